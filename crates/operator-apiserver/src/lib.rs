@@ -1,0 +1,6 @@
+//! An embedded Kubernetes API server in pure Rust.
+
+pub mod client;
+pub mod status;
+
+pub(crate) mod builtin;

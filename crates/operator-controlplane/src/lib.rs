@@ -1,0 +1,1 @@
+//! Controllers and simulated nodes for the embedded Kubernetes API server

@@ -1,0 +1,1 @@
+//! A Kubernetes control plane for one test, in its process

@@ -1,0 +1,3 @@
+//! The command line of the Operator SDK for Rust.
+
+fn main() {}

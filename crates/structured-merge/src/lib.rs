@@ -1,0 +1,1 @@
+//! Server-side apply and managed fields as pure logic.
