@@ -4,3 +4,4 @@ pub mod client;
 pub mod status;
 
 pub(crate) mod builtin;
+pub(crate) mod protobuf;

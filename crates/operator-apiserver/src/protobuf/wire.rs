@@ -1,0 +1,117 @@
+//! The protobuf wire format: tags, varints, lengths. Total: every input gives a value or an [`Error`].
+
+use super::Error;
+use super::table::{Field, FieldType};
+
+/// A field's value as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum WireValue<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> WireValue<'a> {
+    /// The value of a map entry that was left out.
+    pub(super) fn empty(kind: FieldType) -> Self {
+        match kind {
+            FieldType::Boolean | FieldType::Integer => Self::Varint(0),
+            FieldType::Double => Self::Fixed64(0),
+            FieldType::String | FieldType::Bytes | FieldType::Message(_) => Self::Bytes(&[]),
+        }
+    }
+
+    pub(super) fn bytes(&self, field: &Field) -> Result<&'a [u8], Error> {
+        match *self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(self.mismatch(field)),
+        }
+    }
+
+    pub(super) fn varint(&self, field: &Field) -> Result<u64, Error> {
+        match *self {
+            Self::Varint(value) => Ok(value),
+            _ => Err(self.mismatch(field)),
+        }
+    }
+
+    pub(super) fn double(&self, field: &Field) -> Result<f64, Error> {
+        match *self {
+            Self::Fixed64(bits) => Ok(f64::from_bits(bits)),
+            _ => Err(self.mismatch(field)),
+        }
+    }
+
+    fn mismatch(&self, field: &Field) -> Error {
+        let wire_type = match self {
+            Self::Varint(_) => 0,
+            Self::Fixed64(_) => 1,
+            Self::Bytes(_) => 2,
+            Self::Fixed32(_) => 5,
+        };
+        Error::WrongWireType {
+            wire_type,
+            field: field.name.clone(),
+        }
+    }
+}
+
+/// Reads the fields of one message in the order they were written.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next field's number and value, or `None` at the end of the message.
+    pub(super) fn next_field(&mut self) -> Result<Option<(u32, WireValue<'a>)>, Error> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).map_err(|_| Error::Overflow)?;
+        let value = match tag & 7 {
+            0 => WireValue::Varint(self.varint()?),
+            1 => WireValue::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = usize::try_from(self.varint()?).map_err(|_| Error::Overflow)?;
+                WireValue::Bytes(self.take(length)?)
+            }
+            5 => WireValue::Fixed32(u32::from_le_bytes(self.array()?)),
+            other => return Err(Error::WireType(u8::try_from(other).unwrap_or_default())),
+        };
+        Ok(Some((number, value)))
+    }
+
+    pub(super) fn varint(&mut self) -> Result<u64, Error> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Overflow)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Error::UnexpectedEnd)?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
+        let (head, rest) = self.rest.split_at_checked(length).ok_or(Error::UnexpectedEnd)?;
+        self.rest = rest;
+        Ok(head)
+    }
+}
