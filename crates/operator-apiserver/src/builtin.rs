@@ -7,47 +7,12 @@
 use serde_json::Value;
 use structural_schema::field;
 
-/// The type of a built-in object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Gvk {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
-}
+mod resource;
+mod resource_table;
+mod strategy;
 
-/// A built-in resource, or a subresource such as `deployments/scale`.
-#[derive(Debug)]
-pub(crate) struct Resource {
-    /// The group and version it is served under, and the kind of its body.
-    pub(crate) gvk: Gvk,
-    /// Plural (`deployments`), or plural/subresource (`deployments/status`). For a subresource `gvk` is the kind of
-    /// the body (`Scale` of `autoscaling/v1`) and `served_group`/`served_version` differ from it.
-    pub(crate) name: &'static str,
-    pub(crate) served_group: &'static str,
-    pub(crate) served_version: &'static str,
-    pub(crate) singular: &'static str,
-    pub(crate) namespaced: bool,
-    pub(crate) verbs: &'static [&'static str],
-    pub(crate) short_names: &'static [&'static str],
-    pub(crate) categories: &'static [&'static str],
-}
-
-/// How a kind behaves where kinds differ (spec/apiserver.md 1.5, 1.10): data, read by the generic registry.
-#[derive(Debug)]
-pub(crate) struct Strategy {
-    /// PUT without a resourceVersion overwrites.
-    pub(crate) allow_unconditional_update: bool,
-    /// PUT of a missing object creates it.
-    pub(crate) allow_create_on_update: bool,
-    /// DELETE answers with the object rather than with a Status.
-    pub(crate) returns_deleted_object: bool,
-    /// Dependents are orphaned unless the request says otherwise.
-    pub(crate) orphans_by_default: bool,
-    /// Has a `status` subresource: writes to the main resource leave status alone, and the other way round.
-    pub(crate) has_status: bool,
-    /// `metadata.generation` is kept: 1 on create, +1 when the part that `generation_changed` looks at changes.
-    pub(crate) has_generation: bool,
-}
+pub(crate) use resource::{Gvk, Resource, resources};
+pub(crate) use strategy::{Strategy, strategy};
 
 /// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,24 +27,6 @@ pub(crate) struct Column {
     pub(crate) format: String,
     pub(crate) description: String,
     pub(crate) priority: i32,
-}
-
-/// Everything that is served, subresources after their resource, in discovery order.
-pub(crate) fn resources() -> &'static [Resource] {
-    &[]
-}
-
-/// The behaviour of a kind.
-pub(crate) fn strategy(gvk: &Gvk) -> &'static Strategy {
-    let _ = gvk;
-    &Strategy {
-        allow_unconditional_update: true,
-        allow_create_on_update: false,
-        returns_deleted_object: false,
-        orphans_by_default: false,
-        has_status: false,
-        has_generation: false,
-    }
 }
 
 /// Brings a body into the form that Go's typed decoding and encoding would give it: unknown fields dropped (their

@@ -1,0 +1,270 @@
+//! How kinds differ in the generic registry: one row for every kind that is not plain.
+//!
+//! Knows the kinds by name; reads no object.
+
+use super::Gvk;
+
+/// How a kind behaves where kinds differ: data, read by the generic registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strategy {
+    /// PUT without a resourceVersion overwrites.
+    pub(crate) allow_unconditional_update: bool,
+    /// PUT of a missing object creates it.
+    pub(crate) allow_create_on_update: bool,
+    /// DELETE answers with the object rather than with a Status.
+    pub(crate) returns_deleted_object: bool,
+    /// Dependents are orphaned unless the request says otherwise.
+    pub(crate) orphans_by_default: bool,
+    /// Has a `status` subresource: writes to the main resource leave status alone, and the other way round.
+    pub(crate) has_status: bool,
+    /// `metadata.generation` is kept: 1 on create, +1 when the part that `generation_changed` looks at changes.
+    pub(crate) has_generation: bool,
+}
+
+/// What most kinds do.
+const PLAIN: Strategy = Strategy {
+    allow_unconditional_update: true,
+    allow_create_on_update: false,
+    returns_deleted_object: false,
+    orphans_by_default: false,
+    has_status: false,
+    has_generation: false,
+};
+const CREATE_ON_UPDATE: Strategy = Strategy {
+    allow_create_on_update: true,
+    ..PLAIN
+};
+const RETURNS_DELETED: Strategy = Strategy {
+    returns_deleted_object: true,
+    ..PLAIN
+};
+const CONDITIONAL: Strategy = Strategy {
+    allow_unconditional_update: false,
+    ..PLAIN
+};
+const STATUS: Strategy = Strategy {
+    has_status: true,
+    ..PLAIN
+};
+const GENERATION: Strategy = Strategy {
+    has_generation: true,
+    ..PLAIN
+};
+const WORKLOAD: Strategy = Strategy {
+    has_status: true,
+    has_generation: true,
+    ..PLAIN
+};
+const ORPHANING: Strategy = Strategy {
+    orphans_by_default: true,
+    ..WORKLOAD
+};
+const STATUS_RETURNS_DELETED: Strategy = Strategy {
+    has_status: true,
+    ..RETURNS_DELETED
+};
+const CONFIGURATION: Strategy = Strategy {
+    allow_unconditional_update: false,
+    ..GENERATION
+};
+
+/// Group, kind and behaviour of every kind that is not [`PLAIN`].
+const STRATEGIES: &[(&str, &str, Strategy)] = &[
+    ("", "Endpoints", CREATE_ON_UPDATE),
+    ("", "Event", CREATE_ON_UPDATE),
+    ("", "LimitRange", CREATE_ON_UPDATE),
+    ("", "Namespace", STATUS_RETURNS_DELETED),
+    ("", "Node", STATUS),
+    ("", "PersistentVolume", STATUS_RETURNS_DELETED),
+    ("", "PersistentVolumeClaim", STATUS_RETURNS_DELETED),
+    (
+        "",
+        "Pod",
+        Strategy {
+            returns_deleted_object: true,
+            ..WORKLOAD
+        },
+    ),
+    (
+        "",
+        "PodTemplate",
+        Strategy {
+            returns_deleted_object: true,
+            ..GENERATION
+        },
+    ),
+    ("", "ReplicationController", ORPHANING),
+    ("", "ResourceQuota", STATUS_RETURNS_DELETED),
+    (
+        "",
+        "Service",
+        Strategy {
+            allow_create_on_update: true,
+            ..STATUS_RETURNS_DELETED
+        },
+    ),
+    ("", "ServiceAccount", RETURNS_DELETED),
+    (
+        "apiregistration.k8s.io",
+        "APIService",
+        Strategy {
+            has_status: true,
+            ..CONDITIONAL
+        },
+    ),
+    ("apps", "DaemonSet", WORKLOAD),
+    ("apps", "Deployment", WORKLOAD),
+    ("apps", "ReplicaSet", WORKLOAD),
+    ("apps", "StatefulSet", WORKLOAD),
+    ("autoscaling", "HorizontalPodAutoscaler", STATUS),
+    ("batch", "CronJob", WORKLOAD),
+    ("batch", "Job", ORPHANING),
+    ("certificates.k8s.io", "CertificateSigningRequest", STATUS),
+    (
+        "coordination.k8s.io",
+        "Lease",
+        Strategy {
+            allow_create_on_update: true,
+            ..CONDITIONAL
+        },
+    ),
+    ("discovery.k8s.io", "EndpointSlice", GENERATION),
+    ("events.k8s.io", "Event", CREATE_ON_UPDATE),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", WORKLOAD),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        WORKLOAD,
+    ),
+    ("networking.k8s.io", "Ingress", WORKLOAD),
+    ("networking.k8s.io", "IngressClass", GENERATION),
+    ("networking.k8s.io", "NetworkPolicy", GENERATION),
+    ("networking.k8s.io", "ServiceCIDR", STATUS),
+    (
+        "node.k8s.io",
+        "RuntimeClass",
+        Strategy {
+            allow_create_on_update: true,
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "policy",
+        "PodDisruptionBudget",
+        Strategy {
+            allow_unconditional_update: false,
+            ..WORKLOAD
+        },
+    ),
+    ("rbac.authorization.k8s.io", "ClusterRole", CREATE_ON_UPDATE),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        CREATE_ON_UPDATE,
+    ),
+    ("rbac.authorization.k8s.io", "Role", CREATE_ON_UPDATE),
+    ("rbac.authorization.k8s.io", "RoleBinding", CREATE_ON_UPDATE),
+    (
+        "resource.k8s.io",
+        "DeviceClass",
+        Strategy {
+            has_generation: true,
+            ..RETURNS_DELETED
+        },
+    ),
+    ("resource.k8s.io", "ResourceClaim", STATUS_RETURNS_DELETED),
+    ("resource.k8s.io", "ResourceClaimTemplate", RETURNS_DELETED),
+    (
+        "resource.k8s.io",
+        "ResourceSlice",
+        Strategy {
+            has_generation: true,
+            ..RETURNS_DELETED
+        },
+    ),
+    ("scheduling.k8s.io", "PriorityClass", GENERATION),
+    (
+        "storage.k8s.io",
+        "CSIDriver",
+        Strategy {
+            returns_deleted_object: true,
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "storage.k8s.io",
+        "CSINode",
+        Strategy {
+            returns_deleted_object: true,
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "storage.k8s.io",
+        "CSIStorageCapacity",
+        Strategy {
+            returns_deleted_object: true,
+            ..CONDITIONAL
+        },
+    ),
+    ("storage.k8s.io", "StorageClass", RETURNS_DELETED),
+    (
+        "storage.k8s.io",
+        "VolumeAttachment",
+        Strategy {
+            has_status: true,
+            returns_deleted_object: true,
+            ..CONDITIONAL
+        },
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass", RETURNS_DELETED),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        CONFIGURATION,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        CONFIGURATION,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        CONFIGURATION,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        Strategy {
+            has_status: true,
+            ..CONFIGURATION
+        },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        CONFIGURATION,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        CONFIGURATION,
+    ),
+    (
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        Strategy {
+            allow_unconditional_update: false,
+            ..WORKLOAD
+        },
+    ),
+];
+
+/// The behaviour of a kind.
+pub(crate) fn strategy(gvk: &Gvk) -> &'static Strategy {
+    STRATEGIES
+        .iter()
+        .find(|(group, kind, _)| *group == gvk.group && *kind == gvk.kind)
+        .map_or(&PLAIN, |(_, _, strategy)| strategy)
+}
