@@ -1,0 +1,201 @@
+//! The built-in types of Kubernetes 1.36: fields, defaults, list and map types, patch strategies.
+//!
+//! The table holds what the server's own OpenAPI v3 documents say, without descriptions. It knows nothing about
+//! resources, verbs or validation rules that OpenAPI cannot express.
+//!
+//! ```
+//! use structured_merge::builtin::{self, FieldKind};
+//!
+//! let service = builtin::types().for_kind("", "v1", "Service").unwrap();
+//! let FieldKind::Ref(spec) = &service.field("spec").unwrap().kind else { unreachable!() };
+//! assert_eq!(spec.resolve().field("ports").unwrap().list_map_keys, ["port", "protocol"]);
+//! ```
+//!
+//! # The text form
+//!
+//! `builtin/types-1.36.txt` has one line a package, type or field; a type belongs to the package above it and a field
+//! to the type above it.
+//!
+//! ```text
+//! package ALIAS NAME
+//! type NAME [is=SPECIAL] [gvk=GROUP/VERSION/KIND]... [atomic] [required=FIELD,...]
+//!  FIELD KIND [default=JSON] [atomic|set|map=KEY,...|granular] [patch=STRATEGY] [key=MERGE-KEY] [|VALUE|VALUE...]
+//! ```
+//!
+//! `KIND` is a scalar (`string`, `bytes`, `boolean`, `int32`, `int64`, `number`), `[KIND]`, `{KIND}`, or a type:
+//! `.Name` in the same package, `ALIAS.Name` in another. The values of an enumeration end the line; they may contain
+//! spaces.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+mod parse;
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| parse::table(include_str!("builtin/types-1.36.txt")));
+
+/// The table of built-in types, parsed on first use.
+pub fn types() -> &'static Types {
+    &TYPES
+}
+
+/// All built-in types.
+#[derive(Debug, Default)]
+pub struct Types {
+    types: Vec<Type>,
+    by_name: HashMap<String, TypeId>,
+    by_kind: HashMap<(&'static str, &'static str, &'static str), TypeId>,
+}
+
+impl Types {
+    /// The type of an object with this group, version and kind.
+    pub fn for_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Type> {
+        self.by_kind
+            .get(&(group, version, kind))
+            .and_then(|id| self.get(*id))
+    }
+
+    /// The type with this OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
+    pub fn named(&self, name: &str) -> Option<&Type> {
+        self.by_name.get(name).and_then(|id| self.get(*id))
+    }
+
+    /// Every type, ordered by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Type> {
+        self.types.iter()
+    }
+
+    fn get(&self, id: TypeId) -> Option<&Type> {
+        self.types.get(usize::from(id.0))
+    }
+}
+
+/// A reference to a type of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(u16);
+
+static NO_TYPE: Type = Type {
+    name: String::new(),
+    kinds: Vec::new(),
+    special: None,
+    atomic: false,
+    required: Vec::new(),
+    fields: Vec::new(),
+};
+
+impl TypeId {
+    /// The type that is referred to.
+    pub fn resolve(self) -> &'static Type {
+        types().get(self).unwrap_or(&NO_TYPE)
+    }
+}
+
+/// A built-in type: a struct, or (see [`Type::special`]) a scalar or free-form value with a form of its own.
+#[derive(Debug)]
+pub struct Type {
+    /// The OpenAPI name, such as `io.k8s.api.core.v1.PodSpec`.
+    pub name: String,
+    /// The (group, version, kind)s that this is the type of; empty for parts of objects.
+    pub kinds: Vec<(&'static str, &'static str, &'static str)>,
+    /// What the type is when it is no struct. Fields that refer to such a type have this kind themselves.
+    pub special: Option<FieldKind>,
+    /// `x-kubernetes-map-type: atomic`: the struct is owned and replaced as a whole.
+    pub atomic: bool,
+    /// The names of required fields, in the order of the Go struct.
+    pub required: Vec<&'static str>,
+    /// The fields, ordered by name.
+    pub fields: Vec<Field>,
+}
+
+impl Type {
+    /// The field with this JSON name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields
+            .binary_search_by(|field| field.name.cmp(name))
+            .ok()
+            .and_then(|index| self.fields.get(index))
+    }
+}
+
+/// A field of a struct.
+#[derive(Debug)]
+pub struct Field {
+    /// The JSON name.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub kind: FieldKind,
+    /// Must be present.
+    pub required: bool,
+    /// The OpenAPI default. It matters for defaulted keys of map lists; what the server fills in is decided elsewhere.
+    pub default: Option<Value>,
+    /// The values of an enumeration, of the field itself or of its list items; empty when any value goes.
+    pub values: Vec<&'static str>,
+    /// How a list is merged; `None` when the type does not say (which means atomic).
+    pub list_type: Option<ListType>,
+    /// The keys of a map list.
+    pub list_map_keys: Vec<&'static str>,
+    /// How a map or struct is merged, when the field says so; otherwise the type decides.
+    pub map_type: Option<MapType>,
+    /// `x-kubernetes-patch-strategy`, for strategic merge patches.
+    pub patch_strategy: Option<&'static str>,
+    /// `x-kubernetes-patch-merge-key`, for strategic merge patches.
+    pub patch_merge_key: Option<&'static str>,
+}
+
+/// What a value looks like in JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// A string.
+    String,
+    /// Base64 text.
+    Bytes,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number of 32 bits.
+    Int32,
+    /// A whole number of 64 bits.
+    Int64,
+    /// Any number.
+    Number,
+    /// A whole number or a string.
+    IntOrString,
+    /// A quantity such as `100m`: a string or a number.
+    Quantity,
+    /// RFC 3339 in whole seconds.
+    Time,
+    /// RFC 3339 with microseconds.
+    MicroTime,
+    /// A struct.
+    Ref(TypeId),
+    /// A list of items of one kind.
+    List(Box<FieldKind>),
+    /// A map from strings to values of one kind.
+    Map(Box<FieldKind>),
+    /// A free-form object with its own parts (`FieldsV1`).
+    Object,
+    /// An embedded object of any type (`RawExtension`), owned as a whole.
+    Raw,
+    /// Any JSON value.
+    Any,
+}
+
+/// `x-kubernetes-list-type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    /// Replaced as a whole.
+    Atomic,
+    /// Scalars, each at most once.
+    Set,
+    /// Objects, told apart by the values of their keys.
+    Map,
+}
+
+/// `x-kubernetes-map-type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapType {
+    /// Replaced as a whole.
+    Atomic,
+    /// Each entry has an owner of its own.
+    Granular,
+}
