@@ -4,4 +4,5 @@ pub mod client;
 pub mod status;
 
 pub(crate) mod builtin;
+pub(crate) mod journal;
 pub(crate) mod protobuf;

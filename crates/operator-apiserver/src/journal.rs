@@ -1,0 +1,388 @@
+//! The journal of `--data-dir`: every commit of the store, appended to a file before it is acknowledged.
+//!
+//! Knows no object and no revision: records are bytes. A data directory holds one generation: `snapshot-N`, the
+//! records that make up the state when the generation began, and `log-N`, what was committed since. Each record is
+//! its length, its CRC-32 and its bytes. A record is written with one `write` call before the commit is answered, so
+//! a process that dies at any moment, by SIGKILL too, loses nothing that it acknowledged; against a loss of power,
+//! [`Options::sync`] waits for the disk as well.
+//!
+//! A log that ends inside a record was being written when its server died: the unfinished record, which nobody was
+//! told of, is cut off. Damage anywhere else is an error, and nothing is changed.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const LOG_MAGIC: &[u8; 8] = b"opsdklg1";
+const SNAPSHOT_MAGIC: &[u8; 8] = b"opsdksn1";
+const HEADER_LENGTH: usize = 8;
+/// A record longer than this cannot have been written by us: objects end at 3 MiB.
+const RECORD_LENGTH_MAX: usize = 64 << 20;
+/// A log shorter than this is never worth a new snapshot.
+const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
+
+/// What can go wrong with a data directory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The directory is in use by another server.
+    #[error("the data directory {} is in use by another server", .directory.display())]
+    Locked { directory: PathBuf },
+    /// A file has damage that no interrupted write explains.
+    #[error("{} is damaged at byte {offset}: restore it from a copy, or remove the data directory to start empty", .file.display())]
+    Damaged { file: PathBuf, offset: u64 },
+    /// A file is none of ours.
+    #[error("{} is not a {what} of this version", .file.display())]
+    Foreign { file: PathBuf, what: &'static str },
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + use<'a> {
+    move |source| Error::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// How a journal writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// Wait until the disk has each record. Slower; needed only against a loss of power.
+    pub(crate) sync: bool,
+}
+
+/// An open data directory, locked against other servers until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    directory: PathBuf,
+    options: Options,
+    generation: u64,
+    log: File,
+    log_length: u64,
+    snapshot_length: u64,
+    /// Set when a write failed half-way: the log's end is then unknown, and further commits must not follow it.
+    broken: bool,
+    _lock: File,
+}
+
+/// What a data directory held when it was opened: the records, oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// The state when the generation began.
+    pub(crate) snapshot: Vec<Vec<u8>>,
+    /// What was committed since.
+    pub(crate) log: Vec<Vec<u8>>,
+    /// How many bytes of an unfinished record were cut off.
+    pub(crate) cut_off: u64,
+}
+
+impl Journal {
+    /// Opens a data directory, making it if needed, and reads what it holds.
+    pub(crate) fn open(directory: &Path, options: Options) -> Result<(Self, Recovered), Error> {
+        fs::create_dir_all(directory).map_err(io_error("create", directory))?;
+        let lock = lock(directory)?;
+        let generation = newest_generation(directory)?;
+        let (snapshot, snapshot_length) = match generation {
+            0 => (Vec::new(), 0),
+            generation => read_snapshot(&snapshot_path(directory, generation))?,
+        };
+        let path = log_path(directory, generation);
+        let mut log = open_log(&path)?;
+        let contents = read_log(&mut log, &path)?;
+        remove_other_generations(directory, generation)?;
+        let recovered = Recovered {
+            snapshot,
+            log: contents.records,
+            cut_off: contents.cut_off,
+        };
+        let journal = Self {
+            directory: directory.to_owned(),
+            options,
+            generation,
+            log,
+            log_length: contents.length,
+            snapshot_length,
+            broken: false,
+            _lock: lock,
+        };
+        Ok((journal, recovered))
+    }
+
+    /// Appends a record. When this returns, the record survives the end of the process.
+    ///
+    /// After an error the journal takes no more records: its end is unknown until it is opened again.
+    pub(crate) fn append(&mut self, record: &[u8]) -> Result<(), Error> {
+        let path = log_path(&self.directory, self.generation);
+        if self.broken {
+            let source = io::Error::other("an earlier write failed");
+            return Err(Error::Io {
+                action: "append to",
+                path,
+                source,
+            });
+        }
+        let frame = frame(record);
+        let written = self.log.write_all(&frame).and_then(|()| match self.options.sync {
+            true => self.log.sync_data(),
+            false => Ok(()),
+        });
+        self.broken = written.is_err();
+        written.map_err(io_error("append to", &path))?;
+        self.log_length += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Whether the log has grown to a size that makes a new snapshot worth while.
+    pub(crate) fn wants_compaction(&self) -> bool {
+        self.log_length > COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2))
+    }
+
+    /// Begins a new generation whose snapshot is `records`: the whole state now.
+    ///
+    /// The old generation stays in force until the new snapshot is complete on disk.
+    pub(crate) fn compact<R: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = R>,
+    ) -> Result<(), Error> {
+        let generation = self.generation + 1;
+        let temporary = self.directory.join("snapshot.partial");
+        let length = write_snapshot(&temporary, records)?;
+        let path = log_path(&self.directory, generation);
+        // The log first: once the snapshot has its name, the generation is in force.
+        let log = open_log(&path)?;
+        let snapshot = snapshot_path(&self.directory, generation);
+        fs::rename(&temporary, &snapshot).map_err(io_error("rename", &temporary))?;
+        sync_directory(&self.directory)?;
+        self.log = log;
+        self.log_length = HEADER_LENGTH as u64;
+        self.snapshot_length = length;
+        self.generation = generation;
+        self.broken = false;
+        remove_other_generations(&self.directory, generation)
+    }
+}
+
+fn log_path(directory: &Path, generation: u64) -> PathBuf {
+    directory.join(format!("log-{generation}"))
+}
+
+fn snapshot_path(directory: &Path, generation: u64) -> PathBuf {
+    directory.join(format!("snapshot-{generation}"))
+}
+
+fn lock(directory: &Path) -> Result<File, Error> {
+    let path = directory.join("lock");
+    let file = File::create(&path).map_err(io_error("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked {
+            directory: directory.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", &path)(source)),
+    }
+}
+
+/// The newest generation that has a complete snapshot; 0 is the one that began empty.
+fn newest_generation(directory: &Path) -> Result<u64, Error> {
+    Ok(files(directory)?
+        .filter_map(|name| name.strip_prefix("snapshot-")?.parse().ok())
+        .max()
+        .unwrap_or(0))
+}
+
+fn files(directory: &Path) -> Result<impl Iterator<Item = String>, Error> {
+    let entries = fs::read_dir(directory).map_err(io_error("read", directory))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
+}
+
+fn remove_other_generations(directory: &Path, generation: u64) -> Result<(), Error> {
+    let keep = [format!("log-{generation}"), format!("snapshot-{generation}")];
+    let ours = |name: &String| {
+        let number = name
+            .strip_prefix("log-")
+            .or_else(|| name.strip_prefix("snapshot-"));
+        name == "snapshot.partial" || number.is_some_and(|number| number.parse::<u64>().is_ok())
+    };
+    for name in files(directory)?.filter(ours).filter(|name| !keep.contains(name)) {
+        let path = directory.join(name);
+        fs::remove_file(&path).map_err(io_error("remove", &path))?;
+    }
+    Ok(())
+}
+
+fn sync_directory(directory: &Path) -> Result<(), Error> {
+    File::open(directory)
+        .and_then(|file| file.sync_all())
+        .map_err(io_error("sync", directory))
+}
+
+fn frame(record: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+    let mut frame = Vec::with_capacity(HEADER_LENGTH + record.len());
+    frame.extend(length.to_le_bytes());
+    frame.extend(crc32fast::hash(record).to_le_bytes());
+    frame.extend(record);
+    frame
+}
+
+/// Opens a log for appending; a new one, or one that its server did not live to begin, gets its header.
+fn open_log(path: &Path) -> Result<File, Error> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(io_error("open", path))?;
+    let length = file.metadata().map_err(io_error("read", path))?.len();
+    if length < LOG_MAGIC.len() as u64 {
+        file.set_len(0)
+            .and_then(|()| file.write_all(LOG_MAGIC))
+            .map_err(io_error("write", path))?;
+    }
+    Ok(file)
+}
+
+struct LogContents {
+    records: Vec<Vec<u8>>,
+    length: u64,
+    cut_off: u64,
+}
+
+/// Reads a log, cuts off an unfinished record at its end, and leaves the file positioned there.
+fn read_log(log: &mut File, path: &Path) -> Result<LogContents, Error> {
+    let mut bytes = Vec::new();
+    log.seek(SeekFrom::Start(0))
+        .and_then(|_| log.read_to_end(&mut bytes))
+        .map_err(io_error("read", path))?;
+    let mut rest = bytes.strip_prefix(LOG_MAGIC).ok_or_else(|| Error::Foreign {
+        file: path.to_owned(),
+        what: "journal",
+    })?;
+    let mut records = Vec::new();
+    let end = |rest: &[u8]| (bytes.len() - rest.len()) as u64;
+    loop {
+        match next_record(rest) {
+            Next::Record { record, after } => {
+                records.push(record.to_vec());
+                rest = after;
+            }
+            Next::End => break,
+            Next::Unfinished => break,
+            Next::Damaged => {
+                return Err(Error::Damaged {
+                    file: path.to_owned(),
+                    offset: end(rest),
+                });
+            }
+        }
+    }
+    let length = end(rest);
+    let cut_off = rest.len() as u64;
+    log.set_len(length)
+        .and_then(|()| log.seek(SeekFrom::Start(length)))
+        .map_err(io_error("truncate", path))?;
+    Ok(LogContents {
+        records,
+        length,
+        cut_off,
+    })
+}
+
+enum Next<'a> {
+    Record { record: &'a [u8], after: &'a [u8] },
+    End,
+    Unfinished,
+    Damaged,
+}
+
+fn next_record(bytes: &[u8]) -> Next<'_> {
+    if bytes.is_empty() {
+        return Next::End;
+    }
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+        return Next::Unfinished;
+    };
+    let Some((checksum, rest)) = rest.split_first_chunk::<4>() else {
+        return Next::Unfinished;
+    };
+    // A file that grew without its data having reached the disk ends in zeros.
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Next::Unfinished;
+    }
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > RECORD_LENGTH_MAX {
+        return Next::Damaged;
+    }
+    match rest.split_at_checked(length) {
+        None => Next::Unfinished,
+        Some((record, after)) if crc32fast::hash(record) == u32::from_le_bytes(*checksum) => {
+            Next::Record { record, after }
+        }
+        Some((_, after)) if after.iter().all(|byte| *byte == 0) => Next::Unfinished,
+        Some(_) => Next::Damaged,
+    }
+}
+
+/// Writes a snapshot: its records, then an empty record that says it is complete. Returns the file's length.
+fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item = R>) -> Result<u64, Error> {
+    let write = || -> io::Result<u64> {
+        let mut writer = BufWriter::new(File::create(path)?);
+        writer.write_all(SNAPSHOT_MAGIC)?;
+        let mut length = SNAPSHOT_MAGIC.len() as u64;
+        for record in records {
+            let frame = frame(record.as_ref());
+            writer.write_all(&frame)?;
+            length += frame.len() as u64;
+        }
+        let end = frame(&[]);
+        writer.write_all(&end)?;
+        writer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
+        Ok(length + end.len() as u64)
+    };
+    write().map_err(io_error("write", path))
+}
+
+/// Reads a snapshot. It was complete when it got its name, so anything else than its end record is damage.
+fn read_snapshot(path: &Path) -> Result<(Vec<Vec<u8>>, u64), Error> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| BufReader::new(file).read_to_end(&mut bytes))
+        .map_err(io_error("read", path))?;
+    let mut rest = bytes.strip_prefix(SNAPSHOT_MAGIC).ok_or_else(|| Error::Foreign {
+        file: path.to_owned(),
+        what: "snapshot",
+    })?;
+    let mut records = Vec::new();
+    loop {
+        match next_record(rest) {
+            Next::Record {
+                record: [],
+                after: [],
+            } => return Ok((records, bytes.len() as u64)),
+            Next::Record { record, after } => {
+                records.push(record.to_vec());
+                rest = after;
+            }
+            Next::End | Next::Unfinished | Next::Damaged => {
+                let offset = (bytes.len() - rest.len()) as u64;
+                return Err(Error::Damaged {
+                    file: path.to_owned(),
+                    offset,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
