@@ -222,11 +222,19 @@ fn sync_directory(directory: &Path) -> Result<(), Error> {
         .map_err(io_error("sync", directory))
 }
 
+/// The checksum covers the length too, so that no record, the empty one included, is all zeros on disk.
+fn checksum(length: [u8; 4], record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&length);
+    hasher.update(record);
+    hasher.finalize()
+}
+
 fn frame(record: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+    let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
     let mut frame = Vec::with_capacity(HEADER_LENGTH + record.len());
-    frame.extend(length.to_le_bytes());
-    frame.extend(crc32fast::hash(record).to_le_bytes());
+    frame.extend(length);
+    frame.extend(checksum(length, record).to_le_bytes());
     frame.extend(record);
     frame
 }
@@ -309,20 +317,20 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Next::Unfinished;
     };
-    let Some((checksum, rest)) = rest.split_first_chunk::<4>() else {
+    let Some((sum, rest)) = rest.split_first_chunk::<4>() else {
         return Next::Unfinished;
     };
     // A file that grew without its data having reached the disk ends in zeros.
     if bytes.iter().all(|byte| *byte == 0) {
         return Next::Unfinished;
     }
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > RECORD_LENGTH_MAX {
+    let record_length = u32::from_le_bytes(*length) as usize;
+    if record_length > RECORD_LENGTH_MAX {
         return Next::Damaged;
     }
-    match rest.split_at_checked(length) {
+    match rest.split_at_checked(record_length) {
         None => Next::Unfinished,
-        Some((record, after)) if crc32fast::hash(record) == u32::from_le_bytes(*checksum) => {
+        Some((record, after)) if checksum(*length, record) == u32::from_le_bytes(*sum) => {
             Next::Record { record, after }
         }
         Some((_, after)) if after.iter().all(|byte| *byte == 0) => Next::Unfinished,
