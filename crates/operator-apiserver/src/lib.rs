@@ -5,4 +5,5 @@ pub mod status;
 
 pub(crate) mod builtin;
 pub(crate) mod journal;
+pub(crate) mod openapi;
 pub(crate) mod protobuf;

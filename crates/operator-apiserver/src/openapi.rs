@@ -1,0 +1,87 @@
+//! The OpenAPI documents of what is served: one v3 document for each group version, and the v2 document of all.
+//!
+//! Knows no HTTP and no store: a list of served resources in, JSON out. Schemas come from the table of built-in types
+//! or from the structural schema of a CustomResourceDefinition. There are no descriptions: the table has none.
+//!
+//! kubectl reads from these documents whether a patch may carry `fieldValidation`, how lists are merged by a
+//! client-side apply, and what `kubectl explain` prints.
+
+mod operation;
+mod schema;
+mod v2;
+
+use serde_json::{Map, Value, json};
+
+pub(crate) use v2::document as v2_document;
+
+/// A resource as its OpenAPI document shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: &'a [&'a str],
+    pub(crate) subresources: Vec<Subresource<'a>>,
+    /// The structural schema of a custom resource; `None` for a built-in one.
+    pub(crate) schema: Option<&'a Value>,
+}
+
+/// A subresource: its name, its verbs and the type of its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Subresource<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) verbs: &'a [&'a str],
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+/// The v3 document of a group version: `/openapi/v3/apis/GROUP/VERSION` or `/openapi/v3/api/VERSION`.
+///
+/// `resources` are those of one group version, all of them built in or all of them custom.
+pub(crate) fn v3_document(resources: &[Resource<'_>]) -> Value {
+    let mut schemas = schema::Components::default();
+    let mut paths = Map::new();
+    for resource in resources {
+        let names = schemas.add_resource(resource);
+        paths.extend(operation::paths(resource, &names));
+    }
+    let custom = resources.iter().any(|resource| resource.schema.is_some());
+    let title = if custom {
+        "Kubernetes CRD Swagger"
+    } else {
+        "Kubernetes"
+    };
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": title, "version": if custom { "v0.1.0" } else { "v1.36.2" }},
+        "paths": paths,
+        "components": {"schemas": schemas.into_json()},
+    })
+}
+
+/// The index at `/openapi/v3`: for each document its path (`apis/apps/v1`) and the hash of its bytes.
+pub(crate) fn v3_index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+    let paths: Map<String, Value> = documents
+        .into_iter()
+        .map(|(path, hash)| {
+            let url = format!("/openapi/v3/{path}?hash={hash}");
+            (path.to_owned(), json!({"serverRelativeURL": url}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// The path of a group version in URLs and in the index: `api/v1`, `apis/apps/v1`.
+pub(crate) fn group_version_path(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! Component schemas: the built-in types that are reached from the served kinds, and the custom ones.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use structured_merge::builtin::{self, Field, FieldKind, ListType, MapType, Type};
+
+use super::Resource;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const REFERENCE: &str = "#/components/schemas/";
+
+/// The components of one document, by name.
+#[derive(Debug, Default)]
+pub(super) struct Components {
+    schemas: BTreeMap<String, Value>,
+}
+
+/// The components that a resource's operations refer to.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) object: String,
+    pub(super) list: String,
+    /// The bodies of the subresources, in their order.
+    pub(super) subresources: Vec<String>,
+}
+
+/// A reference to a component.
+pub(super) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("{REFERENCE}{name}")})
+}
+
+/// A reference to a type of `meta/v1`.
+pub(super) fn meta_reference(kind: &str) -> Value {
+    reference(&format!("{META}.{kind}"))
+}
+
+/// The name of a kind's component: its Go package for a built-in kind, its reversed group for a custom one.
+pub(super) fn component_name(group: &str, version: &str, kind: &str) -> String {
+    if let Some(built_in) = builtin::types().for_kind(group, version, kind) {
+        return built_in.name.clone();
+    }
+    let reversed: Vec<&str> = group.split('.').rev().collect();
+    format!("{}.{version}.{kind}", reversed.join("."))
+}
+
+impl Components {
+    pub(super) fn into_json(self) -> Value {
+        Value::Object(self.schemas.into_iter().collect())
+    }
+
+    /// Adds everything that a resource's operations refer to.
+    pub(super) fn add_resource(&mut self, resource: &Resource<'_>) -> Names {
+        for kind in ["Status", "DeleteOptions", "Patch"] {
+            self.add_named(&format!("{META}.{kind}"));
+        }
+        let (object, list) = match resource.schema {
+            Some(schema) => self.add_custom(resource, schema),
+            None => self.add_built_in(resource),
+        };
+        let body = |components: &mut Self, group: &str, version: &str, kind: &str| {
+            let name = component_name(group, version, kind);
+            components.add_named(&name);
+            name
+        };
+        let subresources = resource
+            .subresources
+            .iter()
+            .map(|sub| match (sub.group, sub.version, sub.kind) {
+                own if own == (resource.group, resource.version, resource.kind) => object.clone(),
+                (group, version, kind) => body(self, group, version, kind),
+            })
+            .collect();
+        Names {
+            object,
+            list,
+            subresources,
+        }
+    }
+
+    fn add_built_in(&mut self, resource: &Resource<'_>) -> (String, String) {
+        let object = component_name(resource.group, resource.version, resource.kind);
+        let list = format!("{object}List");
+        self.add_named(&object);
+        self.add_named(&list);
+        (object, list)
+    }
+
+    fn add_custom(&mut self, resource: &Resource<'_>, schema: &Value) -> (String, String) {
+        let object = component_name(resource.group, resource.version, resource.kind);
+        let list = format!("{object}List");
+        self.add_named(&format!("{META}.ObjectMeta"));
+        self.add_named(&format!("{META}.ListMeta"));
+        self.schemas
+            .insert(object.clone(), custom_object(resource, schema));
+        self.schemas.insert(list.clone(), custom_list(resource, &object));
+        (object, list)
+    }
+
+    /// Adds a built-in type and what its fields refer to.
+    fn add_named(&mut self, name: &str) {
+        if self.schemas.contains_key(name) {
+            return;
+        }
+        let Some(found) = builtin::types().named(name) else {
+            return;
+        };
+        self.schemas.insert(name.to_owned(), type_schema(found));
+        for field in &found.fields {
+            self.add_references(&field.kind);
+        }
+    }
+
+    fn add_references(&mut self, kind: &FieldKind) {
+        match kind {
+            FieldKind::Ref(id) => self.add_named(&id.resolve().name),
+            FieldKind::List(item) | FieldKind::Map(item) => self.add_references(item),
+            _ => {}
+        }
+    }
+}
+
+/// The schema of a built-in type.
+pub(super) fn type_schema(found: &Type) -> Value {
+    let mut schema = Map::new();
+    match &found.special {
+        Some(kind) => {
+            if let Value::Object(special) = kind_schema(kind) {
+                schema.extend(special);
+            }
+        }
+        None => {
+            schema.insert("type".to_owned(), "object".into());
+        }
+    }
+    if !found.fields.is_empty() {
+        let properties: Map<String, Value> = found
+            .fields
+            .iter()
+            .map(|field| (field.name.to_owned(), field_schema(field)))
+            .collect();
+        schema.insert("properties".to_owned(), Value::Object(properties));
+    }
+    if !found.required.is_empty() {
+        schema.insert("required".to_owned(), json!(found.required));
+    }
+    if found.atomic {
+        schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+    }
+    if !found.kinds.is_empty() {
+        let kinds: Vec<Value> = found
+            .kinds
+            .iter()
+            .map(|(g, v, k)| kind_extension(g, v, k))
+            .collect();
+        schema.insert("x-kubernetes-group-version-kind".to_owned(), Value::Array(kinds));
+    }
+    Value::Object(schema)
+}
+
+pub(super) fn kind_extension(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}
+
+fn field_schema(field: &Field) -> Value {
+    let mut schema = Map::new();
+    match (&field.kind, kind_schema(&field.kind)) {
+        // Keywords beside a `$ref` are ignored in OpenAPI 3.0.
+        (FieldKind::Ref(_), reference) => {
+            schema.insert("allOf".to_owned(), json!([reference]));
+        }
+        (_, Value::Object(plain)) => schema.extend(plain),
+        _ => {}
+    }
+    if !field.values.is_empty() {
+        let values = json!(field.values);
+        match schema.get_mut("items").and_then(Value::as_object_mut) {
+            Some(items) => items.insert("enum".to_owned(), values),
+            None => schema.insert("enum".to_owned(), values),
+        };
+    }
+    schema.extend(merge_keywords(field));
+    Value::Object(schema)
+}
+
+/// What the field says about defaults, list and map types, and patches.
+fn merge_keywords(field: &Field) -> Map<String, Value> {
+    let list_type = field.list_type.map(|list_type| match list_type {
+        ListType::Atomic => "atomic",
+        ListType::Set => "set",
+        ListType::Map => "map",
+    });
+    let map_type = field.map_type.map(|map_type| match map_type {
+        MapType::Atomic => "atomic",
+        MapType::Granular => "granular",
+    });
+    let keys = (!field.list_map_keys.is_empty()).then(|| json!(field.list_map_keys));
+    [
+        ("default", field.default.clone()),
+        ("x-kubernetes-list-type", list_type.map(Value::from)),
+        ("x-kubernetes-list-map-keys", keys),
+        ("x-kubernetes-map-type", map_type.map(Value::from)),
+        (
+            "x-kubernetes-patch-strategy",
+            field.patch_strategy.map(Value::from),
+        ),
+        (
+            "x-kubernetes-patch-merge-key",
+            field.patch_merge_key.map(Value::from),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    .collect()
+}
+
+fn kind_schema(kind: &FieldKind) -> Value {
+    match kind {
+        FieldKind::String => json!({"type": "string"}),
+        FieldKind::Bytes => json!({"type": "string", "format": "byte"}),
+        FieldKind::Boolean => json!({"type": "boolean"}),
+        FieldKind::Int32 => json!({"type": "integer", "format": "int32"}),
+        FieldKind::Int64 => json!({"type": "integer", "format": "int64"}),
+        FieldKind::Number => json!({"type": "number", "format": "double"}),
+        FieldKind::IntOrString => {
+            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+        }
+        FieldKind::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+        FieldKind::Time | FieldKind::MicroTime => json!({"type": "string", "format": "date-time"}),
+        FieldKind::Ref(id) => reference(&id.resolve().name),
+        FieldKind::List(item) => json!({"type": "array", "items": kind_schema(item)}),
+        FieldKind::Map(value) => json!({"type": "object", "additionalProperties": kind_schema(value)}),
+        FieldKind::Object | FieldKind::Raw => json!({"type": "object"}),
+        FieldKind::Any => json!({}),
+    }
+}
+
+/// A custom resource's schema, with the fields that every object has.
+fn custom_object(resource: &Resource<'_>, schema: &Value) -> Value {
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert("apiVersion".to_owned(), json!({"type": "string"}));
+        properties.insert("kind".to_owned(), json!({"type": "string"}));
+        properties.insert(
+            "metadata".to_owned(),
+            json!({"allOf": [meta_reference("ObjectMeta")]}),
+        );
+    }
+    schema.insert("type".to_owned(), "object".into());
+    let kind = kind_extension(resource.group, resource.version, resource.kind);
+    schema.insert("x-kubernetes-group-version-kind".to_owned(), json!([kind]));
+    Value::Object(schema)
+}
+
+fn custom_list(resource: &Resource<'_>, object: &str) -> Value {
+    let kind = kind_extension(
+        resource.group,
+        resource.version,
+        &format!("{}List", resource.kind),
+    );
+    json!({
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [meta_reference("ListMeta")]},
+            "items": {"type": "array", "items": reference(object)},
+        },
+        "x-kubernetes-group-version-kind": [kind],
+    })
+}
