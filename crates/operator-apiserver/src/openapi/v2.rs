@@ -138,12 +138,7 @@ fn convert(schema: Value) -> Value {
                 fields.insert("type".to_owned(), "string".into());
             }
             fields.retain(|name, _| !UNSUPPORTED.contains(&name.as_str()));
-            Value::Object(
-                fields
-                    .into_iter()
-                    .map(|(name, value)| (name, convert(value)))
-                    .collect(),
-            )
+            Value::Object(fields.into_iter().map(convert_keyword).collect())
         }
         Value::Array(items) => items.into_iter().map(convert).collect(),
         Value::String(text) => Value::String(text.replace("#/components/schemas/", "#/definitions/")),
