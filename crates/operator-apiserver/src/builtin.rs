@@ -7,10 +7,15 @@
 use serde_json::Value;
 use structural_schema::field;
 
+mod default;
+mod image;
+pub(crate) mod quantity;
 mod resource;
 mod resource_table;
 mod strategy;
+pub(crate) mod tree;
 
+pub(crate) use default::default;
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 
@@ -34,11 +39,6 @@ pub(crate) struct Column {
 pub(crate) fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let _ = (gvk, object);
     Ok(Vec::new())
-}
-
-/// Fills in the defaults of a kind. Idempotent.
-pub(crate) fn default(gvk: &Gvk, object: &mut Value) {
-    let _ = (gvk, object);
 }
 
 /// What the strategy does before a create: drops status, sets `spec.finalizers` of a Namespace, and so on.

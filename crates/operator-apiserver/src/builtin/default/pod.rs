@@ -1,0 +1,267 @@
+//! The defaults of pods and of everything in a pod template.
+
+use serde_json::{Value, json};
+
+use super::Rule::{self, Code, FilledText, Flag, Number, PositiveNumber, Struct, Text};
+use super::TypeRules;
+use crate::builtin::image;
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::Object;
+use crate::builtin::tree::{existing_object_in, is_zero, object_in, objects_in, set_if_nil, set_if_zero};
+
+const CONTAINER: &[Rule] = &[
+    FilledText("terminationMessagePath", "/dev/termination-log"),
+    FilledText("terminationMessagePolicy", "File"),
+    Code(container_pull_policy),
+];
+
+pub(super) const RULES: &[TypeRules] = &[
+    ("api.core.v1.Pod", &[Code(pod)]),
+    (
+        "api.core.v1.PodSpec",
+        &[
+            FilledText("dnsPolicy", "ClusterFirst"),
+            FilledText("restartPolicy", "Always"),
+            FilledText("schedulerName", "default-scheduler"),
+            Struct("securityContext"),
+            Number("terminationGracePeriodSeconds", 30),
+            Code(service_account),
+        ],
+    ),
+    ("api.core.v1.Container", CONTAINER),
+    ("api.core.v1.EphemeralContainer", CONTAINER),
+    ("api.core.v1.ContainerPort", &[FilledText("protocol", "TCP")]),
+    (
+        "api.core.v1.Probe",
+        &[
+            PositiveNumber("timeoutSeconds", 1),
+            PositiveNumber("periodSeconds", 10),
+            PositiveNumber("successThreshold", 1),
+            PositiveNumber("failureThreshold", 3),
+        ],
+    ),
+    (
+        "api.core.v1.HTTPGetAction",
+        &[FilledText("path", "/"), FilledText("scheme", "HTTP")],
+    ),
+    ("api.core.v1.GRPCAction", &[Text("service", "")]),
+    (
+        "api.core.v1.ObjectFieldSelector",
+        &[FilledText("apiVersion", "v1")],
+    ),
+    ("api.core.v1.FileKeySelector", &[Flag("optional", false)]),
+    ("api.core.v1.Volume", &[Code(volume_source)]),
+    ("api.core.v1.SecretVolumeSource", &[Number("defaultMode", 420)]),
+    ("api.core.v1.ConfigMapVolumeSource", &[Number("defaultMode", 420)]),
+    (
+        "api.core.v1.DownwardAPIVolumeSource",
+        &[Number("defaultMode", 420)],
+    ),
+    ("api.core.v1.ProjectedVolumeSource", &[Number("defaultMode", 420)]),
+    (
+        "api.core.v1.ServiceAccountTokenProjection",
+        &[Number("expirationSeconds", 3600)],
+    ),
+    ("api.core.v1.ImageVolumeSource", &[Code(image_volume)]),
+    ("api.core.v1.HostPathVolumeSource", &[Text("type", "")]),
+    ("api.core.v1.ISCSIVolumeSource", ISCSI),
+    ("api.core.v1.ISCSIPersistentVolumeSource", ISCSI),
+    ("api.core.v1.RBDVolumeSource", RBD),
+    ("api.core.v1.RBDPersistentVolumeSource", RBD),
+    ("api.core.v1.ScaleIOVolumeSource", SCALE_IO),
+    ("api.core.v1.ScaleIOPersistentVolumeSource", SCALE_IO),
+    (
+        "api.core.v1.AzureDiskVolumeSource",
+        &[
+            Text("cachingMode", "ReadWrite"),
+            Text("kind", "Shared"),
+            Text("fsType", "ext4"),
+            Flag("readOnly", false),
+        ],
+    ),
+];
+
+const ISCSI: &[Rule] = &[FilledText("iscsiInterface", "default")];
+const RBD: &[Rule] = &[
+    FilledText("pool", "rbd"),
+    FilledText("user", "admin"),
+    FilledText("keyring", "/etc/ceph/keyring"),
+];
+const SCALE_IO: &[Rule] = &[
+    FilledText("storageMode", "ThinProvisioned"),
+    FilledText("fsType", "xfs"),
+];
+
+/// What holds for a Pod but not for a pod template.
+fn pod(pod: &mut Object) {
+    let Some(spec) = object_in(pod, "spec") else {
+        return;
+    };
+    for list in ["containers", "initContainers"] {
+        objects_in(spec, list).for_each(requests_from_limits);
+    }
+    pod_level_requests(spec);
+    set_if_nil(spec, "enableServiceLinks", true);
+    if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+        host_ports(spec);
+    }
+    let grace = spec.get("terminationGracePeriodSeconds");
+    if grace.and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
+    if let Some(status) = existing_object_in(pod, "status") {
+        pod_ips(status);
+    }
+}
+
+/// A limit without a request is the request.
+fn requests_from_limits(container: &mut Object) {
+    if let Some(resources) = existing_object_in(container, "resources") {
+        copy_missing(resources, "limits", "requests", |_| true);
+    }
+}
+
+/// Copies the entries of one quantity map that another one lacks.
+pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: impl Fn(&str) -> bool) {
+    let Some(Value::Object(source)) = object.get(from).cloned() else {
+        return;
+    };
+    if source.is_empty() {
+        return;
+    }
+    let Some(target) = object_in(object, to) else {
+        return;
+    };
+    for (name, quantity) in source {
+        if accept(&name) {
+            target.entry(name).or_insert(quantity);
+        }
+    }
+}
+
+/// Whether resources of this name can be set for a whole pod.
+fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// Pod-level limits without requests: the sum of what the containers request, or else the limit.
+fn pod_level_requests(spec: &mut Object) {
+    let limits = spec.get("resources").and_then(|r| r.get("limits"));
+    if limits.is_none_or(is_zero) {
+        return;
+    }
+    let requested = ["cpu", "memory"].map(|name| (name, container_requests(spec, name)));
+    let Some(resources) = existing_object_in(spec, "resources") else {
+        return;
+    };
+    if let Some(requests) = object_in(resources, "requests") {
+        for (name, quantity) in requested {
+            if let Some(quantity) = quantity {
+                set_if_nil(requests, name, quantity.to_string());
+            }
+        }
+    }
+    copy_missing(resources, "limits", "requests", is_pod_level);
+}
+
+/// What the containers of a pod request together; `None` where none says anything.
+fn container_requests(spec: &Object, name: &str) -> Option<Quantity> {
+    let request = |container: &Value| {
+        let quantity = container.get("resources")?.get("requests")?.get(name)?;
+        Quantity::from_json(quantity).ok()
+    };
+    let containers = |list: &str| {
+        let items = spec.get(list).and_then(Value::as_array);
+        items.into_iter().flatten()
+    };
+    let is_sidecar = |c: &&Value| c.get("restartPolicy").and_then(Value::as_str) == Some("Always");
+    let sum = |left: Quantity, right: Quantity| left.plus(&right);
+    let sidecars = containers("initContainers").filter(is_sidecar);
+    let running = containers("containers").chain(sidecars);
+    let total = running.filter_map(request).reduce(sum);
+
+    let mut started: Option<Quantity> = None;
+    let mut peak = total;
+    for container in containers("initContainers") {
+        let mut needed = request(container);
+        if let (Some(own), Some(others)) = (&needed, &started) {
+            needed = Some(own.plus(others));
+        } else if needed.is_none() {
+            needed = started.clone();
+        }
+        if is_sidecar(&container) {
+            started = needed.clone();
+        }
+        peak = [peak, needed].into_iter().flatten().max();
+    }
+    peak
+}
+
+/// On the host's network a container port is the host's port too.
+fn host_ports(spec: &mut Object) {
+    for list in ["containers", "initContainers"] {
+        for container in objects_in(spec, list) {
+            for port in objects_in(container, "ports") {
+                if let Some(number) = port.get("containerPort").cloned() {
+                    set_if_zero(port, "hostPort", number);
+                }
+            }
+        }
+    }
+}
+
+/// `podIP` is the first of `podIPs`.
+fn pod_ips(status: &mut Object) {
+    let single = status.get("podIP").filter(|ip| !is_zero(ip)).cloned();
+    let first = status.get("podIPs").and_then(|ips| ips.get(0)?.get("ip"));
+    match (single, first.cloned()) {
+        (Some(single), first) if first.as_ref() != Some(&single) => {
+            status.insert("podIPs".to_owned(), json!([{ "ip": single }]));
+        }
+        (None, Some(first)) => {
+            status.insert("podIP".to_owned(), first);
+        }
+        _ => {}
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`; both are kept, and equal.
+fn service_account(spec: &mut Object) {
+    for (from, to) in [
+        ("serviceAccountName", "serviceAccount"),
+        ("serviceAccount", "serviceAccountName"),
+    ] {
+        let name = spec.get(from).filter(|name| !is_zero(name)).cloned();
+        if let Some(name) = name {
+            spec.insert(to.to_owned(), name);
+        }
+    }
+}
+
+fn container_pull_policy(container: &mut Object) {
+    pull_policy(container, "image", "imagePullPolicy");
+}
+
+fn image_volume(source: &mut Object) {
+    pull_policy(source, "reference", "pullPolicy");
+}
+
+fn pull_policy(object: &mut Object, image: &str, policy: &str) {
+    let image = object.get(image).and_then(Value::as_str).unwrap_or("");
+    let value = if image::is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
+    set_if_zero(object, policy, value);
+}
+
+/// A volume without a source is an empty directory.
+fn volume_source(volume: &mut Object) {
+    let has_source = volume
+        .iter()
+        .any(|(name, value)| name != "name" && !value.is_null());
+    if !has_source {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+}

@@ -1,0 +1,373 @@
+//! Quantities such as `100m` or `1536Mi` (`k8s.io/apimachinery/pkg/api/resource`): reading, comparing, adding and
+//! the canonical text.
+//!
+//! An amount is kept in billionths, the finest that Kubernetes represents; amounts beyond about 10^29 are cut off.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde_json::Value;
+
+/// How a quantity is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// `1e6`.
+    DecimalExponent,
+    /// `1M`, `500m`.
+    Decimal,
+    /// `1Mi`.
+    Binary,
+}
+
+/// An amount of a resource and the way in which it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantity {
+    nanos: i128,
+    format: Format,
+    /// The text that was read, where it is kept as it is.
+    text: Option<String>,
+}
+
+/// Why a text is no quantity, in the words of the real parser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum QuantityError {
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Format,
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+const NANOS: i128 = 1_000_000_000;
+const MILLI_NANOS: i128 = 1_000_000;
+/// Texts with more digits than this are not kept as they are.
+const KEPT_DIGITS: usize = 18;
+
+impl Quantity {
+    /// Reads a quantity from a string or a number.
+    pub(crate) fn from_json(value: &Value) -> Result<Self, QuantityError> {
+        match value {
+            Value::String(text) => Self::parse(text.trim()),
+            Value::Number(number) => Self::parse(&number.to_string()),
+            _ => Err(QuantityError::Format),
+        }
+    }
+
+    /// Reads a quantity from its text.
+    pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+            return Err(QuantityError::Format);
+        }
+        check_suffix(suffix)?;
+        let scale = scale_of(suffix).ok_or(QuantityError::Suffix)?;
+        let amount = amount(whole, fraction, scale);
+        let format = match scale {
+            Scale::Binary(_) if 0 < amount && amount < NANOS => Format::Decimal,
+            Scale::Binary(_) => Format::Binary,
+            Scale::Decimal(_) => Format::Decimal,
+            Scale::Exponent(_) => Format::DecimalExponent,
+        };
+        let kept = text == "0" || keeps_text(whole, fraction, scale);
+        Ok(Self {
+            nanos: if negative { -amount } else { amount },
+            format,
+            text: kept.then(|| text.to_owned()),
+        })
+    }
+
+    /// The sum of two quantities, written like the first one unless that is zero.
+    #[must_use]
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+            format: if self.nanos == 0 {
+                other.format
+            } else {
+                self.format
+            },
+            text: None,
+        }
+    }
+
+    /// Rounded away from zero to whole thousandths.
+    #[must_use]
+    pub(crate) fn rounded_to_milli(self) -> Self {
+        if self.nanos % MILLI_NANOS == 0 {
+            return self;
+        }
+        Self {
+            nanos: round_up(self.nanos, MILLI_NANOS),
+            format: self.format,
+            text: None,
+        }
+    }
+
+    /// Smaller than nothing.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Nothing at all.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Without a fractional part.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.nanos % NANOS == 0
+    }
+
+    /// The amount rounded up to a whole number.
+    pub(crate) fn value(&self) -> i128 {
+        round_up(self.nanos, NANOS) / NANOS
+    }
+
+    fn decimal(&self, suffixes: Format) -> String {
+        let mut mantissa = self.nanos;
+        let mut exponent = -9;
+        while mantissa % 10 == 0 {
+            mantissa /= 10;
+            exponent += 1;
+        }
+        while exponent % 3 != 0 {
+            mantissa *= 10;
+            exponent -= 1;
+        }
+        let suffix = (suffixes == Format::Decimal).then(|| decimal_suffix(exponent));
+        match suffix.flatten() {
+            Some(suffix) => format!("{mantissa}{suffix}"),
+            None if exponent == 0 => mantissa.to_string(),
+            None => format!("{mantissa}e{exponent}"),
+        }
+    }
+
+    fn binary(&self) -> String {
+        let mut mantissa = self.nanos / NANOS;
+        let mut steps = 0;
+        while mantissa % 1024 == 0 && steps + 1 < BINARY_SUFFIXES.len() {
+            mantissa /= 1024;
+            steps += 1;
+        }
+        format!("{mantissa}{}", BINARY_SUFFIXES[steps])
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = &self.text {
+            return f.write_str(text);
+        }
+        let small = self.nanos.abs() < 1024 * NANOS;
+        let text = match self.format {
+            _ if self.nanos == 0 => "0".to_owned(),
+            Format::Binary if small || !self.is_whole() => self.decimal(Format::Decimal),
+            Format::Binary => self.binary(),
+            format => self.decimal(format),
+        };
+        f.write_str(&text)
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+/// What a suffix multiplies by: a power of ten, or of two.
+#[derive(Clone, Copy)]
+enum Scale {
+    Decimal(i32),
+    Exponent(i32),
+    Binary(u32),
+}
+
+const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+const DECIMAL_SUFFIXES: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+
+fn decimal_suffix(exponent: i32) -> Option<&'static str> {
+    let found = DECIMAL_SUFFIXES.iter().find(|(_, e)| *e == exponent);
+    found.map(|(suffix, _)| *suffix)
+}
+
+/// A suffix is letters, a sign and digits, in this order.
+fn check_suffix(suffix: &str) -> Result<(), QuantityError> {
+    let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    let digits = letters.strip_prefix(['-', '+']).unwrap_or(letters);
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        Ok(())
+    } else {
+        Err(QuantityError::Format)
+    }
+}
+
+fn scale_of(suffix: &str) -> Option<Scale> {
+    if let Some((_, exponent)) = DECIMAL_SUFFIXES.iter().find(|(text, _)| *text == suffix) {
+        return Some(Scale::Decimal(*exponent));
+    }
+    if let Some(steps) = BINARY_SUFFIXES.iter().position(|text| *text == suffix) {
+        return Some(Scale::Binary(u32::try_from(steps).ok()? * 10));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E'])?;
+    exponent.parse().ok().map(Scale::Exponent)
+}
+
+/// The amount in billionths, rounded up.
+fn amount(whole: &str, fraction: &str, scale: Scale) -> i128 {
+    let digits = format!("{whole}{fraction}");
+    let (digits, dropped) = match digits.trim_start_matches('0') {
+        long if long.len() > 36 => (&long[..36], long.len() - 36),
+        short => (short, 0),
+    };
+    let mantissa: i128 = digits.parse().unwrap_or(0);
+    let places = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let exponent = places(dropped).saturating_sub(places(fraction.len()));
+    match scale {
+        Scale::Decimal(power) | Scale::Exponent(power) => {
+            shift(mantissa, exponent.saturating_add(power).saturating_add(9))
+        }
+        Scale::Binary(power) => {
+            let nanos = shift(mantissa.saturating_mul(1 << power), exponent.saturating_add(9));
+            nanos.min(i128::from(i64::MAX) * NANOS)
+        }
+    }
+}
+
+/// `mantissa * 10^exponent`, rounded up and cut off at the largest number.
+fn shift(mantissa: i128, exponent: i32) -> i128 {
+    let power = 10_i128.checked_pow(exponent.unsigned_abs());
+    match (power, exponent >= 0) {
+        _ if mantissa == 0 => 0,
+        (Some(power), true) => mantissa.saturating_mul(power),
+        (None, true) => i128::MAX,
+        (Some(power), false) => round_up(mantissa, power) / power,
+        (None, false) => 1,
+    }
+}
+
+/// The multiple of `unit` that is next to `amount`, away from zero.
+fn round_up(amount: i128, unit: i128) -> i128 {
+    match amount % unit {
+        0 => amount,
+        rest if rest > 0 => amount.saturating_add(unit - rest),
+        rest => amount.saturating_sub(unit + rest),
+    }
+}
+
+/// Whether the real parser takes a text for canonical and keeps it. It is wrong about a few, such as `1.500`.
+fn keeps_text(whole: &str, fraction: &str, scale: Scale) -> bool {
+    let whole = whole.trim_start_matches('0');
+    let digits = whole.len().max(1) + fraction.len();
+    let shifted = format!("{}{fraction}", if whole.is_empty() { "0" } else { whole });
+    match scale {
+        Scale::Decimal(power) | Scale::Exponent(power) => {
+            let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+            let scale = power.saturating_sub(places);
+            digits <= KEPT_DIGITS
+                && scale >= -9
+                && scale % 3 == 0
+                && !shifted.ends_with("000")
+                && !shifted.starts_with('0')
+        }
+        Scale::Binary(power) => {
+            let cost = usize::try_from(power).unwrap_or(0) * 3 / 10 + 1;
+            let value = shifted.parse::<i64>().unwrap_or(0);
+            fraction.is_empty() && shifted.len() + cost <= 15 && value & 7 != 0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Quantity, QuantityError};
+
+    #[track_caller]
+    fn check(text: &str, canonical: &str) {
+        let quantity = Quantity::parse(text).unwrap();
+        assert_eq!(quantity.to_string(), canonical, "{text}");
+        let again = Quantity::parse(canonical).unwrap();
+        assert_eq!(again.to_string(), canonical, "{canonical} again");
+        assert_eq!(again, quantity, "{text} and {canonical} are equal");
+    }
+
+    #[test]
+    fn a_quantity_is_written_in_its_canonical_form() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("1.5", "1500m"),
+            ("1500m", "1500m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1.3Ki", "1331200m"),
+            ("4000M", "4G"),
+            ("1e9", "1e9"),
+            ("1000000000", "1G"),
+            ("1E3", "1E3"),
+            ("12E", "12E"),
+            ("100n", "100n"),
+            ("0.0000000001", "1n"),
+            ("-5", "-5"),
+            ("-1000m", "-1"),
+            (".5", "500m"),
+            ("5.", "5"),
+        ] {
+            check(text, canonical);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_quantity_says_why() {
+        for text in ["", "abc", "1 Gi", "1..2", "-", "1Gi1i", "1x"] {
+            assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Format), "{text}");
+        }
+        for text in ["1iK", "1kk", "1e", "1m5"] {
+            assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Suffix), "{text}");
+        }
+    }
+
+    #[test]
+    fn sums_keep_the_way_in_which_the_first_one_is_written() {
+        let quantity = |text| Quantity::parse(text).unwrap();
+        assert_eq!(quantity("1Gi").plus(&quantity("1024")).to_string(), "1048577Ki");
+        assert_eq!(quantity("0").plus(&quantity("1Ki")).to_string(), "1Ki");
+        assert!(quantity("1G") < quantity("1Gi"));
+        assert_eq!(quantity("100u").rounded_to_milli().to_string(), "1m");
+    }
+}

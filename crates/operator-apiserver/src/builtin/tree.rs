@@ -1,0 +1,93 @@
+//! Small steps through JSON trees: read and change fields that may be missing, null or of another type.
+//!
+//! Knows no kind.
+
+use serde_json::{Map, Value};
+
+/// A JSON object.
+pub(crate) type Object = Map<String, Value>;
+
+/// The value at a path of field names; `Value::Null` where there is none.
+pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter()
+        .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
+}
+
+/// The text at a path; empty where there is none.
+pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    at(value, path).as_str().unwrap_or("")
+}
+
+/// The list at a path; empty where there is none.
+pub(crate) fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(value, path).as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The entries of the object at a path, in key order; none where there is no object.
+pub(crate) fn entries<'a>(value: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    at(value, path).as_object().into_iter().flatten()
+}
+
+/// Whether Go would call the value empty: missing, null, false, 0, "", [] or {}.
+pub(crate) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// Whether a field is missing or null: a nil pointer in Go.
+pub(crate) fn is_nil(object: &Object, name: &str) -> bool {
+    object.get(name).is_none_or(Value::is_null)
+}
+
+/// Sets a field that is missing or null.
+pub(crate) fn set_if_nil(object: &mut Object, name: &str, value: impl Into<Value>) {
+    if is_nil(object, name) {
+        object.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Sets a field that is missing or has Go's zero value.
+pub(crate) fn set_if_zero(object: &mut Object, name: &str, value: impl Into<Value>) {
+    if object.get(name).is_none_or(is_zero) {
+        object.insert(name.to_owned(), value.into());
+    }
+}
+
+/// The object in a field, which is created where the field is missing or null; `None` where it has another type.
+pub(crate) fn object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
+    set_if_nil(object, name, Object::new());
+    object.get_mut(name)?.as_object_mut()
+}
+
+/// The object in a field, if there is one.
+pub(crate) fn existing_object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
+    object.get_mut(name)?.as_object_mut()
+}
+
+/// The objects in a list field.
+pub(crate) fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut Object> {
+    object
+        .get_mut(name)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+/// Puts the field `name` of `from` into `object`, or removes it where `from` has none.
+pub(crate) fn copy_field(object: &mut Object, from: &Value, name: &str) {
+    match from.get(name) {
+        Some(value) => {
+            object.insert(name.to_owned(), value.clone());
+        }
+        None => {
+            object.remove(name);
+        }
+    }
+}
