@@ -1,0 +1,372 @@
+//! JSON text to trees, with the errors of Go's decoder and the fields that a body gives twice.
+//!
+//! Knows no object. Numbers are those of `sigs.k8s.io/json`: a whole number that fits 64 bits stays one, any other is
+//! a float. Of a field that is given twice the last value counts; strict field validation wants to know of it.
+
+use serde_json::{Map, Number, Value};
+
+/// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
+/// that walks a tree recursively relies on a bound.
+const DEPTH_MAX: usize = 512;
+
+/// A parsed body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Parsed {
+    pub(crate) value: Value,
+    /// What was given more than once, in the order of the document: `duplicate field "spec.replicas"` in JSON,
+    /// `line 8: key "k" already set in map` in YAML.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Parses a whole body. The error is the text that Go's `encoding/json` gives.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
+    let mut parser = Parser {
+        bytes,
+        at: 0,
+        depth: 0,
+        path: Path::default(),
+        duplicates: Vec::new(),
+        fields: None,
+    };
+    let value = parser.document()?;
+    let duplicates = parser
+        .duplicates
+        .iter()
+        .map(|path| format!("duplicate field \"{path}\""))
+        .collect();
+    Ok(Parsed { value, duplicates })
+}
+
+/// The paths of all fields in the order of the document, for sorting what is said about several of them. Empty if the
+/// text does not parse.
+pub(crate) fn field_order(bytes: &[u8]) -> Vec<String> {
+    let fields = Some(Vec::new());
+    let mut parser = Parser {
+        bytes,
+        at: 0,
+        depth: 0,
+        path: Path::default(),
+        duplicates: Vec::new(),
+        fields,
+    };
+    match parser.document() {
+        Ok(_) => parser.fields.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Where the parser is: `spec.containers[0].name`.
+#[derive(Default)]
+struct Path(Vec<Step>);
+
+enum Step {
+    Field(String),
+    Index(usize),
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (position, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Field(name) if position == 0 => f.write_str(name)?,
+                Step::Field(name) => write!(f, ".{name}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Parser<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+    path: Path,
+    duplicates: Vec<String>,
+    /// Paths of all fields, when they are wanted.
+    fields: Option<Vec<String>>,
+}
+
+impl Parser<'_> {
+    fn document(&mut self) -> Result<Value, String> {
+        self.skip_space();
+        let value = self.value()?;
+        self.skip_space();
+        match self.peek() {
+            None => Ok(value),
+            Some(byte) => Err(unexpected(byte, "after top-level value")),
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Result<u8, String> {
+        let byte = self.peek().ok_or_else(end_of_input)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    /// The next byte that is no white space.
+    fn next_token(&mut self) -> Result<u8, String> {
+        self.skip_space();
+        self.next()
+    }
+
+    fn value(&mut self) -> Result<Value, String> {
+        match self.peek().ok_or_else(end_of_input)? {
+            b'{' => self.nested(Self::object),
+            b'[' => self.nested(Self::array),
+            b'"' => {
+                self.at += 1;
+                Ok(Value::String(self.string()?))
+            }
+            b't' => self.literal("true", Value::Bool(true)),
+            b'f' => self.literal("false", Value::Bool(false)),
+            b'n' => self.literal("null", Value::Null),
+            b'-' | b'0'..=b'9' => self.number(),
+            byte => Err(unexpected(byte, "looking for beginning of value")),
+        }
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, String>) -> Result<Value, String> {
+        if self.depth == DEPTH_MAX {
+            return Err("exceeded max depth".to_owned());
+        }
+        self.depth += 1;
+        self.at += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn object(&mut self) -> Result<Value, String> {
+        let mut object = Map::new();
+        let mut byte = self.next_token()?;
+        if byte == b'}' {
+            return Ok(Value::Object(object));
+        }
+        loop {
+            if byte != b'"' {
+                return Err(unexpected(byte, "looking for beginning of object key string"));
+            }
+            let name = self.string()?;
+            match self.next_token()? {
+                b':' => self.skip_space(),
+                byte => return Err(unexpected(byte, "after object key")),
+            }
+            self.field(&mut object, name)?;
+            match self.next_token()? {
+                b',' => byte = self.next_token()?,
+                b'}' => return Ok(Value::Object(object)),
+                byte => return Err(unexpected(byte, "after object key:value pair")),
+            }
+        }
+    }
+
+    fn field(&mut self, object: &mut Map<String, Value>, name: String) -> Result<(), String> {
+        self.path.0.push(Step::Field(name.clone()));
+        if let Some(fields) = &mut self.fields {
+            fields.push(self.path.to_string());
+        }
+        if object.contains_key(&name) {
+            let path = self.path.to_string();
+            if !self.duplicates.contains(&path) {
+                self.duplicates.push(path);
+            }
+        }
+        let value = self.value()?;
+        self.path.0.pop();
+        object.insert(name, value);
+        Ok(())
+    }
+
+    fn array(&mut self) -> Result<Value, String> {
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Value::Array(items));
+        }
+        loop {
+            self.path.0.push(Step::Index(items.len()));
+            self.skip_space();
+            items.push(self.value()?);
+            self.path.0.pop();
+            match self.next_token()? {
+                b',' => {}
+                b']' => return Ok(Value::Array(items)),
+                byte => return Err(unexpected(byte, "after array element")),
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, String> {
+        for expected in word.bytes() {
+            let byte = self.next()?;
+            if byte != expected {
+                let context = format!("in literal {word} (expecting {})", quoted(expected));
+                return Err(unexpected(byte, &context));
+            }
+        }
+        Ok(value)
+    }
+
+    fn number(&mut self) -> Result<Value, String> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.next()? {
+            b'0' => {}
+            b'1'..=b'9' => self.skip_digits(),
+            byte => return Err(unexpected(byte, "in numeric literal")),
+        }
+        let mut whole = true;
+        if self.peek() == Some(b'.') {
+            whole = false;
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            whole = false;
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        let text = self
+            .bytes
+            .get(start..self.at)
+            .map(String::from_utf8_lossy)
+            .unwrap_or_default();
+        number(&text, whole)
+    }
+
+    fn skip_digits(&mut self) {
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+
+    fn digits(&mut self, context: &str) -> Result<(), String> {
+        match self.next()? {
+            b'0'..=b'9' => {
+                self.skip_digits();
+                Ok(())
+            }
+            byte => Err(unexpected(byte, context)),
+        }
+    }
+
+    /// The rest of a string whose opening quote has been read. What is no UTF-8 is replaced, as Go does.
+    fn string(&mut self) -> Result<String, String> {
+        let mut text = String::new();
+        loop {
+            let start = self.at;
+            while !matches!(self.peek(), None | Some(b'"' | b'\\' | 0..0x20)) {
+                self.at += 1;
+            }
+            if let Some(plain) = self.bytes.get(start..self.at) {
+                text.push_str(&String::from_utf8_lossy(plain));
+            }
+            match self.next()? {
+                b'"' => return Ok(text),
+                b'\\' => text.push(self.escape()?),
+                byte => return Err(unexpected(byte, "in string literal")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, String> {
+        Ok(match self.next()? {
+            b'"' => '"',
+            b'\\' => '\\',
+            b'/' => '/',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let unit = self.hexadecimal()?;
+                self.code_point(unit)?
+            }
+            byte => return Err(unexpected(byte, "in string escape code")),
+        })
+    }
+
+    /// A code point from its first UTF-16 unit; half of a pair alone is replaced, as Go does.
+    fn code_point(&mut self, unit: u32) -> Result<char, String> {
+        let pair_follows =
+            matches!(unit, 0xd800..0xdc00) && self.bytes.get(self.at..self.at + 2) == Some(b"\\u");
+        if pair_follows {
+            let back = self.at;
+            self.at += 2;
+            let low = self.hexadecimal()?;
+            if matches!(low, 0xdc00..0xe000) {
+                let code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = back;
+        }
+        Ok(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    fn hexadecimal(&mut self) -> Result<u32, String> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let byte = self.next()?;
+            let digit = char::from(byte)
+                .to_digit(16)
+                .ok_or_else(|| unexpected(byte, "in \\u hexadecimal character escape"))?;
+            unit = unit * 16 + digit;
+        }
+        Ok(unit)
+    }
+}
+
+fn number(text: &str, whole: bool) -> Result<Value, String> {
+    if whole && let Ok(integer) = text.parse::<i64>() {
+        return Ok(integer.into());
+    }
+    let float = text.parse::<f64>().ok().and_then(Number::from_f64);
+    float
+        .map(Value::Number)
+        .ok_or_else(|| format!("json: cannot unmarshal number {text} into Go value of type float64"))
+}
+
+fn end_of_input() -> String {
+    "unexpected end of JSON input".to_owned()
+}
+
+fn unexpected(byte: u8, context: &str) -> String {
+    format!("invalid character {} {context}", quoted(byte))
+}
+
+/// A character in Go's single quotes.
+fn quoted(byte: u8) -> String {
+    match byte {
+        b'\'' => "'\\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\\' => "'\\\\'".to_owned(),
+        b'\n' => "'\\n'".to_owned(),
+        b'\r' => "'\\r'".to_owned(),
+        b'\t' => "'\\t'".to_owned(),
+        0x20..0x7f => format!("'{}'", char::from(byte)),
+        0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+        0x80..0xa1 | 0xad => format!("'\\u{byte:04x}'"),
+        _ => format!("'{}'", char::from(byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! YAML text to JSON trees, as `sigs.k8s.io/yaml` makes them: YAML 1.1 scalars, keys made texts, the first document.
+//!
+//! Knows no object. An unquoted `no` is false, `010` is eight and `1e3` is the whole number 1000, since the real
+//! server's decoder reads YAML 1.1 and goes through JSON.
+
+mod emit;
+mod scalar;
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
+use serde_json::{Map, Value};
+
+pub(crate) use emit::to_string;
+
+use crate::json::Parsed;
+
+/// Nodes nest no deeper than this; see the same bound in [`crate::json`].
+const DEPTH_MAX: usize = 512;
+/// Aliases may repeat nodes, but a body may not grow without bound by them.
+const NODES_MAX: usize = 1_000_000;
+
+/// Parses the first document of a body. The error begins with `yaml: `, as the real one's does.
+pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
+    let mut loader = Loader {
+        parser: Parser::new_from_str(text),
+        anchors: Vec::new(),
+        nodes: 0,
+        duplicates: Vec::new(),
+    };
+    let value = loader.document().map_err(|error| error.text(text))?;
+    Ok(Parsed {
+        value,
+        duplicates: loader.duplicates,
+    })
+}
+
+enum Error {
+    Scan(ScanError),
+    Message(String),
+}
+
+impl Error {
+    fn text(&self, source: &str) -> String {
+        match self {
+            Self::Message(message) => format!("yaml: {message}"),
+            Self::Scan(error) => scan_error_text(error, source),
+        }
+    }
+}
+
+struct Loader<'a> {
+    parser: Parser<'a, granit_parser::StrInput<'a>>,
+    /// The nodes that aliases refer to, by the parser's anchor number.
+    anchors: Vec<(usize, Node)>,
+    nodes: usize,
+    duplicates: Vec<String>,
+}
+
+/// A node, with what a mapping key needs to know of it.
+#[derive(Clone)]
+struct Node {
+    value: Value,
+    line: usize,
+    merge: bool,
+}
+
+impl<'a> Loader<'a> {
+    fn event(&mut self) -> Result<(Event<'a>, usize), Error> {
+        loop {
+            match self.parser.next_event() {
+                None => return Ok((Event::StreamEnd, 0)),
+                Some(Err(error)) => return Err(Error::Scan(error)),
+                Some(Ok((Event::Comment(..), _))) => {}
+                Some(Ok((event, span))) => return Ok((event, span.start.line())),
+            }
+        }
+    }
+
+    /// The first document; none at all is null.
+    fn document(&mut self) -> Result<Value, Error> {
+        loop {
+            match self.event()? {
+                (Event::StreamStart | Event::DocumentStart(..), _) => {}
+                (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(Value::Null),
+                (event, line) => {
+                    let node = self.node(event, line, 0)?;
+                    // The rest of the document must be well-formed; further documents are not looked at.
+                    return self.event().map(|_| node.value);
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Error> {
+        self.nodes += 1;
+        if depth > DEPTH_MAX {
+            return Err(Error::Message("exceeded max depth".to_owned()));
+        }
+        let (anchor, node) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                (anchor, scalar_node(&text, style, tag.as_deref(), line)?)
+            }
+            Event::SequenceStart(_, anchor, _) => (anchor, self.sequence(line, depth)?),
+            Event::MappingStart(_, anchor, _) => (anchor, self.mapping(line, depth)?),
+            Event::Alias(anchor) => return self.alias(anchor, line),
+            _ => return Err(Error::Message("did not find expected node content".to_owned())),
+        };
+        if anchor != 0 {
+            self.anchors.push((anchor, node.clone()));
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, Error> {
+        let found = self.anchors.iter().rev().find(|(number, _)| *number == anchor);
+        let Some((_, node)) = found else {
+            return Err(Error::Message("anchor value contains itself".to_owned()));
+        };
+        let node = Node { line, ..node.clone() };
+        self.nodes += size(&node.value);
+        if self.nodes > NODES_MAX {
+            return Err(Error::Message("document contains excessive aliasing".to_owned()));
+        }
+        Ok(node)
+    }
+
+    fn sequence(&mut self, line: usize, depth: usize) -> Result<Node, Error> {
+        let mut items = Vec::new();
+        loop {
+            match self.event()? {
+                (Event::SequenceEnd, _) => {
+                    return Ok(Node {
+                        value: Value::Array(items),
+                        line,
+                        merge: false,
+                    });
+                }
+                (event, line) => items.push(self.node(event, line, depth + 1)?.value),
+            }
+        }
+    }
+
+    fn mapping(&mut self, line: usize, depth: usize) -> Result<Node, Error> {
+        let mut fields = Map::new();
+        let mut merged = Vec::new();
+        loop {
+            let key = match self.event()? {
+                (Event::MappingEnd, _) => break,
+                (event, line) => self.node(event, line, depth + 1)?,
+            };
+            let (event, value_line) = self.event()?;
+            let value = self.node(event, value_line, depth + 1)?.value;
+            if key.merge {
+                merged.push(value);
+                continue;
+            }
+            let name = scalar::key(&key.value).map_err(Error::Message)?;
+            if fields.contains_key(&name) {
+                let shown = scalar::shown_key(&key.value);
+                self.duplicates
+                    .push(format!("line {}: key {shown} already set in map", key.line));
+            }
+            fields.insert(name, value);
+        }
+        for value in merged {
+            merge(&mut fields, value)?;
+        }
+        Ok(Node {
+            value: Value::Object(fields),
+            line,
+            merge: false,
+        })
+    }
+}
+
+/// `<<: *defaults`: what the mapping does not say itself.
+fn merge(fields: &mut Map<String, Value>, value: Value) -> Result<(), Error> {
+    match value {
+        Value::Object(defaults) => {
+            for (name, value) in defaults {
+                fields.entry(name).or_insert(value);
+            }
+            Ok(())
+        }
+        Value::Array(list) => list.into_iter().try_for_each(|value| merge(fields, value)),
+        _ => Err(Error::Message(
+            "map merge requires map or sequence of maps as the value".to_owned(),
+        )),
+    }
+}
+
+fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Node, Error> {
+    let tag = tag.map(ToString::to_string);
+    let plain = style == ScalarStyle::Plain;
+    let value = scalar::resolve(text, plain, tag.as_deref()).map_err(Error::Message)?;
+    Ok(Node {
+        value,
+        line,
+        merge: plain && tag.is_none() && text == "<<",
+    })
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+/// The words and the line of libyaml. Its parser counts lines from zero where its scanner counts from one.
+fn scan_error_text(error: &ScanError, source: &str) -> String {
+    let (problem, from_scanner) = problem(error.kind(), source);
+    let line = error.marker().line();
+    let last_line = source.lines().count();
+    let at_open_end = !source.ends_with('\n') && error.marker().index() >= source.chars().count();
+    let line = match error.kind() {
+        // The real parser notices at the end of the text, ours points at the bracket.
+        ErrorKind::UnclosedFlowCollection { .. } => last_line,
+        _ if from_scanner || at_open_end => line,
+        _ => line.saturating_sub(1),
+    };
+    match line {
+        0 => format!("yaml: {problem}"),
+        line => format!("yaml: line {line}: {problem}"),
+    }
+}
+
+fn problem(kind: &ErrorKind, source: &str) -> (String, bool) {
+    match kind {
+        ErrorKind::UnclosedFlowCollection { open } => {
+            let nothing_follows = source.trim_end().ends_with(['[', '{', ',', ':']);
+            let problem = match open {
+                _ if nothing_follows => "did not find expected node content",
+                '{' => "did not find expected ',' or '}'",
+                _ => "did not find expected ',' or ']'",
+            };
+            (problem.to_owned(), false)
+        }
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::UnexpectedCharacter { .. } => {
+            ("found character that cannot start any token".to_owned(), true)
+        }
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+            ("could not find expected ':'".to_owned(), true)
+        }
+        ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::UnexpectedEofImplicitFlowMapping => {
+            ("did not find expected node content".to_owned(), false)
+        }
+        ErrorKind::ExpectedFlowSequenceSeparator => ("did not find expected ',' or ']'".to_owned(), false),
+        kind => {
+            let text = kind.to_string();
+            let parsing = text.starts_with("while parsing");
+            let problem = text
+                .strip_prefix("while ")
+                .and_then(|rest| rest.split_once(", "))
+                .map(|(_, rest)| rest);
+            (problem.unwrap_or(&text).to_owned(), !parsing)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

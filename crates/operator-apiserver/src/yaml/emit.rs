@@ -1,0 +1,176 @@
+//! Trees to YAML text in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, lists not indented under their key.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::scalar;
+
+/// Writes a tree as one YAML document, with a final line break.
+///
+/// Every text that YAML 1.1 would read as something else is quoted, so that [`super::parse`] gives the tree again.
+pub(crate) fn to_string(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => mapping(&mut text, value, 0),
+        Value::Array(items) if !items.is_empty() => sequence(&mut text, value, 0),
+        scalar => {
+            inline(&mut text, scalar, 0);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn indent(text: &mut String, depth: usize) {
+    text.extend(std::iter::repeat_n("  ", depth));
+}
+
+fn mapping(text: &mut String, value: &Value, depth: usize) {
+    let Value::Object(fields) = value else { return };
+    let mut names: Vec<&String> = fields.keys().collect();
+    names.sort();
+    for (position, name) in names.into_iter().enumerate() {
+        // The first field of a list item stands behind its dash.
+        if position > 0 || text.ends_with('\n') || text.is_empty() {
+            indent(text, depth);
+        }
+        quoted_if_needed(text, name);
+        text.push(':');
+        if let Some(value) = fields.get(name) {
+            field_value(text, value, depth);
+        }
+    }
+}
+
+fn field_value(text: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            text.push('\n');
+            mapping(text, value, depth + 1);
+        }
+        Value::Array(items) if !items.is_empty() => {
+            text.push('\n');
+            sequence(text, value, depth);
+        }
+        scalar => {
+            text.push(' ');
+            inline(text, scalar, depth + 1);
+            text.push('\n');
+        }
+    }
+}
+
+fn sequence(text: &mut String, value: &Value, depth: usize) {
+    let Value::Array(items) = value else { return };
+    for (position, item) in items.iter().enumerate() {
+        // The first item of a list in a list stands behind the outer dash.
+        if position > 0 || text.ends_with('\n') || text.is_empty() {
+            indent(text, depth);
+        }
+        text.push_str("- ");
+        match item {
+            Value::Object(fields) if !fields.is_empty() => mapping(text, item, depth + 1),
+            Value::Array(items) if !items.is_empty() => sequence(text, item, depth + 1),
+            scalar => {
+                inline(text, scalar, depth + 1);
+                text.push('\n');
+            }
+        }
+    }
+}
+
+fn inline(text: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::String(string) if is_block(string) => block(text, string, depth),
+        Value::String(string) => quoted_if_needed(text, string),
+        Value::Object(_) => text.push_str("{}"),
+        Value::Array(_) => text.push_str("[]"),
+        other => {
+            let _ = write!(text, "{other}");
+        }
+    }
+}
+
+/// A text of several lines that a literal block can hold.
+fn is_block(string: &str) -> bool {
+    let plain =
+        |letter: char| letter == '\n' || letter == '\t' || (!letter.is_control() && letter != '\u{feff}');
+    string.contains('\n') && !string.starts_with([' ', '\n', '\t']) && string.chars().all(plain)
+}
+
+fn block(text: &mut String, string: &str, depth: usize) {
+    let trimmed = string.trim_end_matches('\n');
+    text.push_str(match string.len() - trimmed.len() {
+        0 => "|-",
+        1 => "|",
+        _ => "|+",
+    });
+    let body = string.strip_suffix('\n').unwrap_or(string);
+    for line in body.split('\n') {
+        text.push('\n');
+        if !line.is_empty() {
+            indent(text, depth);
+            text.push_str(line);
+        }
+    }
+}
+
+fn quoted_if_needed(text: &mut String, string: &str) {
+    if needs_double_quotes(string) {
+        let _ = write!(text, "{}", Value::from(string));
+    } else if needs_quotes(string) {
+        // What only looks like another type is put into double quotes, as Go's encoder does.
+        if looks_like_another_type(string) {
+            let _ = write!(text, "\"{string}\"");
+        } else {
+            let _ = write!(text, "'{}'", string.replace('\'', "''"));
+        }
+    } else {
+        text.push_str(string);
+    }
+}
+
+fn needs_double_quotes(string: &str) -> bool {
+    string
+        .chars()
+        .any(|letter| letter.is_control() || matches!(letter, '\u{feff}' | '\u{2028}' | '\u{2029}'))
+}
+
+fn needs_quotes(string: &str) -> bool {
+    let indicator = |first: char| "-?:,[]{}#&*!|>'\"%@`".contains(first);
+    let starts_special = match string.strip_prefix(['-', '?', ':']) {
+        Some(rest) => rest.is_empty() || rest.starts_with([' ', ',', '[', ']', '{', '}']),
+        None => string.starts_with(indicator),
+    };
+    looks_like_another_type(string)
+        || starts_special
+        || string == "<<"
+        || string == "="
+        || string.starts_with([' ', '\t'])
+        || string.ends_with([' ', '\t', ':'])
+        || string.contains(": ")
+        || string.contains(" #")
+        || string.starts_with("---")
+        || string.starts_with("...")
+}
+
+fn looks_like_another_type(string: &str) -> bool {
+    looks_like_a_time(string) || !matches!(scalar::resolve(string, true, None), Ok(Value::String(_)))
+}
+
+/// YAML 1.1 has a type for dates, which Go's encoder keeps texts from.
+fn looks_like_a_time(string: &str) -> bool {
+    let bytes = string.as_bytes();
+    let shape = |range: std::ops::Range<usize>| {
+        bytes
+            .get(range)
+            .is_some_and(|part| part.iter().all(u8::is_ascii_digit))
+    };
+    bytes.len() >= 10
+        && shape(0..4)
+        && bytes.get(4) == Some(&b'-')
+        && shape(5..7)
+        && bytes.get(7) == Some(&b'-')
+        && shape(8..10)
+}

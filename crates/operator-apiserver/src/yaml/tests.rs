@@ -1,0 +1,179 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn value(text: &str) -> Value {
+    parse(text).unwrap().value
+}
+
+#[test]
+fn plain_scalars_are_those_of_yaml_1_1() {
+    for (text, expected) in [
+        ("no", json!(false)),
+        ("Yes", json!(true)),
+        ("'no'", json!("no")),
+        ("010", json!(8)),
+        ("0x1F", json!(31)),
+        ("0b101", json!(5)),
+        ("1_000", json!(1000)),
+        ("1e3", json!(1000)),
+        ("1.5e3", json!(1500)),
+        ("0.5", json!(0.5)),
+        ("08", json!(8)),
+        ("-7", json!(-7)),
+        ("~", json!(null)),
+        ("", json!(null)),
+        ("1.2.3", json!("1.2.3")),
+        ("100m", json!("100m")),
+        ("+-1", json!("+-1")),
+        ("2024-01-02", json!("2024-01-02")),
+        ("!!str 5", json!("5")),
+        ("!!int '5'", json!(5)),
+        ("18446744073709551615", json!(18446744073709551615_u64 as f64)),
+    ] {
+        assert_eq!(value(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn keys_become_texts() {
+    assert_eq!(
+        value("n: 1\n8080: 2\n\"y\": 3\n"),
+        json!({"false": 1, "8080": 2, "y": 3})
+    );
+}
+
+#[test]
+fn keys_that_are_set_twice_are_told_with_their_line() {
+    let parsed = parse("metadata:\n  labels: {a: b, a: c}\ndata:\n  k: \"1\"\n  k: \"2\"\n").unwrap();
+    assert_eq!(
+        parsed.duplicates,
+        [
+            "line 2: key \"a\" already set in map",
+            "line 5: key \"k\" already set in map"
+        ]
+    );
+    assert_eq!(
+        parsed.value,
+        json!({"metadata": {"labels": {"a": "c"}}, "data": {"k": "2"}})
+    );
+}
+
+#[test]
+fn anchors_aliases_and_merges_are_resolved() {
+    assert_eq!(value("x: &v one\nz: *v\n"), json!({"x": "one", "z": "one"}));
+    let text = "base: &b {a: 1, b: 2}\nmore:\n  <<: *b\n  b: 3\n";
+    assert_eq!(value(text)["more"], json!({"a": 1, "b": 3}));
+}
+
+#[test]
+fn aliases_cannot_blow_a_body_up() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..10 {
+        let items = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+    }
+    assert_eq!(
+        parse(&text).unwrap_err(),
+        "yaml: document contains excessive aliasing"
+    );
+}
+
+#[test]
+fn only_the_first_document_counts() {
+    assert_eq!(value("a: 1\n---\nb: 2\n"), json!({"a": 1}));
+    assert_eq!(value("--- {a: 1}\n...\n"), json!({"a": 1}));
+    assert_eq!(value("# nothing\n"), json!(null));
+}
+
+#[test]
+fn json_is_yaml() {
+    assert_eq!(
+        value("{\"a\": [1, {\"b\": \"c\"}]}"),
+        json!({"a": [1, {"b": "c"}]})
+    );
+}
+
+#[test]
+fn errors_have_the_words_and_lines_of_libyaml() {
+    for (text, message) in [
+        ("a: [", "yaml: line 1: did not find expected node content"),
+        (
+            "kind: x\na: b\n metadata: x\n",
+            "yaml: line 3: mapping values are not allowed in this context",
+        ),
+        (
+            "a: b\nkind:\tx\nmetadata:\n\tname: t\n",
+            "yaml: line 4: found character that cannot start any token",
+        ),
+        ("a: [b", "yaml: line 1: did not find expected ',' or ']'"),
+        ("a: .inf\n", "yaml: json: unsupported value: +Inf"),
+    ] {
+        assert_eq!(parse(text).unwrap_err(), message, "{text}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_before_the_stack_ends() {
+    assert!(parse(&"[".repeat(100_000)).is_err());
+}
+
+#[test]
+fn trees_are_written_as_go_writes_them() {
+    let tree = json!({
+        "kind": "List", "empty": {}, "none": [], "nothing": null, "number": 1.5,
+        "items": [{"name": "a", "ports": [80, 443]}, [1, 2], "x"],
+        "text": "one\ntwo\n", "quoted": "yes", "colon": "a: b", "star": "*x", "time": "2024-01-02T00:00:00Z",
+    });
+    let expected = "colon: 'a: b'\nempty: {}\nitems:\n- name: a\n  ports:\n  - 80\n  - 443\n- - 1\n  - 2\n- x\n\
+                    kind: List\nnone: []\nnothing: null\nnumber: 1.5\nquoted: \"yes\"\nstar: '*x'\n\
+                    text: |\n  one\n  two\ntime: \"2024-01-02T00:00:00Z\"\n";
+    assert_eq!(to_string(&tree), expected);
+}
+
+fn trees() -> impl Strategy<Value = Value> {
+    let texts = prop_oneof![
+        "[ -~]{0,12}",
+        "[a-z:#'\"\\n\\t ]{0,10}",
+        prop::sample::select(vec![
+            "yes",
+            "010",
+            "1e3",
+            "~",
+            "",
+            "<<",
+            "2024-01-02",
+            "\u{e9}\u{2028}",
+            "|",
+            "- a"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        texts.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(texts.clone(), inner, 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(tree in trees()) {
+        let text = to_string(&tree);
+        prop_assert_eq!(parse(&text).map(|parsed| parsed.value), Ok(tree), "{}", text);
+    }
+
+    #[test]
+    fn any_text_is_parsed_or_refused(text in "[\\[\\]{}:,&*!|>'\"%@a-c0-1 \\n\\t-]{0,60}") {
+        let _ = parse(&text);
+    }
+}
