@@ -7,22 +7,23 @@
 use serde_json::Value;
 use structural_schema::field;
 
+mod decode;
 mod default;
+mod go_fields;
 mod image;
+mod prepare;
 pub(crate) mod quantity;
 mod resource;
 mod resource_table;
 mod strategy;
+pub(crate) mod time;
 pub(crate) mod tree;
 
+pub(crate) use decode::{DecodeError, decode, decode_type};
 pub(crate) use default::default;
+pub(crate) use prepare::{generation_changed, prepare_for_create, prepare_for_update, reset_fields};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
-
-/// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct DecodeError(pub(crate) String);
 
 /// One column of a Table: name, type, format, description, priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,30 +33,6 @@ pub(crate) struct Column {
     pub(crate) format: String,
     pub(crate) description: String,
     pub(crate) priority: i32,
-}
-
-/// Brings a body into the form that Go's typed decoding and encoding would give it: unknown fields dropped (their
-/// paths are returned, for fieldValidation), empty optional fields dropped, wrong types refused.
-pub(crate) fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
-    let _ = (gvk, object);
-    Ok(Vec::new())
-}
-
-/// What the strategy does before a create: drops status, sets `spec.finalizers` of a Namespace, and so on.
-pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
-    let _ = (gvk, object);
-}
-
-/// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the
-/// request must not change from `old`.
-pub(crate) fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
-    let _ = (gvk, subresource, object, old);
-}
-
-/// Whether the difference between two versions of an object bumps `metadata.generation`.
-pub(crate) fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
-    let _ = (gvk, old, new);
-    false
 }
 
 /// Checks a new object, metadata apart.
@@ -105,8 +82,5 @@ pub(crate) fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<Stri
     Ok(String::new())
 }
 
-/// The fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
-pub(crate) fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
-    let _ = (gvk, subresource);
-    Value::Null
-}
+#[cfg(test)]
+mod tests;

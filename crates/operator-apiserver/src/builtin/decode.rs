@@ -1,0 +1,378 @@
+//! Decoding: the form that an object takes on its way through the Go struct of its kind.
+//!
+//! Fields that the struct does not have are dropped and reported, empty optional fields are left out, required ones
+//! are written even when empty, quantities and times take their canonical form, and a value of a wrong type is
+//! refused in the words of Go's JSON decoder. Names are matched with their case.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use structured_merge::builtin::{FieldKind, types};
+
+use super::Gvk;
+use super::go_fields::{GoField, GoStruct, go_struct};
+use super::quantity::Quantity;
+use super::time::{self, TimeForm};
+use super::tree::is_zero;
+
+/// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct DecodeError(pub(crate) String);
+
+/// Brings a body into the form that Go's typed decoding and encoding would give it.
+///
+/// Answers with the paths of the unknown fields that were dropped, such as `spec.containers[0].imge`, for
+/// fieldValidation; in the order of the object's keys. Kinds that are not built in are left alone.
+///
+/// # Errors
+/// When a value has a type that its field cannot hold. The object is then half decoded and of no further use.
+pub(crate) fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let root = types().for_kind(gvk.group, gvk.version, gvk.kind);
+    let Some(root) = root.and_then(go_struct) else {
+        return Ok(Vec::new());
+    };
+    let mut decoder = Decoder::default();
+    decoder.object(root, object)?;
+    match decoder.saved {
+        Some(error) => Err(error),
+        None => Ok(decoder.unknown),
+    }
+}
+
+/// Like [`decode`] for a part of an object, given the OpenAPI name of its type.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let Some(root) = types().named(name).and_then(go_struct) else {
+        return Ok(Vec::new());
+    };
+    let mut decoder = Decoder::default();
+    decoder.object(root, value)?;
+    match decoder.saved {
+        Some(error) => Err(error),
+        None => Ok(decoder.unknown),
+    }
+}
+
+#[derive(Default)]
+struct Decoder {
+    /// Where the decoder stands, with indexes and map keys.
+    path: String,
+    /// Where it stands as Go's error texts say it: field names only.
+    fields: Vec<&'static str>,
+    /// The struct whose field is being decoded.
+    parent: Option<&'static GoStruct>,
+    unknown: Vec<String>,
+    /// The first value of a wrong type. Like Go's decoder, this one reads on after it, and gives up only where a
+    /// type with a decoder of its own refuses a value.
+    saved: Option<DecodeError>,
+}
+
+type Decoded<T> = Result<T, DecodeError>;
+
+impl Decoder {
+    /// Decodes a struct in place.
+    fn object(&mut self, go: &'static GoStruct, value: &mut Value) -> Decoded<()> {
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        let Value::Object(object) = value else {
+            self.wrong_type(value, &go.name);
+            *value = Value::Object(Map::new());
+            return Ok(());
+        };
+        self.drop_unknown(go, object);
+        let outer = self.parent.replace(go);
+        for field in &go.fields {
+            let length = self.path.len();
+            if length > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(field.name);
+            self.fields.push(field.name);
+            let found = object.remove(field.name).unwrap_or(Value::Null);
+            if let Some(value) = self.field(go, field, found)? {
+                object.insert(field.name.to_owned(), value);
+            }
+            self.fields.pop();
+            self.path.truncate(length);
+        }
+        self.parent = outer;
+        Ok(())
+    }
+
+    fn drop_unknown(&mut self, go: &GoStruct, object: &mut Map<String, Value>) {
+        if object.keys().all(|name| go.has_field(name)) {
+            return;
+        }
+        let dot = if self.path.is_empty() { "" } else { "." };
+        for name in object.keys().filter(|name| !go.has_field(name)) {
+            self.unknown.push(format!("{}{dot}{name}", self.path));
+        }
+        object.retain(|name, _| go.has_field(name));
+    }
+
+    /// What a field is written as; `None` when it is left out.
+    fn field(&mut self, go: &GoStruct, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
+        let absent = if field.omit_empty { None } else { Some(Value::Null) };
+        if field.pointer && value.is_null() {
+            return Ok(absent);
+        }
+        self.value(field.kind, field.type_name, &mut value)?;
+        let is_collection = matches!(
+            field.kind,
+            FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
+        );
+        if is_collection && is_zero(&value) {
+            let kept = go.keeps_empty_lists && !value.is_null();
+            return Ok(if kept && !field.omit_empty {
+                Some(value)
+            } else {
+                absent
+            });
+        }
+        let is_scalar = is_scalar(field.kind);
+        if is_scalar && field.omit_empty && !field.pointer && is_zero(&value) {
+            return Ok(None);
+        }
+        Ok(Some(value))
+    }
+
+    /// Decodes a value in place. Null becomes the zero value.
+    fn value(&mut self, kind: &'static FieldKind, type_name: Option<&str>, value: &mut Value) -> Decoded<()> {
+        match kind {
+            FieldKind::Ref(id) => match go_struct(id.resolve()) {
+                Some(go) => self.object(go, value),
+                None => Ok(()),
+            },
+            FieldKind::List(item) => self.list(item, type_name, value),
+            FieldKind::Map(item) => self.map(item, type_name, value),
+            FieldKind::Quantity => self.quantity(value),
+            FieldKind::Time => self.time(TimeForm::Seconds, value),
+            FieldKind::MicroTime => self.time(TimeForm::Micros, value),
+            FieldKind::IntOrString => self.int_or_string(value),
+            FieldKind::Bytes => {
+                self.bytes(value);
+                Ok(())
+            }
+            FieldKind::Object | FieldKind::Raw | FieldKind::Any => Ok(()),
+            scalar => {
+                self.scalar(scalar, type_name, value);
+                Ok(())
+            }
+        }
+    }
+
+    fn scalar(&mut self, kind: &FieldKind, type_name: Option<&str>, value: &mut Value) {
+        let fits = match (kind, &*value) {
+            (_, Value::Null)
+            | (FieldKind::String, Value::String(_))
+            | (FieldKind::Boolean, Value::Bool(_))
+            | (FieldKind::Number, Value::Number(_)) => true,
+            (FieldKind::Int32, Value::Number(number)) => number
+                .as_i64()
+                .is_some_and(|number| i32::try_from(number).is_ok()),
+            (FieldKind::Int64, Value::Number(number)) => number.as_i64().is_some(),
+            _ => false,
+        };
+        if !fits {
+            let go_name = type_name.unwrap_or_else(|| scalar_name(kind));
+            self.wrong_type(value, go_name);
+        }
+        if !fits || value.is_null() {
+            *value = zero(kind);
+        }
+    }
+
+    fn list(&mut self, item: &'static FieldKind, type_name: Option<&str>, value: &mut Value) -> Decoded<()> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let Value::Array(items) = value else {
+            let name = format!("[]{}", kind_name(item));
+            self.wrong_type(value, &name);
+            *value = Value::Null;
+            return Ok(());
+        };
+        let length = self.path.len();
+        for (index, value) in items.iter_mut().enumerate() {
+            self.path.push_str(&format!("[{index}]"));
+            self.value(item, type_name, value)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, item: &'static FieldKind, type_name: Option<&str>, value: &mut Value) -> Decoded<()> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let Value::Object(entries) = value else {
+            let name = match type_name {
+                Some(name) => name.to_owned(),
+                None => format!("map[string]{}", kind_name(item)),
+            };
+            self.wrong_type(value, &name);
+            *value = Value::Null;
+            return Ok(());
+        };
+        let length = self.path.len();
+        for (key, value) in entries {
+            self.path.push('.');
+            self.path.push_str(key);
+            self.value(item, None, value)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn quantity(&mut self, value: &mut Value) -> Decoded<()> {
+        let quantity = match &*value {
+            Value::Null => Quantity::parse("0"),
+            value => Quantity::from_json(value),
+        };
+        let quantity = quantity.map_err(|error| DecodeError(error.to_string()))?;
+        *value = Value::String(quantity.rounded_to_milli().to_string());
+        Ok(())
+    }
+
+    fn time(&mut self, form: TimeForm, value: &mut Value) -> Decoded<()> {
+        match &*value {
+            Value::Null => Ok(()),
+            Value::String(text) => {
+                let canonical = time::canonical(text, form).map_err(DecodeError)?;
+                *value = Value::String(canonical);
+                Ok(())
+            }
+            other => Err(self.type_error(other, "string")),
+        }
+    }
+
+    fn int_or_string(&mut self, value: &mut Value) -> Decoded<()> {
+        let fits_int32 = |number: i64| i32::try_from(number).is_ok();
+        match &*value {
+            Value::Null => {
+                *value = Value::from(0);
+                Ok(())
+            }
+            Value::String(_) => Ok(()),
+            Value::Number(number) if number.as_i64().is_some_and(fits_int32) => Ok(()),
+            other => Err(self.type_error(other, "int32")),
+        }
+    }
+
+    fn bytes(&mut self, value: &mut Value) {
+        match &*value {
+            Value::Null => {}
+            Value::String(text) => match decode_base64(text) {
+                Ok(bytes) => *value = Value::String(STANDARD.encode(bytes)),
+                Err(position) => {
+                    let text = format!("illegal base64 data at input byte {position}");
+                    self.saved.get_or_insert(DecodeError(text));
+                }
+            },
+            other => {
+                self.wrong_type(other, "[]uint8");
+                *value = Value::Null;
+            }
+        }
+    }
+
+    /// Remembers that a value has a type that its field cannot hold.
+    fn wrong_type(&mut self, found: &Value, go_type: &str) {
+        if self.saved.is_none() {
+            self.saved = Some(self.type_error(found, go_type));
+        }
+    }
+
+    fn type_error(&self, found: &Value, go_type: &str) -> DecodeError {
+        let found = describe(found, go_type);
+        let target = match self.parent {
+            Some(go) => format!(
+                "struct field {}.{} of type {go_type}",
+                go.short_name(),
+                self.fields.join(".")
+            ),
+            None => format!("value of type {go_type}"),
+        };
+        DecodeError(format!("json: cannot unmarshal {found} into Go {target}"))
+    }
+}
+
+/// What Go calls a value that it cannot store. A number is named when only its size or its decimals are wrong.
+fn describe(value: &Value, go_type: &str) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    }
+}
+
+fn is_scalar(kind: &FieldKind) -> bool {
+    matches!(
+        kind,
+        FieldKind::String | FieldKind::Boolean | FieldKind::Int32 | FieldKind::Int64 | FieldKind::Number
+    )
+}
+
+fn zero(kind: &FieldKind) -> Value {
+    match kind {
+        FieldKind::String => Value::from(""),
+        FieldKind::Boolean => Value::from(false),
+        _ => Value::from(0),
+    }
+}
+
+fn scalar_name(kind: &FieldKind) -> &'static str {
+    match kind {
+        FieldKind::String => "string",
+        FieldKind::Boolean => "bool",
+        FieldKind::Int32 => "int32",
+        FieldKind::Int64 => "int64",
+        _ => "float64",
+    }
+}
+
+/// The Go type of the items of a list or map.
+fn kind_name(kind: &FieldKind) -> String {
+    match kind {
+        FieldKind::Ref(id) => go_struct(id.resolve())
+            .map(|go| go.name.clone())
+            .unwrap_or_default(),
+        FieldKind::List(item) => format!("[]{}", kind_name(item)),
+        FieldKind::Map(item) => format!("map[string]{}", kind_name(item)),
+        FieldKind::Bytes => "[]uint8".to_owned(),
+        FieldKind::Quantity => "resource.Quantity".to_owned(),
+        FieldKind::Time => "v1.Time".to_owned(),
+        FieldKind::MicroTime => "v1.MicroTime".to_owned(),
+        FieldKind::IntOrString => "intstr.IntOrString".to_owned(),
+        FieldKind::Raw => "runtime.RawExtension".to_owned(),
+        FieldKind::Object | FieldKind::Any => "v1.JSON".to_owned(),
+        scalar => scalar_name(scalar).to_owned(),
+    }
+}
+
+/// Decodes base64 and skips line breaks, as Go does; the error is the position of the first bad byte.
+fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
+    let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let kept: Vec<(usize, u8)> = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| !is_break(byte))
+        .collect();
+    let bytes: Vec<u8> = kept.iter().map(|(_, byte)| *byte).collect();
+    STANDARD.decode(&bytes).map_err(|error| {
+        let position = match error {
+            base64::DecodeError::InvalidByte(position, _)
+            | base64::DecodeError::InvalidLastSymbol(position, _) => position,
+            _ => bytes.len() - bytes.len() % 4,
+        };
+        kept.get(position).map_or(text.len(), |(position, _)| *position)
+    })
+}

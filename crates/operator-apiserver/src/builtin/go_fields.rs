@@ -1,0 +1,169 @@
+//! What the OpenAPI types do not say about the Go structs behind them: pointers, `omitempty` and names of types.
+//!
+//! From the OpenAPI type one expects that
+//!
+//! * a scalar is a value, always written if it has a zero default and otherwise `omitempty`;
+//! * a struct is a value if it has a default and otherwise a pointer with `omitempty`;
+//! * lists, maps, times, quantities and the like are `omitempty`, the latter pointers.
+//!
+//! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has a name of its own. Marks: `*` a pointer,
+//! `&` a value, `!` always written, `~` with `omitempty`, `-` none. The struct tags of the published Go modules are
+//! the source. Knows no object.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use structured_merge::builtin::{Field, FieldKind, Type, types};
+
+/// How a Go struct reads and writes one field.
+#[derive(Debug)]
+pub(super) struct GoField {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static FieldKind,
+    /// A nil pointer is not the zero value.
+    pub(super) pointer: bool,
+    /// Not written when empty.
+    pub(super) omit_empty: bool,
+    /// The name of the type, where it has one of its own: `v1.Protocol`.
+    pub(super) type_name: Option<&'static str>,
+}
+
+/// A Go struct.
+#[derive(Debug)]
+pub(super) struct GoStruct {
+    /// The name as error texts give it: `v1.PodSpec`.
+    pub(super) name: String,
+    /// Ordered by name.
+    pub(super) fields: Vec<GoField>,
+    /// Stored as JSON, so that empty lists stay empty lists instead of becoming null.
+    pub(super) keeps_empty_lists: bool,
+}
+
+impl GoStruct {
+    /// The name without the package.
+    pub(super) fn short_name(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The field with this JSON name.
+    pub(super) fn has_field(&self, name: &str) -> bool {
+        self.fields.binary_search_by(|field| field.name.cmp(name)).is_ok()
+    }
+}
+
+static STRUCTS: LazyLock<HashMap<&'static str, GoStruct>> = LazyLock::new(structs);
+
+/// The Go struct of a type.
+pub(super) fn go_struct(of_type: &Type) -> Option<&'static GoStruct> {
+    STRUCTS.get(of_type.name.as_str())
+}
+
+type Marks = (&'static str, Option<&'static str>);
+
+fn structs() -> HashMap<&'static str, GoStruct> {
+    let exceptions = exceptions(include_str!("go-fields-1.36.txt"));
+    let to_struct = |of_type: &'static Type| {
+        let name = of_type.name.strip_prefix("io.k8s.").unwrap_or(&of_type.name);
+        let field = |field| go_field(field, exceptions.get(&(name, field_name(field))).copied());
+        let go = GoStruct {
+            name: go_name(name),
+            fields: of_type.fields.iter().map(field).collect(),
+            keeps_empty_lists: !name.starts_with("api."),
+        };
+        (of_type.name.as_str(), go)
+    };
+    types().iter().map(to_struct).collect()
+}
+
+fn field_name(field: &'static Field) -> &'static str {
+    field.name
+}
+
+/// `api.core.v1.PodSpec` is `v1.PodSpec`.
+fn go_name(name: &str) -> String {
+    let mut parts = name.rsplitn(3, '.');
+    let short = parts.next().unwrap_or_default();
+    let package = parts.next().unwrap_or_default();
+    format!("{package}.{short}")
+}
+
+fn exceptions(text: &'static str) -> HashMap<(&'static str, &'static str), Marks> {
+    let mut exceptions = HashMap::new();
+    let mut of_type = "";
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some(field) = line.strip_prefix(' ') else {
+            of_type = line;
+            continue;
+        };
+        let mut words = field.split(' ');
+        if let (Some(name), Some(marks)) = (words.next(), words.next()) {
+            exceptions.insert((of_type, name), (marks, words.next()));
+        }
+    }
+    exceptions
+}
+
+fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
+    let (marks, type_name) = exception.unwrap_or(("", None));
+    let (pointer, omit_empty) = expectation(field);
+    GoField {
+        name: field.name,
+        kind: &field.kind,
+        pointer: (pointer || marks.contains('*')) && !marks.contains('&'),
+        omit_empty: (omit_empty || marks.contains('~')) && !marks.contains('!'),
+        type_name,
+    }
+}
+
+/// Whether a field is a pointer, and whether it is `omitempty`, as far as its OpenAPI type tells.
+fn expectation(field: &Field) -> (bool, bool) {
+    match field.kind {
+        FieldKind::Ref(_) => (field.default.is_none(), true),
+        FieldKind::List(_) | FieldKind::Map(_) => (false, true),
+        FieldKind::String
+        | FieldKind::Bytes
+        | FieldKind::Boolean
+        | FieldKind::Int32
+        | FieldKind::Int64
+        | FieldKind::Number => (false, !field.default.as_ref().is_some_and(is_zero_scalar)),
+        FieldKind::IntOrString
+        | FieldKind::Quantity
+        | FieldKind::Time
+        | FieldKind::MicroTime
+        | FieldKind::Object
+        | FieldKind::Raw
+        | FieldKind::Any => (true, true),
+    }
+}
+
+fn is_zero_scalar(value: &Value) -> bool {
+    !value.is_null() && super::tree::is_zero(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{exceptions, go_struct};
+    use structured_merge::builtin::types;
+
+    #[test]
+    fn every_exception_is_about_a_field_that_exists() {
+        for (of_type, field) in exceptions(include_str!("go-fields-1.36.txt")).keys() {
+            let found = types().named(&format!("io.k8s.{of_type}"));
+            let found = found.unwrap_or_else(|| panic!("no type {of_type}"));
+            assert!(found.field(field).is_some(), "{of_type}.{field}");
+        }
+    }
+
+    #[test]
+    fn pointers_and_omitted_fields_are_told_apart() {
+        let deployment = types().named("io.k8s.api.apps.v1.DeploymentSpec").unwrap();
+        let go = go_struct(deployment).unwrap();
+        assert_eq!(go.name, "v1.DeploymentSpec");
+        let field = |name: &str| go.fields.iter().find(|field| field.name == name).unwrap();
+        assert!(field("replicas").pointer && field("replicas").omit_empty);
+        assert!(!field("paused").pointer && field("paused").omit_empty);
+        assert!(field("selector").pointer && !field("selector").omit_empty);
+        assert!(!field("template").pointer);
+    }
+}

@@ -1,0 +1,283 @@
+//! What the strategy of a kind does to an object before it is written: drop what clients do not set, keep what the
+//! request must not change, bump generations; and the fields that a writer therefore never owns.
+//!
+//! Values in, values out: the registry has set the system metadata (uid, creation time) before, and decides when to
+//! call what.
+
+mod job;
+mod pod;
+mod service;
+
+use serde_json::{Value, json};
+use structured_merge::builtin::{FieldKind, types};
+
+use super::decode::decode_type;
+use super::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
+use super::{Gvk, strategy};
+
+/// What the strategy does before a create: drops status, starts the generation, sets `spec.finalizers` of a
+/// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`.
+pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
+    let behavior = strategy(gvk);
+    if behavior.has_status && gvk.kind != "Node" {
+        reset_status(gvk, object);
+    }
+    let Some(root) = object.as_object_mut() else {
+        return;
+    };
+    if behavior.has_generation {
+        set_generation(root, 1);
+    }
+    match (gvk.group, gvk.kind) {
+        ("", "Pod") => pod::prepare_for_create(root),
+        ("", "Namespace") => namespace(root),
+        ("", "PersistentVolume") => persistent_volume(root),
+        ("", "PersistentVolumeClaim") => claim(root),
+        ("", "ServiceAccount") => secret_references(root),
+        ("apps", "DaemonSet") => set_template_generation(root, 1),
+        ("batch", "Job") => job::generate_selector(root),
+        ("coordination.k8s.io", "Lease") => lease(root),
+        _ => {}
+    }
+}
+
+/// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the
+/// request must not change from `old`.
+pub(crate) fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
+    let Some(root) = object.as_object_mut() else {
+        return;
+    };
+    match subresource {
+        "" => prepare_main(gvk, root, old),
+        "status" => prepare_status(gvk, root, old),
+        "finalize" => copy_field(root, old, "status"),
+        "approval" => {
+            copy_field(root, old, "spec");
+            keep_certificate(root, old);
+        }
+        "ephemeralcontainers" => pod::keep_all_but_ephemeral_containers(root, old),
+        "resize" => pod::keep_all_but_resources(root, old),
+        _ => {}
+    }
+}
+
+/// Whether the difference between two versions of an object bumps `metadata.generation`.
+pub(crate) fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
+    let differs = |path: &[&str]| at(old, path) != at(new, path);
+    match gvk.kind {
+        _ if !strategy(gvk).has_generation => false,
+        "Deployment" => differs(&["spec"]) || differs(&["metadata", "annotations"]),
+        "PodTemplate" => differs(&["template"]),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => differs(&["webhooks"]),
+        "EndpointSlice" => {
+            differs(&["metadata", "labels"])
+                || ["addressType", "endpoints", "ports"]
+                    .iter()
+                    .any(|field| differs(&[field]))
+        }
+        "PriorityClass" => false,
+        _ => differs(&["spec"]),
+    }
+}
+
+/// The fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
+pub(crate) fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
+    match (subresource, gvk.kind) {
+        ("", "CertificateSigningRequest") => json!({ "f:spec": {}, "f:status": {} }),
+        ("" | "finalize", _) if strategy(gvk).has_status => json!({ "f:status": {} }),
+        ("approval", _) => json!({ "f:spec": {}, "f:status": { "f:certificate": {} } }),
+        ("status", "Pod") => json!({
+            "f:metadata": { "f:deletionTimestamp": {}, "f:ownerReferences": {} },
+            "f:spec": {},
+        }),
+        ("status", "Deployment") => json!({ "f:metadata": { "f:labels": {} }, "f:spec": {} }),
+        ("status", kind) if STATUS_KEEPS_METADATA.contains(&kind) => {
+            json!({ "f:metadata": {}, "f:spec": {} })
+        }
+        ("status", _) => json!({ "f:spec": {} }),
+        _ => json!({}),
+    }
+}
+
+/// The kinds whose status writers change nothing in the metadata.
+const STATUS_KEEPS_METADATA: &[&str] = &[
+    "APIService",
+    "CustomResourceDefinition",
+    "FlowSchema",
+    "PriorityLevelConfiguration",
+    "ResourceClaim",
+    "ServiceCIDR",
+    "ValidatingAdmissionPolicy",
+    "VolumeAttachment",
+];
+
+fn prepare_main(gvk: &Gvk, root: &mut Object, old: &Value) {
+    if strategy(gvk).has_status {
+        copy_field(root, old, "status");
+    }
+    match (gvk.group, gvk.kind) {
+        ("", "Namespace") => {
+            if let Some(spec) = object_in(root, "spec") {
+                copy_field(spec, at(old, &["spec"]), "finalizers");
+            }
+        }
+        ("", "Service") => service::prepare_for_update(root, old),
+        ("", "ServiceAccount") => secret_references(root),
+        ("", "PersistentVolumeClaim") => normalize_data_sources(root),
+        ("apps", "DaemonSet") => bump_template_generation(root, old),
+        ("certificates.k8s.io", _) => copy_field(root, old, "spec"),
+        ("coordination.k8s.io", "Lease") => lease(root),
+        _ => {}
+    }
+}
+
+fn prepare_status(gvk: &Gvk, root: &mut Object, old: &Value) {
+    copy_field(root, old, "spec");
+    match gvk.kind {
+        "Pod" => pod::prepare_status(root, old),
+        "Deployment" => {
+            if let Some(metadata) = object_in(root, "metadata") {
+                copy_field(metadata, at(old, &["metadata"]), "labels");
+            }
+        }
+        kind if STATUS_KEEPS_METADATA.contains(&kind) => keep_metadata(root, old),
+        _ => {}
+    }
+}
+
+/// Everything in the metadata but who manages what.
+fn keep_metadata(root: &mut Object, old: &Value) {
+    let managed = existing_object_in(root, "metadata").and_then(|m| m.remove("managedFields"));
+    copy_field(root, old, "metadata");
+    let Some(metadata) = existing_object_in(root, "metadata") else {
+        return;
+    };
+    match managed {
+        Some(managed) => metadata.insert("managedFields".to_owned(), managed),
+        None => metadata.remove("managedFields"),
+    };
+}
+
+/// Approving a request leaves its certificate alone.
+fn keep_certificate(root: &mut Object, old: &Value) {
+    if let Some(status) = object_in(root, "status") {
+        copy_field(status, at(old, &["status"]), "certificate");
+    }
+}
+
+/// Gives an object the status that an empty Go struct is written as.
+fn reset_status(gvk: &Gvk, object: &mut Value) {
+    let kind = types().for_kind(gvk.group, gvk.version, gvk.kind);
+    let field = kind.and_then(|kind| kind.field("status"));
+    let Some(root) = object.as_object_mut() else {
+        return;
+    };
+    root.remove("status");
+    if let Some(FieldKind::Ref(id)) = field.map(|field| &field.kind) {
+        let mut status = Value::Null;
+        // The zero value of a struct always decodes.
+        if decode_type(&id.resolve().name, &mut status).is_ok() {
+            root.insert("status".to_owned(), status);
+        }
+    }
+}
+
+fn set_generation(root: &mut Object, generation: i64) {
+    if let Some(metadata) = object_in(root, "metadata") {
+        metadata.insert("generation".to_owned(), generation.into());
+    }
+}
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn set_template_generation(root: &mut Object, generation: i64) {
+    let annotations = object_in(root, "metadata").and_then(|m| object_in(m, "annotations"));
+    if let Some(annotations) = annotations {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
+    }
+}
+
+/// A DaemonSet counts the changes of its template in an annotation.
+fn bump_template_generation(root: &mut Object, old: &Value) {
+    let generation = text(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
+    let generation: i64 = generation.parse().unwrap_or(0);
+    let template = root.get("spec").map(|spec| at(spec, &["template"]));
+    let changed = template.is_some_and(|template| template != at(old, &["spec", "template"]));
+    if generation > 0 || changed {
+        set_template_generation(root, generation + i64::from(changed));
+    }
+}
+
+fn namespace(root: &mut Object) {
+    if let Some(status) = object_in(root, "status") {
+        status.insert("phase".to_owned(), "Active".into());
+    }
+    let Some(spec) = object_in(root, "spec") else {
+        return;
+    };
+    set_if_nil(spec, "finalizers", Value::Array(Vec::new()));
+    let finalizers = spec.get_mut("finalizers").and_then(Value::as_array_mut);
+    if let Some(finalizers) = finalizers
+        && !finalizers.contains(&"kubernetes".into())
+    {
+        finalizers.push("kubernetes".into());
+    }
+}
+
+/// A volume is pending from the moment of its creation.
+fn persistent_volume(root: &mut Object) {
+    let created = root.get("metadata").map(|m| at(m, &["creationTimestamp"]));
+    let created = created.filter(|time| !time.is_null()).cloned();
+    if let Some(status) = object_in(root, "status") {
+        status.insert("phase".to_owned(), "Pending".into());
+        if let Some(created) = created {
+            status.insert("lastPhaseTransitionTime".to_owned(), created);
+        }
+    }
+}
+
+fn claim(root: &mut Object) {
+    if let Some(status) = object_in(root, "status") {
+        status.insert("phase".to_owned(), "Pending".into());
+    }
+    normalize_data_sources(root);
+}
+
+/// `dataSource` and `dataSourceRef` say the same, unless the reference crosses namespaces.
+fn normalize_data_sources(root: &mut Object) {
+    let Some(spec) = existing_object_in(root, "spec") else {
+        return;
+    };
+    let source = spec.get("dataSource").filter(|s| s.is_object()).cloned();
+    let reference = spec.get("dataSourceRef").filter(|s| s.is_object()).cloned();
+    match (source, reference) {
+        (Some(source), None) => {
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(reference)) if text(&reference, &["namespace"]).is_empty() => {
+            let group = text(&reference, &["apiGroup"]);
+            let kind = text(&reference, &["kind"]);
+            let known = (group.is_empty() && kind == "PersistentVolumeClaim")
+                || (group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot");
+            if known {
+                spec.insert("dataSource".to_owned(), reference);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A service account refers to secrets by nothing but their names.
+fn secret_references(root: &mut Object) {
+    for secret in objects_in(root, "secrets") {
+        secret.retain(|name, _| name == "name");
+    }
+}
+
+/// Fields of leader election that are behind a feature gate.
+fn lease(root: &mut Object) {
+    if let Some(spec) = existing_object_in(root, "spec") {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
+}

@@ -1,0 +1,103 @@
+//! Pods before they are written.
+
+use serde_json::{Value, json};
+
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{Object, at, copy_field, is_zero, list, object_in, objects_in};
+
+pub(super) fn prepare_for_create(pod: &mut Object) {
+    let class = pod.get("spec").map_or("BestEffort", qos_class);
+    let status = json!({ "phase": "Pending", "qosClass": class });
+    pod.insert("status".to_owned(), status);
+}
+
+/// Kubelets change neither the spec nor who owns a pod.
+pub(super) fn prepare_status(pod: &mut Object, old: &Value) {
+    if let Some(metadata) = object_in(pod, "metadata") {
+        copy_field(metadata, at(old, &["metadata"]), "ownerReferences");
+        copy_field(metadata, at(old, &["metadata"]), "deletionTimestamp");
+    }
+    if let Some(status) = object_in(pod, "status") {
+        copy_field(status, at(old, &["status"]), "qosClass");
+    }
+}
+
+/// Takes nothing from the request but its ephemeral containers.
+pub(super) fn keep_all_but_ephemeral_containers(pod: &mut Object, old: &Value) {
+    let requested = pod
+        .get("spec")
+        .and_then(|spec| spec.get("ephemeralContainers"))
+        .cloned();
+    keep_all_but_versions(pod, old);
+    let Some(spec) = object_in(pod, "spec") else {
+        return;
+    };
+    match requested {
+        Some(containers) => spec.insert("ephemeralContainers".to_owned(), containers),
+        None => spec.remove("ephemeralContainers"),
+    };
+}
+
+/// Takes nothing from the request but the resources of the containers.
+pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
+    let requested = pod.get("spec").cloned().unwrap_or_default();
+    keep_all_but_versions(pod, old);
+    let Some(spec) = object_in(pod, "spec") else {
+        return;
+    };
+    for field in ["containers", "initContainers"] {
+        for container in objects_in(spec, field) {
+            let name = container.get("name").cloned().unwrap_or_default();
+            let named = |other: &&Value| at(other, &["name"]) == &name;
+            if let Some(other) = list(&requested, &[field]).iter().find(named) {
+                copy_field(container, other, "resources");
+                copy_field(container, other, "resizePolicy");
+            }
+        }
+    }
+}
+
+/// Everything from `old` but the revision that the request names and who manages what.
+fn keep_all_but_versions(pod: &mut Object, old: &Value) {
+    let Some(old) = old.as_object() else {
+        return;
+    };
+    let requested = pod.get("metadata").cloned().unwrap_or_default();
+    pod.clone_from(old);
+    if let Some(metadata) = object_in(pod, "metadata") {
+        copy_field(metadata, &requested, "resourceVersion");
+        copy_field(metadata, &requested, "managedFields");
+    }
+}
+
+/// How a pod is treated when a node runs short: by what it requests, and whether that is all it may use.
+fn qos_class(spec: &Value) -> &'static str {
+    let own = at(spec, &["resources"]);
+    let of_pod = [own];
+    let of_containers: Vec<&Value> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|field| list(spec, &[field]))
+        .map(|container| at(container, &["resources"]))
+        .collect();
+    let has_own = ["requests", "limits"]
+        .iter()
+        .any(|field| !is_zero(at(own, &[field])));
+    let all: &[&Value] = if has_own { &of_pod } else { &of_containers };
+    let (mut any, mut guaranteed) = (false, true);
+    for resources in all {
+        for name in ["cpu", "memory"] {
+            let amount = |field: &str| {
+                let quantity = Quantity::from_json(at(resources, &[field, name])).ok()?;
+                (!quantity.is_zero()).then_some(quantity)
+            };
+            let (request, limit) = (amount("requests"), amount("limits"));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && request == limit;
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

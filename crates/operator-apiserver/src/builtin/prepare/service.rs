@@ -1,0 +1,140 @@
+//! Services before they are changed: addresses and ports that were allocated stay, those that the new type of the
+//! service has no use for go.
+
+use serde_json::Value;
+
+use crate::builtin::tree::{Object, at, copy_field, is_zero, list, objects_in, text};
+
+pub(super) fn prepare_for_update(service: &mut Object, old: &Value) {
+    let before = at(old, &["spec"]);
+    let Some(Value::Object(spec)) = service.get_mut("spec") else {
+        return;
+    };
+    keep_allocated(spec, before);
+    drop_unneeded(spec, before);
+}
+
+/// What a service of some type has; each is dropped when the type changes to one that has it not.
+struct Needs {
+    cluster_ip: bool,
+    node_ports: bool,
+    health_check_port: bool,
+    load_balancer: bool,
+    external_policy: bool,
+}
+
+fn needs(spec: &Value) -> Needs {
+    let kind = text(spec, &["type"]);
+    let load_balancer = kind == "LoadBalancer";
+    let local = text(spec, &["externalTrafficPolicy"]) == "Local";
+    let manual = at(spec, &["allocateLoadBalancerNodePorts"]) == &Value::Bool(false);
+    Needs {
+        cluster_ip: kind != "ExternalName",
+        node_ports: kind == "NodePort" || load_balancer && !manual,
+        health_check_port: load_balancer && local,
+        load_balancer,
+        external_policy: load_balancer
+            || kind == "NodePort"
+            || kind == "ClusterIP" && !is_zero(at(spec, &["externalIPs"])),
+    }
+}
+
+const CLUSTER_IP_FIELDS: &[&str] = &["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
+
+/// Fills in what the request leaves out and the service has already.
+fn keep_allocated(spec: &mut Object, before: &Value) {
+    let after = needs(&Value::Object(spec.clone()));
+    let had = needs(before);
+    if had.cluster_ip && after.cluster_ip {
+        for field in CLUSTER_IP_FIELDS {
+            if is_missing(spec, field) {
+                copy_field(spec, before, field);
+            }
+        }
+    }
+    if had.node_ports && after.node_ports {
+        keep_node_ports(spec, before);
+    }
+    if had.health_check_port && after.health_check_port && is_missing(spec, "healthCheckNodePort") {
+        copy_field(spec, before, "healthCheckNodePort");
+    }
+}
+
+fn is_missing(spec: &Object, field: &str) -> bool {
+    spec.get(field).is_none_or(is_zero)
+}
+
+/// A port keeps its node port by its name, unless the request gives that number to another port.
+fn keep_node_ports(spec: &mut Object, before: &Value) {
+    let number = |port: &Value| at(port, &["nodePort"]).as_i64().unwrap_or(0);
+    let requested: Vec<i64> = objects_in(spec, "ports")
+        .filter_map(|port| port.get("nodePort")?.as_i64())
+        .collect();
+    let old_ports = list(before, &["ports"]);
+    let mut used: Vec<i64> = old_ports
+        .iter()
+        .map(number)
+        .filter(|number| *number != 0 && requested.contains(number))
+        .collect();
+    for port in objects_in(spec, "ports") {
+        if !is_missing(port, "nodePort") {
+            continue;
+        }
+        let name = port.get("name").and_then(Value::as_str).unwrap_or("");
+        let same = old_ports.iter().rev().find(|old| text(old, &["name"]) == name);
+        let old = same.map_or(0, number);
+        if old != 0 && !used.contains(&old) {
+            port.insert("nodePort".to_owned(), old.into());
+            used.push(old);
+        }
+    }
+}
+
+/// Drops what the old type had, the new type has not, and the request did not change.
+fn drop_unneeded(spec: &mut Object, before: &Value) {
+    let after = needs(&Value::Object(spec.clone()));
+    let had = needs(before);
+    if had.cluster_ip && !after.cluster_ip {
+        drop_unchanged(spec, before, &["clusterIP", "clusterIPs"]);
+        drop_unchanged(spec, before, &["ipFamilies"]);
+        drop_unchanged(spec, before, &["ipFamilyPolicy"]);
+        drop_unchanged(spec, before, &["internalTrafficPolicy"]);
+    }
+    if had.node_ports && !after.node_ports && same_node_ports(spec, before) {
+        for port in objects_in(spec, "ports") {
+            port.remove("nodePort");
+        }
+    }
+    if had.health_check_port && !after.health_check_port {
+        drop_unchanged(spec, before, &["healthCheckNodePort"]);
+    }
+    if had.load_balancer && !after.load_balancer {
+        drop_unchanged(spec, before, &["allocateLoadBalancerNodePorts"]);
+        drop_unchanged(spec, before, &["loadBalancerClass"]);
+    }
+    if had.external_policy && !after.external_policy {
+        drop_unchanged(spec, before, &["externalTrafficPolicy"]);
+    }
+}
+
+fn drop_unchanged(spec: &mut Object, before: &Value, fields: &[&str]) {
+    let unchanged = fields
+        .iter()
+        .all(|field| spec.get(*field).unwrap_or(&Value::Null) == at(before, &[field]));
+    if unchanged {
+        for field in fields {
+            spec.remove(*field);
+        }
+    }
+}
+
+fn same_node_ports(spec: &mut Object, before: &Value) -> bool {
+    let new: Vec<Option<Value>> = objects_in(spec, "ports")
+        .map(|port| port.get("nodePort").cloned())
+        .collect();
+    let old: Vec<Option<Value>> = list(before, &["ports"])
+        .iter()
+        .map(|port| port.get("nodePort").cloned())
+        .collect();
+    new.iter().all(|port| port.is_none() || old.contains(port))
+}

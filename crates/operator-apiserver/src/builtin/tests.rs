@@ -1,0 +1,6 @@
+//! The recordings of a stock kube-apiserver, replayed purely: no server, no store, no admission plug-ins.
+
+mod recorded;
+
+mod decoding;
+mod defaulting;

@@ -1,0 +1,104 @@
+//! Reading recorded scenarios (`tests/recorded/<category>/*.json`).
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::builtin::tree::{at, text};
+use crate::builtin::{Gvk, resources};
+
+/// One request and its recorded answer. `${ns}` is written `NS`, as in the answers.
+pub(crate) struct Step {
+    /// File and step, for messages.
+    pub(crate) name: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+    pub(crate) status: i64,
+    pub(crate) answer: Value,
+    pub(crate) ignore: Vec<String>,
+}
+
+impl Step {
+    /// The kind and the subresource that the path leads to, if it is a built-in resource.
+    pub(crate) fn target(&self) -> Option<(&'static Gvk, String)> {
+        let mut parts = self.path.trim_start_matches('/').split('/');
+        let (group, version) = match parts.next()? {
+            "api" => ("", parts.next()?),
+            _ => (parts.next()?, parts.next()?),
+        };
+        let rest: Vec<&str> = parts.collect();
+        let rest = match rest.as_slice() {
+            ["namespaces", _, resource, rest @ ..] if !["finalize", "status"].contains(resource) => {
+                [&[*resource], rest].concat()
+            }
+            rest => rest.to_vec(),
+        };
+        let plural = rest.first()?;
+        let subresource = rest.get(2).copied().unwrap_or_default();
+        let found = resources().iter().find(|resource| {
+            (resource.served_group, resource.served_version, resource.name) == (group, version, *plural)
+        });
+        Some((&found?.gvk, subresource.to_owned()))
+    }
+}
+
+/// The steps of every scenario of a category, by scenario.
+pub(crate) fn scenarios(category: &str) -> Vec<Vec<Step>> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/recorded")
+        .join(category);
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files.iter().map(read).collect()
+}
+
+fn read(file: &PathBuf) -> Vec<Step> {
+    let text_of_file = fs::read_to_string(file).unwrap();
+    let text_of_file = text_of_file.replace("${ns}", "NS");
+    let scenario: Value = serde_json::from_str(&text_of_file).unwrap();
+    let steps = scenario["steps"].as_array().unwrap();
+    steps
+        .iter()
+        .map(|step| Step {
+            name: format!("{} {}", text(&scenario, &["name"]), text(step, &["id"])),
+            method: text(step, &["method"]).to_owned(),
+            path: text(step, &["path"]).to_owned(),
+            body: at(step, &["body"]).clone(),
+            status: at(step, &["expect", "status"]).as_i64().unwrap_or(0),
+            answer: at(step, &["expect", "body"]).clone(),
+            ignore: at(step, &["ignore"])
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|path| path.as_str().map(str::to_owned))
+                .collect(),
+        })
+        .collect()
+}
+
+/// Whether a value is what was recorded; the recorder's placeholders stand for any text or number.
+pub(crate) fn matches(recorded: &Value, value: &Value) -> bool {
+    match (recorded, value) {
+        (Value::String(text), value) if is_placeholder(text) => value.is_string() || value.is_number(),
+        (Value::Array(recorded), Value::Array(items)) => {
+            recorded.len() == items.len() && recorded.iter().zip(items).all(|(r, item)| matches(r, item))
+        }
+        (Value::Object(recorded), Value::Object(fields)) => {
+            recorded.len() == fields.len()
+                && recorded
+                    .iter()
+                    .all(|(name, r)| fields.get(name).is_some_and(|field| matches(r, field)))
+        }
+        (recorded, value) => recorded == value,
+    }
+}
+
+fn is_placeholder(text: &str) -> bool {
+    let number = text.strip_prefix('U').unwrap_or("x");
+    matches!(text, "TIME" | "IP" | "PORT" | "TOKEN") || number.parse::<u32>().is_ok()
+}

@@ -1,4 +1,0 @@
-//! Patches: (live object, patch) → new object. Pure.
-
-pub(crate) mod json;
-pub(crate) mod merge;
