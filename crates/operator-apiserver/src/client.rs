@@ -3,11 +3,20 @@
 //! It is what the controllers of operator-controlplane use. Every call walks the same registry as a request over
 //! the wire (defaults, validation, managed fields, store) as the user `system:masters`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use crate::status::Status;
+use crate::authn::User;
+use crate::object;
+use crate::registry::{self, Definition, ListOptions, Registry, Warnings, Write, builtin_catalog};
+use crate::status::{self, Status};
+use crate::store;
+use crate::subresource;
+use crate::verb;
+use crate::verb::options::FieldValidation;
 
 /// Names a resource: group (empty for core), version, plural.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,25 +127,63 @@ pub struct List {
 /// Updates need a `metadata.resourceVersion` where the kind demands one; conflicts are a [`Status`] with reason
 /// `Conflict`.
 #[derive(Clone, Debug)]
-pub struct Client {}
+pub struct Client {
+    registry: Arc<Registry>,
+    manager: String,
+}
+
+/// The field manager of writes, unless [`Client::with_manager`] names another.
+const DEFAULT_MANAGER: &str = "kube-controller-manager";
 
 impl Client {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            registry,
+            manager: DEFAULT_MANAGER.to_owned(),
+        }
+    }
+
+    /// The same client, writing as another field manager.
+    #[must_use]
+    pub fn with_manager(&self, manager: &str) -> Self {
+        Self {
+            registry: self.registry.clone(),
+            manager: manager.to_owned(),
+        }
+    }
+
     /// The object, or a `NotFound` status.
     pub async fn get(&self, gvr: &Gvr, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
-        let _ = (gvr, namespace, name);
-        unimplemented!()
+        let definition = self.find(gvr)?;
+        let stored = self.registry.get(&definition, namespace, name)?;
+        Ok(definition.serve(&stored.value))
     }
 
     /// The objects that match a label selector (`""` is everything) now.
     pub async fn list(&self, gvr: &Gvr, namespace: &str, label_selector: &str) -> Result<List, Status> {
-        let _ = (gvr, namespace, label_selector);
-        unimplemented!()
+        let definition = self.find(gvr)?;
+        let options = ListOptions {
+            labels: label_selector
+                .parse()
+                .map_err(|why: String| status::bad_request(why))?,
+            ..ListOptions::default()
+        };
+        let page = self.registry.list(&definition, namespace, &options)?;
+        Ok(List {
+            revision: page.revision,
+            items: page
+                .items
+                .iter()
+                .map(|stored| definition.serve(&stored.value))
+                .collect(),
+        })
     }
 
-    /// Creates an object.
+    /// Creates an object. A missing apiVersion, kind or namespace is filled in.
     pub async fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> Result<Arc<Value>, Status> {
-        let _ = (gvr, namespace, object);
-        unimplemented!()
+        let write = self.write(gvr, namespace, "", None)?;
+        let object = complete(&write, object)?;
+        self.registry.create(&write, object).await
     }
 
     /// Replaces an object, or its subresource (`Some("status")`, `Some("finalize")`, …).
@@ -146,8 +193,11 @@ impl Client {
         subresource: Option<&str>,
         object: Value,
     ) -> Result<Arc<Value>, Status> {
-        let _ = (gvr, subresource, object);
-        unimplemented!()
+        let (namespace, name) = (object::namespace(&object), object::name(&object));
+        let write = self.write(gvr, namespace, name, subresource)?;
+        let object = complete(&write, object)?;
+        let change = |_: &Value| Ok(object.clone());
+        self.registry.update(&write, &change).await
     }
 
     /// Patches an object or its subresource.
@@ -159,11 +209,27 @@ impl Client {
         subresource: Option<&str>,
         patch: Patch,
     ) -> Result<Arc<Value>, Status> {
-        let _ = (gvr, namespace, name, subresource, patch);
-        unimplemented!()
+        let mut write = self.write(gvr, namespace, name, subresource)?;
+        let patch = match patch {
+            Patch::Merge(patch) => verb::patch::Patch::Merge(patch),
+            Patch::Json(Value::Array(operations)) => verb::patch::Patch::Json(operations),
+            Patch::Json(_) => return Err(status::bad_request("a JSON patch is a list")),
+            Patch::Strategic(patch) => verb::patch::Patch::Strategic(patch),
+            Patch::Apply {
+                config,
+                manager,
+                force,
+            } => {
+                write.manager = manager;
+                verb::patch::Patch::Apply { config, force }
+            }
+        };
+        let validation = FieldValidation::Ignore;
+        let (_, patched) = verb::patch::apply(&self.registry, &write, &patch, validation).await?;
+        Ok(patched)
     }
 
-    /// Deletes an object; the answer is the object as it was left, or the final Status.
+    /// Deletes an object; the answer is the object as it was left, or its last state.
     pub async fn delete(
         &self,
         gvr: &Gvr,
@@ -171,35 +237,144 @@ impl Client {
         name: &str,
         options: DeleteOptions,
     ) -> Result<Arc<Value>, Status> {
-        let _ = (gvr, namespace, name, options);
-        unimplemented!()
+        let write = self.write(gvr, namespace, name, None)?;
+        let options = registry::DeleteOptions {
+            grace_period_seconds: options.grace_period_seconds,
+            propagation_policy: options.propagation_policy,
+            uid: options.uid,
+            resource_version: options.resource_version,
+        };
+        let deleted = self.registry.delete(&write, &options).await?;
+        Ok(deleted.object)
     }
 
-    /// Every resource that is served now, built in or custom.
+    /// Binds a pod to a node, as the scheduler does through `pods/binding`.
+    pub async fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<Arc<Value>, Status> {
+        let write = self.write(&Gvr::new("", "v1", "pods"), namespace, pod, Some("binding"))?;
+        let binding = json!({"target": {"kind": "Node", "name": node}});
+        subresource::bind(&self.registry, &write, &binding).await
+    }
+
+    /// Every resource that is served now, built in or custom; one entry a group and resource.
     pub fn resources(&self) -> Vec<ServedResource> {
-        unimplemented!()
+        let custom = self.registry.custom();
+        let mut resources: Vec<ServedResource> = Vec::new();
+        let definitions = builtin_catalog().definitions().iter();
+        for definition in definitions.chain(custom.definitions()) {
+            let known = |resource: &ServedResource| resource.gvr == *definition.storage;
+            if resources.iter().any(known) {
+                continue;
+            }
+            resources.push(ServedResource {
+                gvr: (*definition.storage).clone(),
+                kind: definition.subject.kind.clone(),
+                namespaced: definition.namespaced,
+                verbs: definition.verbs.clone(),
+            });
+        }
+        resources
     }
 
     /// All objects of all resources now, and the revision they were read at: where a watch starts.
     pub fn snapshot(&self) -> (u64, Vec<(Arc<Gvr>, Arc<Value>)>) {
-        unimplemented!()
+        self.registry.store.snapshot()
     }
 
     /// Every commit of every resource after `revision`, in order. The stream ends when the server stops, or when
     /// the reader fell behind the event history (take a new [`snapshot`](Self::snapshot) then).
+    ///
+    /// A watch costs nothing while nothing happens, and one shared reference for each event.
     pub fn watch(&self, revision: u64) -> Watch {
-        let _ = revision;
-        unimplemented!()
+        Watch {
+            changes: self.registry.store.subscribe_all(),
+            registry: self.registry.clone(),
+            cursor: revision,
+            batch: VecDeque::new(),
+        }
+    }
+
+    /// The time that the server goes by.
+    pub fn now(&self) -> std::time::SystemTime {
+        self.registry.clock.now()
+    }
+
+    fn find(&self, gvr: &Gvr) -> Result<Arc<Definition>, Status> {
+        self.registry
+            .find(&gvr.group, &gvr.version, &gvr.resource)
+            .ok_or_else(status::unknown_resource)
+    }
+
+    fn write(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        name: &str,
+        subresource: Option<&str>,
+    ) -> Result<Write, Status> {
+        Ok(Write {
+            definition: self.find(gvr)?,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.unwrap_or_default().to_owned(),
+            user: User::admin(),
+            manager: self.manager.clone(),
+            dry_run: false,
+            warnings: Warnings::default(),
+        })
     }
 }
 
+fn complete(write: &Write, mut object: Value) -> Result<Value, Status> {
+    let definition = &write.definition;
+    let validation = FieldValidation::Ignore;
+    let warnings = &write.warnings;
+    verb::object_body::complete(definition, &mut object, Vec::new(), validation, warnings)?;
+    Ok(object)
+}
+
+/// How many events a watch takes from the history at a time.
+const WATCH_BATCH: usize = 256;
+
 /// A stream of [`Event`]s; see [`Client::watch`].
 #[derive(Debug)]
-pub struct Watch {}
+pub struct Watch {
+    registry: Arc<Registry>,
+    changes: watch::Receiver<u64>,
+    cursor: u64,
+    batch: VecDeque<Arc<store::Event>>,
+}
 
 impl Watch {
-    /// The next event, or `None` when the stream has ended.
+    /// The next event, or `None` when the stream has ended. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        unimplemented!()
+        loop {
+            if let Some(event) = self.try_next() {
+                return Some(event);
+            }
+            self.changes.borrow_and_update();
+            let events = self.registry.store.all_events(self.cursor, WATCH_BATCH);
+            self.batch.extend(events.ok()?);
+            if !self.batch.is_empty() {
+                continue;
+            }
+            let stop = self.registry.stop.clone();
+            tokio::select! {
+                changed = self.changes.changed() => changed.ok()?,
+                () = stop.cancelled() => return None,
+            }
+        }
+    }
+
+    /// An event that is already at hand.
+    fn try_next(&mut self) -> Option<Event> {
+        let event = self.batch.pop_front()?;
+        self.cursor = event.revision;
+        Some(Event {
+            revision: event.revision,
+            gvr: event.gvr.clone(),
+            kind: event.kind,
+            object: event.object.value.clone(),
+            old: event.old.as_ref().map(|old| old.value.clone()),
+        })
     }
 }

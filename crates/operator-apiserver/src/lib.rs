@@ -1,7 +1,48 @@
 //! An embedded Kubernetes API server in pure Rust.
+//!
+//! An [`ApiServer`] is one isolated server. It answers as kube-apiserver 1.36 does, and is reached in three ways: as
+//! a [`tower::Service`] (`kube::Client::new(api_server, "default")`), over HTTPS on a [`Listener`], and through the
+//! in-process [`client::Client`] that controllers in the same process use.
+//!
+//! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use operator_apiserver::{ApiServer, ListenOptions};
+//! let server = ApiServer::builder().build()?;
+//! let listener = server.listen(ListenOptions::default()).await?;
+//! std::fs::write("kubeconfig", listener.kubeconfig())?;
+//! listener.shutdown().await;
+//! # Ok(()) }
+//! ```
+
+mod http_server;
+mod server;
+
+mod admission;
+mod authn;
+mod authz;
+mod call;
+mod crd;
+mod discovery;
+mod managed_fields;
+mod negotiate;
+mod patch;
+mod pipeline;
+mod query;
+mod registry;
+mod request_info;
+mod store;
+mod subresource;
+mod verb;
+mod watch;
 
 pub mod client;
+pub mod clock;
 pub mod status;
+
+mod bootstrap;
+mod object;
+mod random;
+mod selector;
 
 pub(crate) mod builtin;
 pub(crate) mod journal;
@@ -9,3 +50,7 @@ pub(crate) mod json;
 pub(crate) mod openapi;
 pub(crate) mod protobuf;
 pub(crate) mod yaml;
+
+pub use call::Body;
+pub use http_server::{ListenOptions, Listener};
+pub use server::{ApiServer, Builder, Error};

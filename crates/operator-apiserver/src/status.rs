@@ -1,6 +1,11 @@
 //! `metav1.Status`: every answer of the server that is not an object.
+//!
+//! The texts follow `k8s.io/apimachinery/pkg/api/errors`.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use structural_schema::field;
+
+use crate::object::go_quote;
 
 /// An error answer, as `k8s.io/apimachinery/pkg/api/errors` makes it. `body` is the whole Status object.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -20,4 +25,342 @@ impl Status {
             .and_then(Value::as_str)
             .unwrap_or_default()
     }
+
+    /// The message; empty when there is none.
+    pub fn message(&self) -> &str {
+        self.body
+            .get("message")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// Seconds after which the client may try again, for the `Retry-After` header.
+    pub(crate) fn retry_after(&self) -> Option<i64> {
+        self.body
+            .pointer("/details/retryAfterSeconds")
+            .and_then(Value::as_i64)
+    }
+}
+
+/// A resource as error texts name it: `pods`, `deployments.apps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) group: String,
+    /// The plural.
+    pub(crate) resource: String,
+    /// The kind.
+    pub(crate) kind: String,
+}
+
+impl Subject {
+    /// `deployments.apps`.
+    pub(crate) fn resource_name(&self) -> String {
+        qualified(&self.resource, &self.group)
+    }
+
+    /// `Deployment.apps`.
+    pub(crate) fn kind_name(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    fn details(&self, name: &str) -> Map<String, Value> {
+        details(name, &self.group, &self.resource)
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
+    }
+}
+
+fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
+    let mut details = Map::new();
+    for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+        if !value.is_empty() {
+            details.insert(key.to_owned(), value.into());
+        }
+    }
+    details
+}
+
+fn failure(
+    code: u16,
+    reason: &str,
+    message: impl Into<String>,
+    details: Option<Map<String, Value>>,
+) -> Status {
+    let mut body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message.into(), "code": code,
+    });
+    if !reason.is_empty() {
+        body["reason"] = reason.into();
+    }
+    if let Some(details) = details {
+        body["details"] = Value::Object(details);
+    }
+    Status { code, body }
+}
+
+// === impl Status: the errors ===
+
+pub(crate) fn bad_request(message: impl Into<String>) -> Status {
+    failure(400, "BadRequest", message, None)
+}
+
+pub(crate) fn unauthorized() -> Status {
+    failure(401, "Unauthorized", "Unauthorized", None)
+}
+
+pub(crate) fn not_found(subject: &Subject, name: &str) -> Status {
+    let message = format!("{} {} not found", subject.resource_name(), go_quote(name));
+    failure(404, "NotFound", message, Some(subject.details(name)))
+}
+
+/// A 404 of a resource that the server does not know, in a group that it does.
+pub(crate) fn unknown_resource() -> Status {
+    failure(
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+        Some(Map::new()),
+    )
+}
+
+pub(crate) fn already_exists(subject: &Subject, name: &str) -> Status {
+    let message = format!("{} {} already exists", subject.resource_name(), go_quote(name));
+    failure(409, "AlreadyExists", message, Some(subject.details(name)))
+}
+
+/// No free name was found for a `generateName`.
+pub(crate) fn generate_name_conflict(subject: &Subject, name: &str) -> Status {
+    let message = format!(
+        "{} {} already exists, the server was not able to generate a unique name for the object",
+        subject.resource_name(),
+        go_quote(name)
+    );
+    let mut details = subject.details(name);
+    details.insert("retryAfterSeconds".to_owned(), 1.into());
+    failure(409, "AlreadyExists", message, Some(details))
+}
+
+/// The object is still being deleted while one of the same name is created.
+pub(crate) fn exists_while_deleted(subject: &Subject, name: &str) -> Status {
+    let message = format!(
+        "object is being deleted: {} {} already exists",
+        subject.resource_name(),
+        go_quote(name)
+    );
+    failure(409, "AlreadyExists", message, Some(subject.details(name)))
+}
+
+pub(crate) fn conflict(subject: &Subject, name: &str, why: &str) -> Status {
+    let message = format!(
+        "Operation cannot be fulfilled on {} {}: {why}",
+        subject.resource_name(),
+        go_quote(name)
+    );
+    failure(409, "Conflict", message, Some(subject.details(name)))
+}
+
+/// A write against an old version of an object.
+pub(crate) fn modified(subject: &Subject, name: &str) -> Status {
+    conflict(
+        subject,
+        name,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )
+}
+
+/// A conflict between field managers.
+pub(crate) fn apply_conflict(message: &str, causes: Vec<(String, String)>) -> Status {
+    let causes: Vec<Value> = causes
+        .into_iter()
+        .map(|(message, field)| json!({"reason": "FieldManagerConflict", "message": message, "field": field}))
+        .collect();
+    let mut details = Map::new();
+    details.insert("causes".to_owned(), causes.into());
+    failure(409, "Conflict", message, Some(details))
+}
+
+pub(crate) fn invalid(subject: &Subject, name: &str, errors: &[field::Error]) -> Status {
+    invalid_listing(subject, name, errors, errors)
+}
+
+/// `Invalid` where the causes are not one to one the errors in the message: updates check metadata twice.
+pub(crate) fn invalid_listing(
+    subject: &Subject,
+    name: &str,
+    errors: &[field::Error],
+    causes: &[field::Error],
+) -> Status {
+    let message = format!(
+        "{} {} is invalid: {}",
+        subject.kind_name(),
+        go_quote(name),
+        aggregate(errors)
+    );
+    let mut details = details(name, &subject.group, &subject.kind);
+    let causes: Vec<Value> = causes.iter().map(cause).collect();
+    if !causes.is_empty() {
+        details.insert("causes".to_owned(), causes.into());
+    }
+    failure(422, "Invalid", message, Some(details))
+}
+
+/// Several errors as one text, equal ones once: `[a, b]`.
+pub(crate) fn aggregate(errors: &[field::Error]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = field_error_text(error);
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    if let [only] = texts.as_slice() {
+        return only.clone();
+    }
+    format!("[{}]", texts.join(", "))
+}
+
+fn field_error_text(error: &field::Error) -> String {
+    error.to_string()
+}
+
+fn cause(error: &field::Error) -> Value {
+    json!({"reason": error.kind.reason(), "message": error.message(), "field": error.field.as_str()})
+}
+
+pub(crate) fn forbidden(subject: &Subject, name: &str, why: &str) -> Status {
+    let message = if name.is_empty() {
+        format!("{} is forbidden: {why}", subject.resource_name())
+    } else {
+        format!(
+            "{} {} is forbidden: {why}",
+            subject.resource_name(),
+            go_quote(name)
+        )
+    };
+    failure(403, "Forbidden", message, Some(subject.details(name)))
+}
+
+/// A refusal with a cause that programs can read, such as `NamespaceTerminating`.
+pub(crate) fn forbidden_because(subject: &Subject, name: &str, why: &str, cause: Value) -> Status {
+    let mut status = forbidden(subject, name, why);
+    status.body["details"]["causes"] = json!([cause]);
+    status
+}
+
+pub(crate) fn method_not_supported(subject: &Subject, verb: &str) -> Status {
+    let message = format!(
+        "{verb} is not supported on resources of kind {}",
+        go_quote(&subject.resource_name())
+    );
+    failure(
+        405,
+        "MethodNotAllowed",
+        message,
+        Some(details("", &subject.group, &subject.resource)),
+    )
+}
+
+/// A method that no verb of the resource uses.
+pub(crate) fn method_not_allowed() -> Status {
+    failure(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        Some(Map::new()),
+    )
+}
+
+pub(crate) fn expired(message: impl Into<String>) -> Status {
+    failure(410, "Expired", message, None)
+}
+
+pub(crate) fn too_large(message: impl Into<String>) -> Status {
+    failure(413, "RequestEntityTooLarge", message, None)
+}
+
+pub(crate) fn too_many_requests(message: impl Into<String>, retry_after: i64) -> Status {
+    let mut details = Map::new();
+    if retry_after > 0 {
+        details.insert("retryAfterSeconds".to_owned(), retry_after.into());
+    }
+    failure(429, "TooManyRequests", message, Some(details))
+}
+
+pub(crate) fn not_acceptable(accepted: &str) -> Status {
+    failure(
+        406,
+        "NotAcceptable",
+        format!("only the following media types are accepted: {accepted}"),
+        None,
+    )
+}
+
+pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
+    failure(
+        415,
+        "UnsupportedMediaType",
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        ),
+        None,
+    )
+}
+
+/// An internal error as `errors.NewInternalError` words it.
+pub(crate) fn internal(why: &str) -> Status {
+    let mut details = Map::new();
+    details.insert("causes".to_owned(), json!([{"message": why}]));
+    failure(
+        500,
+        "InternalError",
+        format!("Internal error occurred: {why}"),
+        Some(details),
+    )
+}
+
+/// A Go error that no one wrapped: 500 without a reason.
+pub(crate) fn plain(message: impl Into<String>) -> Status {
+    failure(500, "", message, None)
+}
+
+/// The answer to a JSON patch that does not apply.
+pub(crate) fn unprocessable(subject: &Subject, name: &str) -> Status {
+    failure(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+        Some(subject.details(name)),
+    )
+}
+
+/// A read at a revision that does not exist yet.
+pub(crate) fn too_large_revision(wanted: u64, current: u64) -> Status {
+    let mut details = Map::new();
+    details.insert(
+        "causes".to_owned(),
+        json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
+    );
+    details.insert("retryAfterSeconds".to_owned(), 1.into());
+    failure(
+        504,
+        "Timeout",
+        format!("Timeout: Too large resource version: {wanted}, current: {current}"),
+        Some(details),
+    )
+}
+
+/// The answer to a delete that removed the object.
+pub(crate) fn deleted(subject: &Subject, name: &str, uid: &str) -> Value {
+    let mut details = subject.details(name);
+    if !uid.is_empty() {
+        details.insert("uid".to_owned(), uid.into());
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

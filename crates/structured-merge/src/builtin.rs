@@ -116,6 +116,20 @@ impl Type {
             .ok()
             .and_then(|index| self.fields.get(index))
     }
+
+    /// An empty Go struct of this type as JSON: embedded structs are there, required fields are empty or null, and
+    /// everything else is left out.
+    pub fn zero(&self) -> Value {
+        let value = |field: &Field| match (&field.kind, &field.default) {
+            (FieldKind::Ref(part), Some(_)) => Some(part.resolve().zero()),
+            (_, default) => field.required.then(|| default.clone().unwrap_or_default()),
+        };
+        let fields = self
+            .fields
+            .iter()
+            .filter_map(|field| Some((field.name.to_owned(), value(field)?)));
+        Value::Object(fields.collect())
+    }
 }
 
 /// A field of a struct.

@@ -1,7 +1,28 @@
-//! Server-side apply and managed fields as pure logic.
+//! Server-side apply and managed fields as pure logic: values in, values out, no clock and no I/O.
 //!
-//! The rooms, in the order in which a write walks them:
+//! The semantics are those of `structured-merge-diff` v6 and of the API server's field manager (Kubernetes 1.36).
+//! [`FieldManager`] is the way in; the rooms below are listed in the order in which a write walks them:
 //!
-//! * [`builtin`]: the types of Kubernetes 1.36 as one compact table.
+//! * [`builtin`]: the types of Kubernetes 1.36 as one compact table
+//! * [`path`] and [`field_set`]: which field, and which fields; `FieldsV1` text both ways
+//! * [`schema`]: how a type merges: built-in kinds, structural schemas, deduced
+//! * [`typed`]: validate, merge, compare, remove and list the fields of a value of some type
+//! * [`managed_fields`]: `metadata.managedFields` and the managers in it
+//! * [`field_manager`]: what a write does to the object and to its managers
+//! * [`scale`]: managers seen through a scale subresource
 
 pub mod builtin;
+pub mod field_manager;
+pub mod field_set;
+mod go;
+pub mod managed_fields;
+pub mod path;
+pub mod scale;
+pub mod schema;
+pub mod typed;
+mod updater;
+
+pub use field_manager::{ApplyError, Conflict, Conflicts, ConvertError, Converter, FieldManager, Settings};
+pub use field_set::FieldSet;
+pub use path::PathElement;
+pub use schema::Schema;

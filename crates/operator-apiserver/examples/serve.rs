@@ -1,0 +1,30 @@
+//! Serves an empty cluster: `serve --kubeconfig FILE --port N`.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use operator_apiserver::{ApiServer, ListenOptions};
+
+#[derive(Parser)]
+struct Args {
+    /// Where the kubeconfig of the administrator is written.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args = Args::parse();
+    let server = ApiServer::builder().build()?;
+    let listener = server
+        .listen(ListenOptions::at(([127, 0, 0, 1], args.port).into()))
+        .await?;
+    std::fs::write(&args.kubeconfig, listener.kubeconfig())?;
+    println!("serving on {}", listener.local_addr());
+    tokio::signal::ctrl_c().await?;
+    listener.shutdown().await;
+    Ok(())
+}

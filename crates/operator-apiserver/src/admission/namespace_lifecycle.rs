@@ -1,0 +1,54 @@
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
+
+use serde_json::json;
+
+use super::Operation;
+use crate::object;
+use crate::registry::{Registry, Write};
+use crate::status::{self, Status, Subject};
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub(super) fn check(registry: &Registry, write: &Write, operation: Operation) -> Result<(), Status> {
+    let definition = &write.definition;
+    if definition.is("", "namespaces") {
+        if operation == Operation::Delete && IMMORTAL.contains(&write.name.as_str()) {
+            return Err(status::forbidden(
+                &definition.subject,
+                &write.name,
+                "this namespace may not be deleted",
+            ));
+        }
+        return Ok(());
+    }
+    if operation != Operation::Create || !definition.namespaced {
+        return Ok(());
+    }
+    // Access reviews ask about namespaces that need not exist.
+    if definition.subject.group == "authorization.k8s.io" {
+        return Ok(());
+    }
+    let Some(namespace) = registry.store.get("namespaces", &write.namespace) else {
+        let subject = Subject {
+            group: String::new(),
+            resource: "namespaces".to_owned(),
+            kind: "Namespace".to_owned(),
+        };
+        return Err(status::not_found(&subject, &write.namespace));
+    };
+    if !object::is_terminating(&namespace.value) {
+        return Ok(());
+    }
+    let namespace = &write.namespace;
+    Err(status::forbidden_because(
+        &definition.subject,
+        &write.name,
+        &format!("unable to create new content in namespace {namespace} because it is being terminated"),
+        json!({
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }),
+    ))
+}

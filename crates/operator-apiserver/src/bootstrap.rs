@@ -1,0 +1,60 @@
+//! What exists in a new cluster.
+
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::registry::{Registry, builtin_catalog};
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Puts the first objects into an empty store.
+pub(crate) fn populate(registry: &Registry) {
+    for name in NAMESPACES {
+        insert(
+            registry,
+            ("", "v1", "namespaces"),
+            json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+            }),
+        );
+    }
+    insert(
+        registry,
+        ("", "v1", "services"),
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "internalTrafficPolicy": "Cluster",
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+                "sessionAffinity": "None", "type": "ClusterIP",
+            },
+            "status": {"loadBalancer": {}},
+        }),
+    );
+}
+
+fn insert(registry: &Registry, (group, version, resource): (&str, &str, &str), mut object: Value) {
+    let Some(definition) = builtin_catalog().find(group, version, resource) else {
+        return;
+    };
+    object::set_meta(&mut object, "uid", Some(registry.random.uuid().into()));
+    object::set_meta(
+        &mut object,
+        "creationTimestamp",
+        Some(registry.timestamp().into()),
+    );
+    let key = definition.key(object::namespace(&object), object::name(&object));
+    let result = registry
+        .store
+        .create(&definition.table, &definition.storage, &key, object);
+    if let Err(error) = result {
+        tracing::error!(%key, ?error, "a first object could not be stored");
+    }
+}

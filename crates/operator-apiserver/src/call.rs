@@ -1,0 +1,125 @@
+//! One request on its way through the server, and the answer it gets.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::authn::User;
+use crate::negotiate::{Form, body};
+use crate::query::Query;
+use crate::request_info::RequestInfo;
+use crate::status::Status;
+
+/// The body of an answer: whole, or a stream of watch events.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A request that has been read and understood.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) user: User,
+    /// Ends long answers when the listener that the request came through shuts down.
+    pub(crate) drain: CancellationToken,
+}
+
+impl Call {
+    /// A header as text; empty if it is missing.
+    pub(crate) fn header(&self, name: HeaderName) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+}
+
+/// An answer, before it is written.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
+}
+
+impl Answer {
+    pub(crate) fn new(code: StatusCode, content_type: &'static str, body: Bytes) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self {
+            code,
+            headers,
+            body: full(body),
+        }
+    }
+
+    /// An object in the form that was negotiated.
+    pub(crate) fn object(code: StatusCode, value: &Value, form: Form) -> Self {
+        Self::new(code, form.content_type(), body::encode(value, form))
+    }
+
+    pub(crate) fn json(value: &Value) -> Self {
+        Self::object(StatusCode::OK, value, Form::default())
+    }
+
+    pub(crate) fn text(code: StatusCode, text: &str) -> Self {
+        let mut answer = Self::new(code, "text/plain; charset=utf-8", Bytes::from(text.to_owned()));
+        answer.headers.insert(
+            HeaderName::from_static("x-content-type-options"),
+            HeaderValue::from_static("nosniff"),
+        );
+        answer
+    }
+
+    /// What the real server's router says of a path that it does not know.
+    pub(crate) fn not_found() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    pub(crate) fn status(status: &Status, form: Form) -> Self {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = Self::object(code, &status.body, form);
+        if let Some(seconds) = status.retry_after() {
+            answer.set(RETRY_AFTER, &seconds.to_string());
+        }
+        answer
+    }
+
+    pub(crate) fn set(&mut self, name: HeaderName, value: &str) {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+    }
+
+    /// Adds one `Warning` header a text.
+    pub(crate) fn warn(&mut self, texts: &[String]) {
+        for text in texts {
+            let quoted = format!("299 - {}", crate::object::go_quote(text));
+            if let Ok(value) = HeaderValue::from_str(&quoted) {
+                self.headers.append(WARNING, value);
+            }
+        }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.code;
+        *response.headers_mut() = self.headers;
+        response
+            .headers_mut()
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-cache, private"));
+        response
+    }
+}
+
+pub(crate) fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).boxed_unsync()
+}

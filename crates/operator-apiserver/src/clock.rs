@@ -1,0 +1,35 @@
+//! Time, handed in.
+
+use std::fmt::Debug;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Where the server reads the time. Tests and simulations hand in their own.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> SystemTime;
+}
+
+/// The time of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// Seconds since 1970; 0 for times before.
+pub(crate) fn unix_seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// `2026-01-02T03:04:05Z`: RFC 3339 with whole seconds, as Kubernetes writes times.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let seconds = unix_seconds(time);
+    jiff::Timestamp::from_second(seconds)
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}

@@ -1,0 +1,19 @@
+//! Custom resources: from a CustomResourceDefinition to a served resource.
+
+mod establish;
+mod names;
+mod strategy;
+mod version;
+
+pub(crate) use self::establish::{establish, finish_deletions};
+pub(crate) use self::strategy::{prepare_for_create, prepare_for_delete, prepare_for_update};
+pub(crate) use self::version::CustomVersion;
+use crate::registry::Definition;
+
+/// The table of CustomResourceDefinitions.
+pub(crate) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Whether writes to this resource change what is served.
+pub(crate) fn is_definition_table(definition: &Definition) -> bool {
+    definition.is("apiextensions.k8s.io", "customresourcedefinitions")
+}

@@ -1,0 +1,400 @@
+//! What the controllers of a CRD do: accept its names, establish it, serve it, and take it away again.
+//!
+//! The real server runs these as controllers and is late by seconds; here they run inside the commit that caused
+//! them, so that a CRD is served before its creation is answered.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::TABLE;
+use super::names::{self, Names};
+use super::version::{CustomVersion, PrinterColumn, Scale};
+use crate::builtin::Column;
+use crate::client::Gvr;
+use crate::object;
+use crate::registry::{Backing, Catalog, Definition, Registry, Subresource, builtin_catalog};
+use crate::status::Subject;
+use crate::store::Stored;
+
+/// The finalizer that holds a CRD until its instances are gone.
+pub(super) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+const ALL_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
+/// Brings conditions and the catalogue up to date with the stored CRDs.
+pub(crate) fn establish(registry: &Registry) {
+    let _guard = registry.establishing.lock();
+    for stored in registry.store.list(TABLE, "").objects {
+        accept_names(registry, &stored);
+    }
+    for stored in registry.store.list(TABLE, "").objects {
+        set_established(registry, &stored);
+    }
+    publish(registry);
+    for stored in registry.store.list(TABLE, "").objects {
+        if object::is_terminating(&stored.value) {
+            delete_instances(registry, &stored);
+        }
+    }
+    publish(registry);
+}
+
+/// After a custom object went away: a terminating CRD without instances goes too.
+pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition) {
+    let Some(stored) = registry.store.get(TABLE, &definition.table) else {
+        return;
+    };
+    if object::is_terminating(&stored.value) {
+        let _guard = registry.establishing.lock();
+        delete_instances(registry, &stored);
+        publish(registry);
+    }
+}
+
+fn publish(registry: &Registry) {
+    let listing = registry.store.list(TABLE, "");
+    let definitions = listing
+        .objects
+        .iter()
+        .filter(|crd| is_true(&crd.value, "Established"))
+        .flat_map(|crd| definitions(&crd.value))
+        .map(Arc::new)
+        .collect();
+    registry.set_custom(Catalog::new(definitions));
+}
+
+fn save(registry: &Registry, stored: &Stored, value: Value) {
+    let Some(definition) = builtin_catalog().find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    else {
+        return;
+    };
+    if value == *stored.value {
+        return;
+    }
+    // A write that came between started its own round, which sees what this one did not.
+    let result = registry
+        .store
+        .update(&definition.table, &definition.storage, stored, value);
+    if let Err(error) = result {
+        tracing::debug!(crd = %stored.key, ?error, "the status of a CRD was written by another");
+    }
+}
+
+fn accept_names(registry: &Registry, stored: &Stored) {
+    let crd = &stored.value;
+    let requested = Names::read(crd.pointer("/spec/names").unwrap_or(&Value::Null));
+    let accepted = Names::read(crd.pointer("/status/acceptedNames").unwrap_or(&Value::Null));
+    let group = object::text(crd, &["spec", "group"]);
+    let others: Vec<Names> = registry
+        .store
+        .list(TABLE, "")
+        .objects
+        .iter()
+        .filter(|other| other.key != stored.key && object::text(&other.value, &["spec", "group"]) == group)
+        .map(|other| {
+            Names::read(
+                other
+                    .value
+                    .pointer("/status/acceptedNames")
+                    .unwrap_or(&Value::Null),
+            )
+        })
+        .collect();
+    let (names, conflict) = names::accept(&requested, &accepted, &others);
+    let mut value = (**crd).clone();
+    object::child_mut(&mut value, "status").insert("acceptedNames".to_owned(), names.write());
+    let now = registry.timestamp();
+    let (state, reason, message) = match &conflict {
+        None => ("True", "NoConflicts", "no conflicts found"),
+        Some(conflict) => ("False", conflict.reason, conflict.message.as_str()),
+    };
+    set_condition(&mut value, "NamesAccepted", state, reason, message, &now);
+    if conflict.is_none() && condition(&value, "Established").is_none() {
+        set_condition(
+            &mut value,
+            "Established",
+            "False",
+            "Installing",
+            "the initial names have been accepted",
+            &now,
+        );
+    } else if condition(&value, "Established").is_none() {
+        set_condition(
+            &mut value,
+            "Established",
+            "False",
+            "NotAccepted",
+            "not all names are accepted",
+            &now,
+        );
+    }
+    save(registry, stored, value);
+}
+
+fn set_established(registry: &Registry, stored: &Stored) {
+    let crd = &stored.value;
+    if !is_true(crd, "NamesAccepted") || is_true(crd, "Established") {
+        return;
+    }
+    let mut value = (**crd).clone();
+    set_condition(
+        &mut value,
+        "Established",
+        "True",
+        "InitialNamesAccepted",
+        "the initial names have been accepted",
+        &registry.timestamp(),
+    );
+    save(registry, stored, value);
+}
+
+/// Deletes the instances of a terminating CRD, and the CRD when none is left.
+fn delete_instances(registry: &Registry, stored: &Stored) {
+    if !object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
+        return;
+    }
+    let Some(definition) = definitions(&stored.value).into_iter().next() else {
+        return finish(registry, stored);
+    };
+    for instance in registry.store.list(&definition.table, "").objects {
+        delete_instance(registry, &definition, &instance);
+    }
+    if registry.store.list(&definition.table, "").objects.is_empty() {
+        finish(registry, stored);
+    }
+}
+
+fn delete_instance(registry: &Registry, definition: &Definition, instance: &Stored) {
+    let (table, gvr) = (&definition.table, &definition.storage);
+    let result = if object::finalizers(&instance.value).is_empty() {
+        registry.store.delete(table, gvr, instance)
+    } else if object::is_terminating(&instance.value) {
+        return;
+    } else {
+        let mut value = (*instance.value).clone();
+        object::set_meta(&mut value, "deletionTimestamp", Some(registry.timestamp().into()));
+        object::set_meta(&mut value, "deletionGracePeriodSeconds", Some(0.into()));
+        let generation = object::generation(&value) + 1;
+        object::set_meta(&mut value, "generation", Some(generation.into()));
+        registry.store.update(table, gvr, instance, value)
+    };
+    if let Err(error) = result {
+        tracing::debug!(key = %instance.key, ?error, "an instance changed while its CRD was deleted");
+    }
+}
+
+fn finish(registry: &Registry, stored: &Stored) {
+    let Some(definition) = builtin_catalog().find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    else {
+        return;
+    };
+    let Some(live) = registry.store.get(TABLE, &stored.key) else {
+        return;
+    };
+    let mut value = (*live.value).clone();
+    let kept: Vec<Value> = object::finalizers(&value)
+        .into_iter()
+        .filter(|finalizer| *finalizer != CLEANUP_FINALIZER)
+        .map(Value::from)
+        .collect();
+    if kept.is_empty() {
+        let _ = registry
+            .store
+            .delete(&definition.table, &definition.storage, &live);
+        return;
+    }
+    object::set_meta(&mut value, "finalizers", Some(kept.into()));
+    save(registry, &live, value);
+}
+
+/// The condition of a type.
+fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
+    crd.pointer("/status/conditions")?
+        .as_array()?
+        .iter()
+        .find(|condition| object::text(condition, &["type"]) == kind)
+}
+
+fn is_true(crd: &Value, kind: &str) -> bool {
+    condition(crd, kind).is_some_and(|found| object::text(found, &["status"]) == "True")
+}
+
+pub(super) fn set_condition(
+    crd: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &str,
+) {
+    let mut fresh = json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": now,
+    });
+    let conditions = object::child_mut(crd, "status")
+        .entry("conditions".to_owned())
+        .or_insert(Value::Null);
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(list) = conditions.as_array_mut() else {
+        return;
+    };
+    match list
+        .iter_mut()
+        .find(|condition| object::text(condition, &["type"]) == kind)
+    {
+        Some(found) => {
+            if object::text(found, &["status"]) == status {
+                fresh["lastTransitionTime"] = found["lastTransitionTime"].clone();
+            }
+            *found = fresh;
+        }
+        None => list.push(fresh),
+    }
+}
+
+/// The resources that a CRD serves: one for every served version, in the order of discovery.
+fn definitions(crd: &Value) -> Vec<Definition> {
+    let spec = &crd["spec"];
+    let names = Names::read(&crd["status"]["acceptedNames"]);
+    let group = object::text(spec, &["group"]);
+    let versions: Vec<&Value> = spec["versions"].as_array().into_iter().flatten().collect();
+    let Some(storage) = versions.iter().find(|version| version["storage"] == true) else {
+        return Vec::new();
+    };
+    let storage = Arc::new(Gvr::new(group, object::text(storage, &["name"]), &names.plural));
+    let mut served: Vec<&Value> = versions
+        .into_iter()
+        .filter(|version| version["served"] == true)
+        .collect();
+    served.sort_by_key(|version| crate::discovery::version_priority(object::text(version, &["name"])));
+    served
+        .into_iter()
+        .map(|version| definition(spec, version, &names, &storage))
+        .collect()
+}
+
+fn definition(spec: &Value, version: &Value, names: &Names, storage: &Arc<Gvr>) -> Definition {
+    let custom = custom_version(&storage.group, version, names, storage);
+    let subject = Subject {
+        group: storage.group.clone(),
+        resource: names.plural.clone(),
+        kind: names.kind.clone(),
+    };
+    let version_name = object::text(version, &["name"]).to_owned();
+    let mut subresources = Vec::new();
+    let subresource = |name: &str, group: &str, version: &str, kind: &str| Subresource {
+        name: name.to_owned(),
+        verbs: ["get", "patch", "update"].map(str::to_owned).to_vec(),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+    };
+    if custom.has_status {
+        subresources.push(subresource("status", &storage.group, &version_name, &names.kind));
+    }
+    if custom.scale.is_some() {
+        subresources.push(subresource("scale", "autoscaling", "v1", "Scale"));
+    }
+    Definition {
+        table: subject.resource_name().into(),
+        storage: storage.clone(),
+        version: version_name,
+        singular: names.singular_or_default(),
+        list_kind: names.list_kind_or_default(),
+        namespaced: spec["scope"] == "Namespaced",
+        verbs: ALL_VERBS.map(str::to_owned).to_vec(),
+        short_names: names.short_names.clone(),
+        categories: names.categories.clone(),
+        subresources,
+        backing: Backing::Custom(Arc::new(custom)),
+        subject,
+    }
+}
+
+fn custom_version(group: &str, version: &Value, names: &Names, storage: &Gvr) -> CustomVersion {
+    let name = object::text(version, &["name"]);
+    let deprecated = version["deprecated"] == true;
+    CustomVersion {
+        api_version: format!("{group}/{name}"),
+        storage_api_version: format!("{group}/{}", storage.version),
+        kind: names.kind.clone(),
+        has_status: version
+            .pointer("/subresources/status")
+            .is_some_and(|status| !status.is_null()),
+        scale: version.pointer("/subresources/scale").and_then(scale),
+        columns: printer_columns(version),
+        selectable_fields: version["selectableFields"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|field| object::text(field, &["jsonPath"]).to_owned())
+            .collect(),
+        schema: version
+            .pointer("/schema/openAPIV3Schema")
+            .cloned()
+            .unwrap_or_else(|| Value::Object(Map::new())),
+        deprecation: deprecated.then(|| {
+            version["deprecationWarning"]
+                .as_str()
+                .map(str::to_owned)
+                .unwrap_or_else(|| format!("{group}/{name} {} is deprecated", names.kind))
+        }),
+    }
+}
+
+fn scale(scale: &Value) -> Option<Scale> {
+    Some(Scale {
+        spec_replicas: scale["specReplicasPath"].as_str()?.to_owned(),
+        status_replicas: scale["statusReplicasPath"].as_str()?.to_owned(),
+        label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
+    })
+}
+
+fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
+    let given: Vec<PrinterColumn> = version["additionalPrinterColumns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|column| {
+            let text = |field: &str| object::text(column, &[field]).to_owned();
+            PrinterColumn {
+                column: Column {
+                    name: text("name"),
+                    kind: text("type"),
+                    format: text("format"),
+                    description: text("description"),
+                    priority: column["priority"]
+                        .as_i64()
+                        .and_then(|priority| i32::try_from(priority).ok())
+                        .unwrap_or_default(),
+                },
+                json_path: text("jsonPath"),
+            }
+        })
+        .collect();
+    if !given.is_empty() {
+        return given;
+    }
+    vec![PrinterColumn {
+        column: Column {
+            name: "Age".to_owned(),
+            kind: "date".to_owned(),
+            format: String::new(),
+            description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata".to_owned(),
+            priority: 0,
+        },
+        json_path: ".metadata.creationTimestamp".to_owned(),
+    }]
+}

@@ -1,0 +1,134 @@
+//! Everything that is no resource: discovery, health, version, OpenAPI. Reads the registry, writes nothing.
+
+mod aggregated;
+mod legacy;
+mod openapi;
+mod version;
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+pub(crate) use self::version::version_priority;
+use crate::call::{Answer, Call};
+use crate::registry::{Definition, Registry, builtin_catalog};
+use crate::status::{self, Status};
+
+/// Answers a path outside of the resources.
+pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result<Answer, Status> {
+    let path = call.info.path.trim_end_matches('/');
+    let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match segments.as_slice() {
+        [] => legacy::index(registry, call),
+        ["version"] => Ok(Answer::json(&version::info())),
+        ["healthz" | "livez" | "readyz", rest @ ..] => Ok(health(call, rest)),
+        ["api"] if method == Method::GET => aggregated_or(registry, call, true, legacy::versions),
+        ["apis"] => aggregated_or(registry, call, false, legacy::group_list),
+        ["api" | "apis", ..] if method != Method::GET => Err(status::method_not_allowed()),
+        ["api", "v1"] => legacy::resources(registry, call, "", "v1"),
+        ["apis", group] => legacy::group(registry, call, group),
+        ["apis", group, version] => legacy::resources(registry, call, group, version),
+        ["openapi", "v2"] => openapi::v2(registry, call),
+        ["openapi", "v3", rest @ ..] => openapi::v3(registry, call, rest),
+        _ => Ok(Answer::not_found()),
+    }
+}
+
+fn aggregated_or(
+    registry: &Registry,
+    call: &Call,
+    core: bool,
+    legacy: fn(&Registry, &Call) -> Result<Answer, Status>,
+) -> Result<Answer, Status> {
+    match aggregated::serve(registry, call, core) {
+        Some(answer) => Ok(answer),
+        None => legacy(registry, call),
+    }
+}
+
+const HEALTH_CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+
+fn health(call: &Call, rest: &[&str]) -> Answer {
+    match rest {
+        [] if call.query.flag("verbose") || call.query.get("verbose").is_some() => {
+            let checks: String = HEALTH_CHECKS
+                .iter()
+                .map(|check| format!("[+]{check} ok\n"))
+                .collect();
+            let name = call.info.path.trim_matches('/');
+            Answer::text(StatusCode::OK, &format!("{checks}{name} check passed\n"))
+        }
+        [] => Answer::text(StatusCode::OK, "ok"),
+        [check] if HEALTH_CHECKS.contains(check) => Answer::text(StatusCode::OK, "ok"),
+        _ => Answer::not_found(),
+    }
+}
+
+/// One group, with its versions in order of preference.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Debug)]
+struct GroupVersion {
+    name: String,
+    resources: Vec<Arc<Definition>>,
+}
+
+/// All groups: the built-in ones in their order, then those of CRDs.
+fn groups(registry: &Registry) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let custom = registry.custom();
+    let mut definitions: Vec<Arc<Definition>> = custom.definitions().to_vec();
+    definitions.sort_by(|a, b| a.subject.resource.cmp(&b.subject.resource));
+    definitions.sort_by(|a, b| a.subject.group.cmp(&b.subject.group));
+    for definition in builtin_catalog().definitions().iter().chain(&definitions) {
+        insert(&mut groups, definition);
+    }
+    for group in &mut groups {
+        group
+            .versions
+            .sort_by_key(|version| version_priority(&version.name));
+    }
+    groups
+}
+
+fn insert(groups: &mut Vec<Group>, definition: &Arc<Definition>) {
+    let name = &definition.subject.group;
+    let index = groups
+        .iter()
+        .position(|group| group.name == *name)
+        .unwrap_or_else(|| {
+            groups.push(Group {
+                name: name.clone(),
+                versions: Vec::new(),
+            });
+            groups.len() - 1
+        });
+    let Some(group) = groups.get_mut(index) else {
+        return;
+    };
+    match group
+        .versions
+        .iter_mut()
+        .find(|version| version.name == definition.version)
+    {
+        Some(version) => version.resources.push(definition.clone()),
+        None => group.versions.push(GroupVersion {
+            name: definition.version.clone(),
+            resources: vec![definition.clone()],
+        }),
+    }
+}
+
+fn negotiated(call: &Call, value: &Value) -> Result<Answer, Status> {
+    let form = crate::pipeline::negotiated(call, false)?;
+    Ok(Answer::object(StatusCode::OK, value, form))
+}
+
+/// Sorts a version name: stable before beta before alpha, newer before older, other names last.
+pub(crate) type VersionPriority = (u8, Reverse<u32>, Reverse<u32>, String);

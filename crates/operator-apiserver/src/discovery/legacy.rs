@@ -1,0 +1,154 @@
+//! Discovery as it was before aggregation: one document a group and a version.
+
+use serde_json::{Value, json};
+
+use super::{Group, groups, negotiated};
+use crate::call::{Answer, Call};
+use crate::registry::api_version;
+use crate::registry::{Definition, Registry};
+use crate::status::{self, Status};
+
+/// `/`: the paths of the server.
+pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status> {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    let mut named: Vec<String> = Vec::new();
+    for group in groups(registry).iter().filter(|group| !group.name.is_empty()) {
+        named.push(format!("/apis/{}", group.name));
+        for version in &group.versions {
+            named.push(format!("/apis/{}/{}", group.name, version.name));
+        }
+    }
+    named.sort();
+    paths.extend(named);
+    paths.extend(
+        [
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
+    );
+    Ok(Answer::json(&json!({"paths": paths})))
+}
+
+/// `/api`.
+pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    negotiated(
+        call,
+        &json!({
+            "kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}],
+        }),
+    )
+}
+
+/// `/apis`.
+pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    let groups: Vec<Value> = groups(registry)
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(group_body)
+        .collect();
+    negotiated(
+        call,
+        &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+    )
+}
+
+fn group_body(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| {
+            json!({
+                "groupVersion": api_version(&group.name, &version.name), "version": version.name,
+            })
+        })
+        .collect();
+    json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+/// `/apis/GROUP`.
+pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answer, Status> {
+    let groups = super::groups(registry);
+    let Some(group) = groups.iter().find(|group| group.name == name && !name.is_empty()) else {
+        return Ok(Answer::not_found());
+    };
+    let mut body = group_body(group);
+    body["kind"] = "APIGroup".into();
+    body["apiVersion"] = "v1".into();
+    negotiated(call, &body)
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`.
+pub(super) fn resources(
+    registry: &Registry,
+    call: &Call,
+    group: &str,
+    version: &str,
+) -> Result<Answer, Status> {
+    let groups = super::groups(registry);
+    let found = groups.iter().find(|known| known.name == group);
+    let Some(found) = found else {
+        return Ok(Answer::not_found());
+    };
+    let Some(found) = found.versions.iter().find(|known| known.name == version) else {
+        if crate::registry::builtin_catalog().has_group(group) {
+            return Err(status::unknown_resource());
+        }
+        return Ok(Answer::not_found());
+    };
+    let resources: Vec<Value> = found
+        .resources
+        .iter()
+        .flat_map(|definition| resource_bodies(definition))
+        .collect();
+    let mut body = json!({
+        "kind": "APIResourceList", "groupVersion": api_version(group, version),
+        "resources": resources,
+    });
+    if !group.is_empty() {
+        body["apiVersion"] = "v1".into();
+    }
+    negotiated(call, &body)
+}
+
+/// A resource and its subresources.
+fn resource_bodies(definition: &Definition) -> Vec<Value> {
+    let mut body = json!({
+        "name": definition.subject.resource, "singularName": definition.singular,
+        "namespaced": definition.namespaced, "kind": definition.subject.kind,
+        "verbs": definition.verbs,
+    });
+    if !definition.short_names.is_empty() {
+        body["shortNames"] = definition.short_names.clone().into();
+    }
+    if !definition.categories.is_empty() {
+        body["categories"] = definition.categories.clone().into();
+    }
+    if definition.allows("list") || definition.allows("get") {
+        body["storageVersionHash"] = super::version::storage_version_hash(definition).into();
+    }
+    let mut bodies = vec![body];
+    for subresource in &definition.subresources {
+        let mut body = json!({
+            "name": format!("{}/{}", definition.subject.resource, subresource.name),
+            "singularName": "", "namespaced": definition.namespaced, "kind": subresource.kind,
+            "verbs": subresource.verbs,
+        });
+        if (subresource.group.as_str(), subresource.version.as_str())
+            != (definition.subject.group.as_str(), definition.version.as_str())
+        {
+            if !subresource.group.is_empty() {
+                body["group"] = subresource.group.clone().into();
+            }
+            body["version"] = subresource.version.clone().into();
+        }
+        bodies.push(body);
+    }
+    bodies
+}

@@ -1,0 +1,130 @@
+//! Certificates, made in memory: an authority, the server's and the administrator's.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+use crate::server::Error;
+
+/// A certificate and its key, both as PEM.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Certificates {
+    pub(super) authority: String,
+    pub(super) admin: Identity,
+    server: Identity,
+}
+
+/// Names that every API server's certificate has.
+const NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Certificates(error.to_string())
+}
+
+impl Certificates {
+    /// Certificates for a server at an address and under further names.
+    pub(super) fn generate(address: IpAddr, host_names: &[String]) -> Result<Self, Error> {
+        let authority_key = KeyPair::generate().map_err(failed)?;
+        let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
+        authority.distinguished_name = distinguished("kubernetes", None);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let pem = authority.self_signed(&authority_key).map_err(failed)?.pem();
+        let issuer = Issuer::new(authority, authority_key);
+
+        let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
+        names.push(Ipv4Addr::LOCALHOST.to_string());
+        names.push("10.0.0.1".to_owned());
+        names.push(address.to_string());
+        names.extend_from_slice(host_names);
+        names.sort();
+        names.dedup();
+        let server = CertificateParams::new(names).map_err(failed)?;
+        let subject = distinguished("kube-apiserver", None);
+        let server = issue(&issuer, server, subject, ExtendedKeyUsagePurpose::ServerAuth)?;
+
+        let admin = CertificateParams::new(Vec::new()).map_err(failed)?;
+        let subject = distinguished("kubernetes-admin", Some(crate::authn::MASTERS));
+        let admin = issue(&issuer, admin, subject, ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Self {
+            authority: pem,
+            admin,
+            server,
+        })
+    }
+
+    /// TLS with optional client certificates of the authority, and HTTP/2 before HTTP/1.1.
+    pub(super) fn server_config(&self) -> Result<ServerConfig, Error> {
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_slice(self.authority.as_bytes()).map_err(failed)?;
+        roots.add(authority).map_err(failed)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(failed)?;
+        let certificate =
+            CertificateDer::from_pem_slice(self.server.certificate.as_bytes()).map_err(failed)?;
+        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(failed)?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate], key)
+            .map_err(failed)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+fn distinguished(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name
+}
+
+fn issue(
+    issuer: &Issuer<'_, KeyPair>,
+    mut params: CertificateParams,
+    subject: DistinguishedName,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<Identity, Error> {
+    params.distinguished_name = subject;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.signed_by(&key, issuer).map_err(failed)?;
+    Ok(Identity {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}

@@ -1,0 +1,6 @@
+//! Which form a body has, and which form the answer should have.
+
+mod accept;
+pub(crate) mod body;
+
+pub(crate) use self::accept::{Form, Transform, negotiate};

@@ -1,0 +1,112 @@
+//! Reading and writing bodies: bytes to trees and back.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Form;
+use crate::object::go_quote;
+use crate::status::{self, Status};
+
+/// The form of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const CUSTOM_TYPES: &str = "application/json, application/yaml";
+
+impl Media {
+    /// Reads a `Content-Type`; none at all is JSON.
+    pub(crate) fn parse(content_type: &str, custom: bool) -> Result<Self, Status> {
+        let media = content_type.split(';').next().unwrap_or_default().trim();
+        match media {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" if !custom => Ok(Self::Protobuf),
+            _ => Err(status::unsupported_media_type(if custom {
+                CUSTOM_TYPES
+            } else {
+                BUILTIN_TYPES
+            })),
+        }
+    }
+}
+
+/// A decoded body.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) value: Value,
+    /// Texts of keys that appear twice.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Reads a body. The error is the parser's text.
+///
+/// `default_kind` is the apiVersion and kind of a protobuf message that does not name its own.
+pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Decoded, String> {
+    let value = match media {
+        Media::Json => parse_json(bytes)?,
+        Media::Yaml => parse_yaml(bytes)?,
+        Media::Protobuf => crate::protobuf::decode(bytes, default_kind).map_err(|error| error.to_string())?,
+    };
+    Ok(Decoded {
+        value,
+        duplicates: Vec::new(),
+    })
+}
+
+pub(crate) fn parse_json(bytes: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        if bytes.is_empty() || error.is_eof() {
+            "unexpected end of JSON input".to_owned()
+        } else {
+            error.to_string()
+        }
+    })
+}
+
+pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+}
+
+/// What a client sees of a body that could not be read: its beginning.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let shown: String = String::from_utf8_lossy(bytes).chars().take(30).collect();
+    if shown.len() < bytes.len() {
+        format!("{shown} ...")
+    } else {
+        shown
+    }
+}
+
+/// The error for a body that is no object at all.
+pub(crate) fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Status {
+    status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
+        excerpt(bytes)
+    ))
+}
+
+/// Writes a tree in the form asked for.
+pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
+    if form.yaml {
+        let text = serde_saphyr::to_string(value)
+            .unwrap_or_else(|error| format!("# {}\n", go_quote(&error.to_string())));
+        return Bytes::from(text);
+    }
+    if form.pretty {
+        let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+        text.push('\n');
+        return Bytes::from(text);
+    }
+    let mut text = value.to_string();
+    text.push('\n');
+    Bytes::from(text)
+}

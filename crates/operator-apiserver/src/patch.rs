@@ -1,0 +1,4 @@
+//! Patches: (live object, patch) → new object. Pure.
+
+pub(crate) mod json;
+pub(crate) mod merge;

@@ -1,0 +1,108 @@
+//! The rooms that a request walks through, in order, and nothing else.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderName, USER_AGENT};
+use http::{Method, Request, Response};
+use tokio_util::sync::CancellationToken;
+
+use crate::authn::User;
+use crate::authz;
+use crate::call::{Answer, Body, Call};
+use crate::discovery;
+use crate::negotiate::{Form, negotiate};
+use crate::query::{self, Query};
+use crate::registry::{Definition, Registry, builtin_catalog};
+use crate::request_info::RequestInfo;
+use crate::status::{self, Status, Subject};
+use crate::verb;
+
+/// Answers a request whose body has been read.
+pub(crate) async fn handle(
+    registry: &Arc<Registry>,
+    request: Request<Bytes>,
+    user: User,
+    drain: CancellationToken,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let path = query::decode(&parts.uri.path().replace('+', "%2B"));
+    let info = RequestInfo::parse(&parts.method, &path, &query);
+    let call = Call {
+        info,
+        query,
+        headers: parts.headers,
+        body,
+        user,
+        drain,
+    };
+    let mut answer = route(registry, &parts.method, &call)
+        .await
+        .unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
+    answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
+    answer.into_response()
+}
+
+async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
+    let info = &call.info;
+    authz::authorize(&call.user, info).map_err(|why| forbidden(info, &why))?;
+    if !info.is_resource {
+        return discovery::serve(registry, method, call);
+    }
+    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+        return unknown(registry, info);
+    };
+    if !scope_fits(&definition, info) {
+        return Err(status::unknown_resource());
+    }
+    let form = negotiated(call, definition.is_custom())?;
+    verb::serve(registry, method, call, &definition, form).await
+}
+
+/// The form of the answer that the client asked for.
+pub(crate) fn negotiated(call: &Call, custom: bool) -> Result<Form, Status> {
+    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, custom)
+}
+
+/// The form of an error: what the client asked for, or JSON.
+fn error_form(call: &Call) -> Form {
+    Form {
+        transform: Default::default(),
+        ..negotiated(call, false).unwrap_or_default()
+    }
+}
+
+/// A namespaced path of a cluster-scoped resource leads nowhere; so does one object of all namespaces.
+fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
+    if definition.is("", "namespaces") {
+        return true;
+    }
+    if definition.namespaced {
+        !info.namespace.is_empty() || info.name.is_empty()
+    } else {
+        info.namespace.is_empty()
+    }
+}
+
+fn unknown(registry: &Registry, info: &RequestInfo) -> Result<Answer, Status> {
+    if builtin_catalog().has_group(&info.group) {
+        return Err(status::unknown_resource());
+    }
+    let _ = registry;
+    Ok(Answer::not_found())
+}
+
+fn forbidden(info: &RequestInfo, why: &str) -> Status {
+    let subject = Subject {
+        group: info.group.clone(),
+        resource: info.resource.clone(),
+        kind: String::new(),
+    };
+    if info.is_resource {
+        return status::forbidden(&subject, &info.name, why);
+    }
+    let mut refused = status::forbidden(&subject, "", why);
+    refused.body["message"] = format!("forbidden: {why}").into();
+    refused
+}

@@ -1,0 +1,150 @@
+//! The generic registry: what is served, and the rules by which objects are created, changed, deleted and listed.
+//!
+//! Knows no HTTP. Where kinds differ it asks the [`Definition`] (tables of `builtin`, or a CRD's version).
+
+mod create;
+mod delete;
+mod list;
+pub(crate) mod metadata;
+pub(crate) mod names;
+mod resource;
+mod strategy;
+mod update;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::delete::DeleteOptions;
+pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
+pub(crate) use self::resource::{Backing, Catalog, Definition, Subresource, api_version, builtin_catalog};
+use crate::authn::User;
+use crate::clock::{self, Clock};
+use crate::crd;
+use crate::random::Random;
+use crate::status::{self, Status};
+use crate::store::{Store, Stored};
+
+/// One server's state.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Random,
+    custom: RwLock<Arc<Catalog>>,
+    /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
+    pub(crate) establishing: Mutex<()>,
+    /// Cancelled when the server ends: watches end with it.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A write: to what, by whom, how.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) namespace: String,
+    /// Empty for a create without a name in its path.
+    pub(crate) name: String,
+    /// Empty for the resource itself.
+    pub(crate) subresource: String,
+    pub(crate) user: User,
+    pub(crate) manager: String,
+    pub(crate) dry_run: bool,
+    pub(crate) warnings: Warnings,
+}
+
+/// Texts for the `Warning` headers of the answer.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    pub(crate) fn add(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut texts = self.0.lock();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl Write {
+    pub(crate) fn not_found(&self) -> Status {
+        status::not_found(&self.definition.subject, &self.name)
+    }
+
+    pub(crate) fn key(&self) -> String {
+        self.definition.key(&self.namespace, &self.name)
+    }
+}
+
+impl Registry {
+    pub(crate) fn new(clock: Arc<dyn Clock>, random: Random, horizon: usize) -> Self {
+        Self {
+            store: Store::new(horizon),
+            clock,
+            random,
+            custom: RwLock::new(Arc::new(Catalog::default())),
+            establishing: Mutex::new(()),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// The resource served at a path.
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
+        builtin_catalog()
+            .find(group, version, resource)
+            .or_else(|| self.custom().find(group, version, resource))
+    }
+
+    /// The resources that CRDs define.
+    pub(crate) fn custom(&self) -> Arc<Catalog> {
+        self.custom.read().clone()
+    }
+
+    pub(crate) fn set_custom(&self, catalog: Catalog) {
+        *self.custom.write() = Arc::new(catalog);
+    }
+
+    /// The time as objects carry it.
+    pub(crate) fn timestamp(&self) -> String {
+        clock::rfc3339(self.clock.now())
+    }
+
+    pub(crate) fn load(&self, write: &Write) -> Result<Arc<Stored>, Status> {
+        self.store
+            .get(&write.definition.table, &write.key())
+            .ok_or_else(|| write.not_found())
+    }
+
+    /// An object as it is served.
+    pub(crate) fn get(
+        &self,
+        definition: &Definition,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Stored>, Status> {
+        self.store
+            .get(&definition.table, &definition.key(namespace, name))
+            .ok_or_else(|| status::not_found(&definition.subject, name))
+    }
+
+    /// What a commit changes beyond the object itself: a CRD changes what is served.
+    fn committed(&self, definition: &Definition) {
+        if crd::is_definition_table(definition) {
+            crd::establish(self);
+        } else if definition.is_custom() {
+            crd::finish_deletions(self, definition);
+        }
+    }
+
+    /// The stored object in the version that a request asked for.
+    pub(crate) fn serve(&self, definition: &Definition, stored: &Arc<Value>) -> Arc<Value> {
+        definition.serve(stored)
+    }
+}

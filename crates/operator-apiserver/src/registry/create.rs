@@ -1,0 +1,167 @@
+//! Creating an object.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Registry, Write, metadata};
+use crate::admission::{self, Operation};
+use crate::managed_fields;
+use crate::object;
+use crate::status::{self, Status};
+use crate::store::Rejected;
+
+/// How often a generated name is drawn before the server gives up.
+const GENERATE_NAME_TRIES: usize = 8;
+/// The longest prefix of a generated name that is kept.
+const GENERATE_NAME_BASE_MAX: usize = 58;
+
+/// What a client may not choose.
+const SERVER_FIELDS: [&str; 5] = [
+    "creationTimestamp",
+    "uid",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+];
+
+impl Registry {
+    /// Creates a decoded and defaulted object. The answer is in the version of the request.
+    pub(crate) async fn create(&self, write: &Write, object: Value) -> Result<Arc<Value>, Status> {
+        let draws = object::name(&object).is_empty()
+            && !object::text(&object, &["metadata", "generateName"]).is_empty();
+        let tries = if draws { GENERATE_NAME_TRIES } else { 1 };
+        let mut last = None;
+        for _ in 0..tries {
+            match self.try_create(write, object.clone(), draws).await {
+                Ok(created) => return Ok(created),
+                Err(Refused::Exists(status)) => last = Some(status),
+                Err(Refused::Other(status)) => return Err(status),
+            }
+        }
+        Err(last.unwrap_or_else(|| status::internal("no name was tried")))
+    }
+
+    async fn try_create(&self, write: &Write, mut object: Value, draws: bool) -> Result<Arc<Value>, Refused> {
+        let definition = &write.definition;
+        let version = object::resource_version(&object);
+        if !version.is_empty() && version != "0" {
+            return Err(Refused::Other(status::plain(
+                "resourceVersion should not be set on objects to be created",
+            )));
+        }
+        self.fill_metadata(write, &mut object)?;
+        if draws {
+            self.draw_name(&mut object);
+        }
+        managed_fields::update(self, write, None, &mut object);
+        admission::admit(self, write, Operation::Create, &mut object, None).await?;
+        definition.prepare_for_create(&mut object);
+        if metadata::dedupe_owners(&mut object) {
+            write.warnings.add(DUPLICATE_OWNERS);
+        }
+        let mut errors = definition.validate_create(&object);
+        errors.splice(0..0, metadata::validate_create(definition, &object));
+        let name = object::name(&object).to_owned();
+        if !errors.is_empty() {
+            return Err(Refused::Other(status::invalid(
+                &definition.subject,
+                &name,
+                &errors,
+            )));
+        }
+        for warning in definition.warnings(&object, None) {
+            write.warnings.add(warning);
+        }
+        admission::validate(self, write, Operation::Create, &object, None).await?;
+        self.insert(write, object, &name, draws)
+    }
+
+    fn insert(&self, write: &Write, object: Value, name: &str, draws: bool) -> Result<Arc<Value>, Refused> {
+        let definition = &write.definition;
+        let key = definition.key(&write.namespace, name);
+        let mut stored = definition.to_storage(object);
+        if write.dry_run {
+            object::set_meta(&mut stored, "resourceVersion", None);
+            return match self.store.get(&definition.table, &key) {
+                Some(live) => Err(exists(write, name, &live.value, draws)),
+                None => Ok(definition.serve(&Arc::new(stored))),
+            };
+        }
+        match self
+            .store
+            .create(&definition.table, &definition.storage, &key, stored)
+        {
+            Ok(created) => {
+                self.committed(definition);
+                Ok(definition.serve(&created.value))
+            }
+            Err(Rejected::Exists(live)) => Err(exists(write, name, &live.value, draws)),
+            Err(Rejected::Gone | Rejected::Moved) => {
+                Err(Refused::Other(status::internal("the store refused a create")))
+            }
+        }
+    }
+
+    fn fill_metadata(&self, write: &Write, object: &mut Value) -> Result<(), Status> {
+        fill_namespace(write, object)?;
+        let metadata = object::metadata_mut(object);
+        for field in SERVER_FIELDS {
+            metadata.remove(field);
+        }
+        metadata.insert("uid".to_owned(), self.random.uuid().into());
+        metadata.insert("creationTimestamp".to_owned(), self.timestamp().into());
+        metadata.remove("resourceVersion");
+        Ok(())
+    }
+
+    fn draw_name(&self, object: &mut Value) {
+        let prefix = object::text(object, &["metadata", "generateName"]);
+        let base: String = prefix.chars().take(GENERATE_NAME_BASE_MAX).collect();
+        let name = format!("{base}{}", self.random.suffix());
+        object::set_meta(object, "name", Some(name.into()));
+    }
+}
+
+pub(crate) const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
+
+/// The namespace of the object is the one of the request.
+pub(super) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), Status> {
+    let given = object::namespace(object);
+    if !write.definition.namespaced {
+        if !given.is_empty() && given != write.namespace {
+            object::set_meta(object, "namespace", None);
+        }
+        return Ok(());
+    }
+    if given.is_empty() {
+        object::set_meta(object, "namespace", Some(write.namespace.clone().into()));
+    } else if given != write.namespace {
+        return Err(status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+enum Refused {
+    Exists(Status),
+    Other(Status),
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self::Other(status)
+    }
+}
+
+fn exists(write: &Write, name: &str, live: &Value, draws: bool) -> Refused {
+    let subject = &write.definition.subject;
+    Refused::Exists(if draws {
+        status::generate_name_conflict(subject, name)
+    } else if object::is_terminating(live) {
+        status::exists_while_deleted(subject, name)
+    } else {
+        status::already_exists(subject, name)
+    })
+}

@@ -1,0 +1,235 @@
+//! Deleting objects: grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Definition, Registry, Write};
+use crate::admission::{self, Operation};
+use crate::clock;
+use crate::crd;
+use crate::object;
+use crate::status::{self, Status};
+use crate::store::Rejected;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+const POD_GRACE_SECONDS: i64 = 30;
+
+/// What a delete asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+/// What a delete left.
+#[derive(Debug)]
+pub(crate) struct Deleted {
+    /// The object as it was left, or its last state.
+    pub(crate) object: Arc<Value>,
+    /// Whether it is gone; otherwise it is terminating.
+    pub(crate) gone: bool,
+}
+
+impl Registry {
+    pub(crate) async fn delete(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
+        loop {
+            let live = self.load(write)?;
+            check_preconditions(write, options, &live.value)?;
+            admission::validate(self, write, Operation::Delete, &live.value, Some(&live.value)).await?;
+            let definition = &write.definition;
+            let plan = plan(self, definition, &live.value, options);
+            if write.dry_run {
+                return Ok(deleted(definition, plan, &live.value));
+            }
+            let result = match plan {
+                Plan::Keep => {
+                    return Ok(Deleted {
+                        object: definition.serve(&live.value),
+                        gone: false,
+                    });
+                }
+                Plan::Mark(object) => self
+                    .store
+                    .update(&definition.table, &definition.storage, &live, object)
+                    .map(|stored| Deleted {
+                        object: definition.serve(&stored.value),
+                        gone: false,
+                    }),
+                Plan::Remove => self
+                    .store
+                    .delete(&definition.table, &definition.storage, &live)
+                    .map(|last| Deleted {
+                        object: definition.serve(&last.value),
+                        gone: true,
+                    }),
+            };
+            match result {
+                Ok(deleted) => {
+                    self.committed(definition);
+                    return Ok(deleted);
+                }
+                Err(Rejected::Gone) => return Err(write.not_found()),
+                Err(Rejected::Moved | Rejected::Exists(_)) => {}
+            }
+        }
+    }
+}
+
+fn deleted(definition: &Definition, plan: Plan, live: &Arc<Value>) -> Deleted {
+    match plan {
+        Plan::Keep => Deleted {
+            object: definition.serve(live),
+            gone: false,
+        },
+        Plan::Mark(object) => Deleted {
+            object: definition.serve(&Arc::new(object)),
+            gone: false,
+        },
+        Plan::Remove => Deleted {
+            object: definition.serve(live),
+            gone: true,
+        },
+    }
+}
+
+fn check_preconditions(write: &Write, options: &DeleteOptions, live: &Value) -> Result<(), Status> {
+    let subject = &write.definition.subject;
+    if let Some(uid) = &options.uid {
+        let found = object::uid(live);
+        if uid != found {
+            return Err(status::conflict(
+                subject,
+                &write.name,
+                &format!(
+                    "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
+                ),
+            ));
+        }
+    }
+    if let Some(version) = &options.resource_version {
+        let found = object::resource_version(live);
+        if version != found {
+            return Err(status::conflict(
+                subject,
+                &write.name,
+                &format!(
+                    "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). The object might have been modified"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What a delete does to an object.
+enum Plan {
+    /// It is terminating already, and nothing changes.
+    Keep,
+    /// It gets or keeps its deletion timestamp, as given.
+    Mark(Value),
+    Remove,
+}
+
+fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
+    let mut object = live.clone();
+    if !object::is_terminating(live) {
+        set_policy_finalizers(&mut object, definition, options);
+        if crd::is_definition_table(definition) {
+            crd::prepare_for_delete(&mut object, &registry.timestamp());
+        }
+    }
+    let grace = grace(definition, live, options);
+    let held = !object::finalizers(&object).is_empty() || has_spec_finalizers(&object);
+    if !held && grace == 0 {
+        return Plan::Remove;
+    }
+    if object::is_terminating(live) && !shortens(live, grace) {
+        return Plan::Keep;
+    }
+    mark(registry, definition, &mut object, grace);
+    Plan::Mark(object)
+}
+
+/// Whether a second delete has less patience than the first.
+fn shortens(live: &Value, grace: i64) -> bool {
+    let first = object::meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+    first.is_some_and(|first| grace < first)
+}
+
+fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace: i64) {
+    let first = !object::is_terminating(object);
+    let seconds = clock::unix_seconds(registry.clock.now()) + grace;
+    let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    object::set_meta(object, "deletionTimestamp", Some(time.to_string().into()));
+    object::set_meta(object, "deletionGracePeriodSeconds", Some(grace.into()));
+    let generation = object::generation(object);
+    if first && generation > 0 {
+        object::set_meta(object, "generation", Some((generation + 1).into()));
+    }
+    if definition.is("", "namespaces") {
+        object::child_mut(object, "status").insert("phase".to_owned(), "Terminating".into());
+    }
+}
+
+/// Seconds until a pod may be removed; other kinds are removed at once.
+fn grace(definition: &Definition, live: &Value, options: &DeleteOptions) -> i64 {
+    if !definition.is("", "pods") {
+        return 0;
+    }
+    let phase = object::text(live, &["status", "phase"]);
+    if object::text(live, &["spec", "nodeName"]).is_empty() || matches!(phase, "Succeeded" | "Failed") {
+        return 0;
+    }
+    let own = object::get(live, &["spec", "terminationGracePeriodSeconds"])
+        .and_then(Value::as_i64)
+        .unwrap_or(POD_GRACE_SECONDS);
+    let grace = options.grace_period_seconds.unwrap_or(own);
+    if grace < 0 { 1 } else { grace }
+}
+
+/// Whether `spec.finalizers` holds the object back: namespaces.
+pub(super) fn has_spec_finalizers(object: &Value) -> bool {
+    object.get("kind").and_then(Value::as_str) == Some("Namespace")
+        && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
+        && object::get(object, &["spec", "finalizers"])
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
+}
+
+/// Turns the propagation policy into finalizers: the request's wish, else what the object has, else the type's way.
+fn set_policy_finalizers(object: &mut Value, definition: &Definition, options: &DeleteOptions) {
+    if definition.subject.resource == "events" {
+        return;
+    }
+    let present: Vec<String> = object::finalizers(object)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
+    let (orphan, foreground) = match options.propagation_policy.as_deref() {
+        Some("Orphan") => (true, false),
+        Some("Foreground") => (false, true),
+        Some("Background") => (false, false),
+        _ if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
+        _ => (definition.orphans_by_default(), false),
+    };
+    let mut wanted: Vec<String> = present
+        .iter()
+        .filter(|name| *name != ORPHAN && *name != FOREGROUND)
+        .cloned()
+        .collect();
+    if orphan {
+        wanted.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        wanted.push(FOREGROUND.to_owned());
+    }
+    if wanted != present {
+        let value = (!wanted.is_empty()).then(|| wanted.into());
+        object::set_meta(object, "finalizers", value);
+    }
+}

@@ -1,0 +1,203 @@
+//! Where kinds differ: every question that the generic registry asks a [`Definition`].
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use structural_schema::field;
+
+use super::resource::{Backing, Definition};
+use crate::builtin;
+use crate::crd;
+use crate::object;
+use crate::status::{self, Status};
+
+impl Definition {
+    pub(crate) fn has_status(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.has_status,
+            Backing::Custom(version) => version.has_status,
+        }
+    }
+
+    pub(crate) fn has_generation(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.has_generation,
+            Backing::Custom(_) => true,
+        }
+    }
+
+    pub(crate) fn allows_unconditional_update(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.allow_unconditional_update,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn allows_create_on_update(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.allow_create_on_update,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn returns_deleted_object(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.returns_deleted_object,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn orphans_by_default(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.orphans_by_default,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    /// Brings a body into the form of its type, and names the fields that the type does not have.
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::decode(gvk, object).map_err(|error| {
+                let kind = &self.subject.kind;
+                status::bad_request(format!(
+                    "{kind} in version {} cannot be handled as a {kind}: {error}",
+                    object::go_quote(&self.version)
+                ))
+            }),
+            Backing::Custom(version) => version.decode(object),
+        }
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::default(gvk, object),
+            Backing::Custom(version) => version.default(object),
+        }
+    }
+
+    pub(crate) fn prepare_for_create(&self, object: &mut Value) {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                crd::prepare_for_create(object);
+            }
+            Backing::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
+            Backing::Custom(version) => version.prepare_for_create(object),
+        }
+        if self.has_generation() {
+            object::set_meta(object, "generation", Some(1.into()));
+        }
+    }
+
+    pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                crd::prepare_for_update(subresource, object, old);
+            }
+            Backing::Builtin { gvk, .. } => {
+                builtin::prepare_for_update(gvk, subresource, object, old);
+            }
+            Backing::Custom(version) => version.prepare_for_update(subresource, object, old),
+        }
+        if self.has_generation() {
+            let bump = i64::from(self.generation_changed(old, object));
+            let generation = object::generation(old) + bump;
+            object::set_meta(object, "generation", Some(generation.into()));
+        }
+    }
+
+    fn generation_changed(&self, old: &Value, new: &Value) -> bool {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::generation_changed(gvk, old, new),
+            Backing::Custom(version) => version.generation_changed(old, new),
+        }
+    }
+
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<field::Error> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::validate_create(gvk, object),
+            Backing::Custom(version) => version.validate_create(object),
+        }
+    }
+
+    pub(crate) fn validate_update(
+        &self,
+        subresource: &str,
+        object: &Value,
+        old: &Value,
+    ) -> Vec<field::Error> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::validate_update(gvk, subresource, object, old),
+            Backing::Custom(version) => version.validate_update(subresource, object, old),
+        }
+    }
+
+    pub(crate) fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::warnings(gvk, object, old),
+            Backing::Custom(_) => Vec::new(),
+        }
+    }
+
+    /// What is wrong with a name of this kind.
+    pub(crate) fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
+            Backing::Custom(_) => {
+                super::names::dns_subdomain(name.trim_end_matches(if is_prefix { '-' } else { '\0' }))
+            }
+        }
+    }
+
+    /// The value of a field label; an error carries the text for a label that is not supported.
+    pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
+        match label {
+            "metadata.name" => return Ok(object::name(object).to_owned()),
+            "metadata.namespace" if self.namespaced => {
+                return Ok(object::namespace(object).to_owned());
+            }
+            _ => {}
+        }
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::field_label(gvk, object, label),
+            Backing::Custom(version) => version.field_label(object, label),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<builtin::Column> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::columns(gvk),
+            Backing::Custom(version) => version.columns(),
+        }
+    }
+
+    pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::cells(gvk, object, now),
+            Backing::Custom(version) => version.cells(object, now),
+        }
+    }
+
+    /// A stored object in this version.
+    pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
+        match &self.backing {
+            Backing::Builtin { .. } => {
+                let api_version = self.api_version();
+                if stored.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
+                    return stored.clone();
+                }
+                let mut object = (**stored).clone();
+                object["apiVersion"] = api_version.into();
+                Arc::new(object)
+            }
+            Backing::Custom(version) => version.serve(stored),
+        }
+    }
+
+    /// An object of this version as it is stored.
+    pub(crate) fn to_storage(&self, object: Value) -> Value {
+        match &self.backing {
+            Backing::Builtin { .. } => object,
+            Backing::Custom(version) => version.to_storage(object),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Changing an object: PUT and every kind of patch.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Registry, Write, create, metadata};
+use crate::admission::{self, Operation};
+use crate::managed_fields;
+use crate::object;
+use crate::status::{self, Status};
+use crate::store::{Rejected, Stored};
+
+/// How a request makes the new object from the live one (both in the version of the request).
+pub(crate) trait Change: Send + Sync {
+    /// The new object, before defaults of the registry.
+    fn apply(&self, live: &Value) -> Result<Value, Status>;
+
+    /// Whether the managed fields are already those of the new object (server-side apply).
+    fn tracks_fields(&self) -> bool {
+        false
+    }
+}
+
+impl<F> Change for F
+where
+    F: Fn(&Value) -> Result<Value, Status> + Send + Sync,
+{
+    fn apply(&self, live: &Value) -> Result<Value, Status> {
+        self(live)
+    }
+}
+
+/// How often a change is tried again on a newer version before the client sees the conflict.
+const CHANGE_TRIES: usize = 100;
+
+impl Registry {
+    /// Changes an object. If another write comes between, the change is made again on the newer version, unless the
+    /// new object names a resourceVersion.
+    pub(crate) async fn update(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
+        for _ in 0..CHANGE_TRIES {
+            let live = self.load(write)?;
+            if let Some(updated) = self.try_update(write, change, &live).await? {
+                return Ok(updated);
+            }
+        }
+        Err(status::modified(&write.definition.subject, &write.name))
+    }
+
+    async fn try_update(
+        &self,
+        write: &Write,
+        change: &dyn Change,
+        live: &Arc<Stored>,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        let definition = &write.definition;
+        let old = definition.serve(&live.value);
+        let mut object = change.apply(&old)?;
+        create::fill_namespace(write, &mut object)?;
+        self.check_preconditions(write, &object, &old)?;
+        restore_server_fields(&mut object, &old);
+        if !change.tracks_fields() {
+            managed_fields::update(self, write, Some(&old), &mut object);
+        }
+        admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
+        definition.prepare_for_update(&write.subresource, &mut object, &old);
+        restore_server_fields(&mut object, &old);
+        if metadata::dedupe_owners(&mut object) {
+            write.warnings.add(create::DUPLICATE_OWNERS);
+        }
+        self.validate_update(write, &object, &old)?;
+        for warning in definition.warnings(&object, Some(&old)) {
+            write.warnings.add(warning);
+        }
+        admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
+        object::copy_meta(&mut object, &old, "resourceVersion");
+        if managed_fields::equal_but_times(&object, &old) {
+            return Ok(Some(old));
+        }
+        self.replace(write, live, object)
+    }
+
+    fn replace(&self, write: &Write, live: &Stored, object: Value) -> Result<Option<Arc<Value>>, Status> {
+        let definition = &write.definition;
+        let removes = is_finished(&object);
+        let stored = definition.to_storage(object);
+        if write.dry_run {
+            return Ok(Some(definition.serve(&Arc::new(stored))));
+        }
+        let result = if removes {
+            // The watchers see the object as it was stored last, the client sees what it sent.
+            self.store
+                .delete(&definition.table, &definition.storage, live)
+                .map(|_| Arc::new(stored))
+        } else {
+            self.store
+                .update(&definition.table, &definition.storage, live, stored)
+                .map(|updated| updated.value.clone())
+        };
+        match result {
+            Ok(updated) => {
+                self.committed(definition);
+                Ok(Some(definition.serve(&updated)))
+            }
+            Err(Rejected::Gone) => Err(write.not_found()),
+            Err(Rejected::Moved | Rejected::Exists(_)) => Ok(None),
+        }
+    }
+
+    /// The resourceVersion and the uid that a client names must be the live ones.
+    fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
+        let subject = &write.definition.subject;
+        let uid = object::uid(object);
+        if !uid.is_empty() && uid != object::uid(old) {
+            let key = write.key();
+            return Err(status::conflict(
+                subject,
+                &write.name,
+                &format!(
+                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    storage_path(write),
+                    object::uid(old)
+                ),
+            ));
+        }
+        let version = object::resource_version(object);
+        if version.is_empty() || version == "0" {
+            if write.subresource.is_empty() && !write.definition.allows_unconditional_update() {
+                return Err(must_be_specified(write));
+            }
+            return Ok(());
+        }
+        if version != object::resource_version(old) {
+            return Err(status::modified(subject, &write.name));
+        }
+        Ok(())
+    }
+
+    fn validate_update(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
+        let definition = &write.definition;
+        let meta = metadata::validate_update(object, old);
+        let mut errors = meta.clone();
+        errors.extend(definition.validate_update(&write.subresource, object, old));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(status::invalid(&definition.subject, &write.name, &errors))
+    }
+}
+
+fn storage_path(write: &Write) -> String {
+    let subject = &write.definition.subject;
+    if subject.group.is_empty() {
+        subject.resource.clone()
+    } else {
+        format!("{}/{}", subject.group, subject.resource)
+    }
+}
+
+fn must_be_specified(write: &Write) -> Status {
+    use structural_schema::field::{Error, Path};
+    let error = Error::invalid(
+        Path::new("metadata").child("resourceVersion"),
+        0.into(),
+        "must be specified for an update",
+    );
+    status::invalid(&write.definition.subject, &write.name, &[error])
+}
+
+/// What no request changes.
+fn restore_server_fields(object: &mut Value, old: &Value) {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        object::copy_meta(object, old, field);
+    }
+    object::set_meta(object, "name", Some(object::name(old).into()));
+}
+
+/// Whether nothing holds back the removal of an object any more.
+fn is_finished(object: &Value) -> bool {
+    let no_grace = object::meta(object, "deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+        == 0;
+    object::is_terminating(object)
+        && no_grace
+        && object::finalizers(object).is_empty()
+        && !super::delete::has_spec_finalizers(object)
+}

@@ -1,0 +1,189 @@
+//! What a request is about: verb, group, version, resource, namespace, name, subresource.
+
+use http::Method;
+
+use crate::query::Query;
+
+/// The meaning of a method and a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestInfo {
+    /// Whether the path names a resource; the other fields but `path` and `verb` are empty if not.
+    pub(crate) is_resource: bool,
+    pub(crate) path: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the
+    /// method in lower case.
+    pub(crate) verb: &'static str,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+    /// What follows the subresource: too long a path.
+    pub(crate) rest: String,
+}
+
+/// Subresources of a namespace; any other third segment is a resource inside of it.
+const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
+
+impl RequestInfo {
+    pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
+        let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let other = Self {
+            path: path.to_owned(),
+            verb: plain_verb(method),
+            ..Self::default()
+        };
+        let (group, version, rest) = match segments.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+            _ => return other,
+        };
+        let mut info = Self {
+            is_resource: true,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            ..other
+        };
+        let (rest, watch) = match rest {
+            ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
+            rest => (rest, false),
+        };
+        info.read_resource(rest);
+        info.verb = info.resource_verb(method, query, watch);
+        info
+    }
+
+    fn read_resource(&mut self, segments: &[&str]) {
+        let segments = match segments {
+            ["namespaces", namespace, third, rest @ ..] if !NAMESPACE_SUBRESOURCES.contains(third) => {
+                self.namespace = (*namespace).to_owned();
+                let mut inner = vec![*third];
+                inner.extend_from_slice(rest);
+                inner
+            }
+            ["namespaces", namespace, ..] => {
+                self.namespace = (*namespace).to_owned();
+                segments.to_vec()
+            }
+            other => other.to_vec(),
+        };
+        let mut segments = segments.into_iter();
+        let mut next = || segments.next().unwrap_or_default().to_owned();
+        self.resource = next();
+        self.name = next();
+        self.subresource = next();
+        self.rest = next();
+    }
+
+    fn resource_verb(&mut self, method: &Method, query: &Query, watch: bool) -> &'static str {
+        let collection = self.name.is_empty();
+        match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if collection => "deletecollection",
+            Method::DELETE => "delete",
+            Method::GET | Method::HEAD if watch => "watch",
+            Method::GET | Method::HEAD if !collection => "get",
+            Method::GET | Method::HEAD if query.flag("watch") => "watch",
+            Method::GET | Method::HEAD => "list",
+            _ => "",
+        }
+    }
+}
+
+fn plain_verb(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::OPTIONS => "options",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(method: Method, path: &str, query: &str) -> (String, String) {
+        let info = RequestInfo::parse(&method, path, &Query::parse(query));
+        let parts = [
+            info.group.as_str(),
+            &info.version,
+            &info.namespace,
+            &info.resource,
+            &info.name,
+            &info.subresource,
+        ];
+        (info.verb.to_owned(), parts.join(" "))
+    }
+
+    #[test]
+    fn paths_are_read_as_the_real_server_reads_them() {
+        let cases = [
+            (Method::GET, "/api/v1/pods", "", "list", " v1  pods  "),
+            (Method::GET, "/api/v1/pods", "watch=1", "watch", " v1  pods  "),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a",
+                "",
+                "get",
+                " v1 a namespaces a ",
+            ),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/a/finalize",
+                "",
+                "update",
+                " v1 a namespaces a finalize",
+            ),
+            (
+                Method::POST,
+                "/api/v1/namespaces/a/pods",
+                "",
+                "create",
+                " v1 a pods  ",
+            ),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/b/status",
+                "",
+                "patch",
+                "apps v1 a deployments b status",
+            ),
+            (
+                Method::DELETE,
+                "/apis/apps/v1/namespaces/a/deployments",
+                "",
+                "deletecollection",
+                "apps v1 a deployments  ",
+            ),
+            (
+                Method::GET,
+                "/api/v1/watch/namespaces/a/pods",
+                "",
+                "watch",
+                " v1 a pods  ",
+            ),
+        ];
+        for (method, path, query, verb, parts) in cases {
+            assert_eq!(
+                parse(method, path, query),
+                (verb.to_owned(), parts.to_owned()),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_paths_are_no_resources() {
+        let info = RequestInfo::parse(&Method::GET, "/version", &Query::default());
+        assert!(!info.is_resource);
+        assert_eq!(info.verb, "get");
+    }
+}

@@ -1,0 +1,409 @@
+//! Label and field selectors.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::object;
+
+/// A parsed label selector: all requirements must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operator {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Greater(i64),
+    Less(i64),
+}
+
+impl LabelSelector {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether an object's labels satisfy every requirement.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        let labels = object::meta(object, "labels");
+        self.requirements.iter().all(|requirement| {
+            let value = labels
+                .and_then(|labels| labels.get(&requirement.key))
+                .and_then(Value::as_str);
+            requirement.operator.holds(value)
+        })
+    }
+}
+
+impl Operator {
+    fn holds(&self, value: Option<&str>) -> bool {
+        match (self, value) {
+            (Self::Exists, value) => value.is_some(),
+            (Self::Absent, value) => value.is_none(),
+            (Self::In(values), Some(value)) => values.iter().any(|wanted| wanted == value),
+            (Self::NotIn(values), Some(value)) => values.iter().all(|wanted| wanted != value),
+            (Self::NotIn(_), None) => true,
+            (Self::Greater(bound), Some(value)) => value.parse().is_ok_and(|n: i64| n > *bound),
+            (Self::Less(bound), Some(value)) => value.parse().is_ok_and(|n: i64| n < *bound),
+            (Self::In(_) | Self::Greater(_) | Self::Less(_), None) => false,
+        }
+    }
+}
+
+impl FromStr for LabelSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Parser::new(text).selector()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Symbol(&'static str),
+    End,
+}
+
+/// A recursive descent over the tokens of a label selector.
+struct Parser {
+    tokens: Vec<Token>,
+    position: usize,
+}
+
+const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "<", ">", ",", "(", ")"];
+
+impl Parser {
+    fn new(text: &str) -> Self {
+        let mut tokens = Vec::new();
+        let mut rest = text.trim_start();
+        while !rest.is_empty() {
+            let symbol = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol));
+            let length = match symbol {
+                Some(symbol) => {
+                    tokens.push(Token::Symbol(symbol));
+                    symbol.len()
+                }
+                None => {
+                    let end = rest
+                        .find(|c: char| c.is_whitespace() || "=!<>,()".contains(c))
+                        .unwrap_or(rest.len());
+                    tokens.push(Token::Word(rest.get(..end).unwrap_or_default().to_owned()));
+                    end
+                }
+            };
+            rest = rest.get(length..).unwrap_or_default().trim_start();
+        }
+        tokens.push(Token::End);
+        Self { tokens, position: 0 }
+    }
+
+    fn peek(&self) -> Token {
+        self.tokens.get(self.position).cloned().unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token {
+        let token = self.peek();
+        self.position += 1;
+        token
+    }
+
+    fn selector(mut self) -> Result<LabelSelector, String> {
+        let mut requirements = Vec::new();
+        if self.peek() == Token::End {
+            return Ok(LabelSelector::default());
+        }
+        loop {
+            requirements.push(self.requirement()?);
+            match self.next() {
+                Token::End => break,
+                Token::Symbol(",") => {
+                    if self.peek() == Token::End {
+                        return Err(format!(
+                            "unable to parse requirement: found '{}', expected: identifier after ','",
+                            ""
+                        ));
+                    }
+                }
+                other => {
+                    return Err(format!(
+                        "unable to parse requirement: found '{}', expected: ',' or 'end of string'",
+                        literal(&other)
+                    ));
+                }
+            }
+        }
+        requirements.sort_by(|a: &Requirement, b| a.key.cmp(&b.key));
+        Ok(LabelSelector { requirements })
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let absent = self.peek() == Token::Symbol("!");
+        if absent {
+            self.next();
+        }
+        let key = match self.next() {
+            Token::Word(key) => key,
+            other => {
+                return Err(format!(
+                    "unable to parse requirement: found '{}', expected: identifier",
+                    literal(&other)
+                ));
+            }
+        };
+        check_key(&key)?;
+        if absent {
+            return Ok(Requirement {
+                key,
+                operator: Operator::Absent,
+            });
+        }
+        let operator = self.operator(&key)?;
+        Ok(Requirement { key, operator })
+    }
+
+    fn operator(&mut self, key: &str) -> Result<Operator, String> {
+        match self.peek() {
+            Token::End | Token::Symbol(",") => return Ok(Operator::Exists),
+            _ => {}
+        }
+        match self.next() {
+            Token::Symbol("=" | "==") => Ok(Operator::In(vec![self.value(key)?])),
+            Token::Symbol("!=") => Ok(Operator::NotIn(vec![self.value(key)?])),
+            Token::Symbol(">") => Ok(Operator::Greater(self.number(key)?)),
+            Token::Symbol("<") => Ok(Operator::Less(self.number(key)?)),
+            Token::Word(word) if word == "in" => Ok(Operator::In(self.values(key)?)),
+            Token::Word(word) if word == "notin" => Ok(Operator::NotIn(self.values(key)?)),
+            other => Err(format!(
+                "unable to parse requirement: found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                literal(&other)
+            )),
+        }
+    }
+
+    fn value(&mut self, key: &str) -> Result<String, String> {
+        match self.peek() {
+            Token::Word(value) => {
+                self.next();
+                check_value(key, &value)?;
+                Ok(value)
+            }
+            Token::End | Token::Symbol(",") => Ok(String::new()),
+            other => Err(format!(
+                "unable to parse requirement: found '{}', expected: identifier",
+                literal(&other)
+            )),
+        }
+    }
+
+    fn number(&mut self, key: &str) -> Result<i64, String> {
+        let value = self.value(key)?;
+        value.parse().map_err(|_| {
+            format!(
+                "unable to parse requirement: values[0][{key}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                object::go_quote(&value)
+            )
+        })
+    }
+
+    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
+        match self.next() {
+            Token::Symbol("(") => {}
+            other => {
+                return Err(format!(
+                    "unable to parse requirement: found '{}' expected: '('",
+                    literal(&other)
+                ));
+            }
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    check_value(key, &value)?;
+                    values.push(value);
+                    match self.next() {
+                        Token::Symbol(")") => break,
+                        Token::Symbol(",") if self.peek() == Token::Symbol(")") => {
+                            self.next();
+                            values.push(String::new());
+                            break;
+                        }
+                        Token::Symbol(",") => {}
+                        other => {
+                            return Err(format!(
+                                "unable to parse requirement: found '{}', expected: ',' or ')'",
+                                literal(&other)
+                            ));
+                        }
+                    }
+                }
+                Token::Symbol(",") => values.push(String::new()),
+                Token::Symbol(")") if values.is_empty() => {
+                    values.push(String::new());
+                    break;
+                }
+                Token::Symbol(")") => break,
+                other => {
+                    return Err(format!(
+                        "unable to parse requirement: found '{}', expected: ',', ')' or identifier",
+                        literal(&other)
+                    ));
+                }
+            }
+        }
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+fn literal(token: &Token) -> &str {
+    match token {
+        Token::Word(word) => word,
+        Token::Symbol(symbol) => symbol,
+        Token::End => "",
+    }
+}
+
+fn check_key(key: &str) -> Result<(), String> {
+    let faults = crate::registry::names::qualified_name(key);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "unable to parse requirement: <nil>: Invalid value: {}: {}",
+        object::go_quote(key),
+        faults.join("; ")
+    ))
+}
+
+fn check_value(key: &str, value: &str) -> Result<(), String> {
+    let faults = crate::registry::names::label_value(value);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "unable to parse requirement: values[0][{key}]: Invalid value: {}: {}",
+        object::go_quote(value),
+        faults.join("; ")
+    ))
+}
+
+/// A parsed field selector: pairs that must be equal, or must not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldSelector {
+    pub(crate) terms: Vec<FieldTerm>,
+}
+
+/// One `field=value` or `field!=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldTerm {
+    pub(crate) field: String,
+    pub(crate) equal: bool,
+    pub(crate) value: String,
+}
+
+impl FieldSelector {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The name that `metadata.name=…` asks for, if it is there.
+    pub(crate) fn exact_name(&self) -> Option<&str> {
+        self.terms
+            .iter()
+            .find(|term| term.equal && term.field == "metadata.name")
+            .map(|term| term.value.as_str())
+    }
+}
+
+impl FromStr for FieldSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let terms = split_terms(text)
+            .into_iter()
+            .filter(|term| !term.is_empty())
+            .map(|term| parse_term(&term, text))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { terms })
+    }
+}
+
+/// Splits at commas that no backslash precedes.
+fn split_terms(text: &str) -> Vec<String> {
+    let mut terms = vec![String::new()];
+    let mut escaped = false;
+    for character in text.chars() {
+        if character == ',' && !escaped {
+            terms.push(String::new());
+            continue;
+        }
+        escaped = character == '\\' && !escaped;
+        if let Some(last) = terms.last_mut() {
+            last.push(character);
+        }
+    }
+    terms
+}
+
+fn parse_term(term: &str, whole: &str) -> Result<FieldTerm, String> {
+    let mut escaped = false;
+    for (index, character) in term.char_indices() {
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        if character == '\\' {
+            escaped = true;
+            continue;
+        }
+        let rest = term.get(index..).unwrap_or_default();
+        for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+            if let Some(value) = rest.strip_prefix(operator) {
+                return Ok(FieldTerm {
+                    field: term.get(..index).unwrap_or_default().to_owned(),
+                    equal,
+                    value: unescape(value)?,
+                });
+            }
+        }
+    }
+    Err(format!("invalid selector: '{whole}'; can't understand '{term}'"))
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut text = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => text.push(escaped),
+                Some(other) => {
+                    return Err(format!(
+                        "invalid field selector: invalid escape sequence: \\{other}"
+                    ));
+                }
+                None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
+            },
+            ',' | '=' => {
+                return Err(format!(
+                    "invalid field selector: unescaped character in value: {character}"
+                ));
+            }
+            other => text.push(other),
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,180 @@
+//! The handle of a server: how it is made, and the ways in.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio_util::sync::CancellationToken;
+
+use crate::authn::User;
+use crate::bootstrap;
+use crate::call::{Answer, Body};
+use crate::client::Client;
+use crate::clock::{Clock, WallClock};
+use crate::http_server::{self, ListenOptions, Listener, Peer};
+use crate::negotiate::Form;
+use crate::pipeline;
+use crate::random::Random;
+use crate::registry::Registry;
+use crate::status;
+
+/// The longest body that is read.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// How many events are remembered, unless the builder says otherwise.
+const HISTORY_EVENTS: usize = 20_000;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a server could not be made, or could not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address could not be listened on; another program may have the port.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address that was asked for.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The certificates could not be made.
+    #[error("cannot make the server's certificates: {0}")]
+    Certificates(String),
+}
+
+/// One API server, isolated from all others. Clones are handles of the same server.
+///
+/// As a [`tower::Service`] it answers requests inside the process; those are the administrator's.
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// What a server is made of; see [`ApiServer::builder`].
+#[derive(Debug)]
+pub struct Builder {
+    clock: Arc<dyn Clock>,
+    seed: Option<u64>,
+    history_events: usize,
+}
+
+impl ApiServer {
+    /// A builder with the machine's clock, random names, and a history of 20,000 events.
+    pub fn builder() -> Builder {
+        Builder {
+            clock: Arc::new(WallClock),
+            seed: None,
+            history_events: HISTORY_EVENTS,
+        }
+    }
+
+    /// A client that reaches the registry without HTTP; the requests are the administrator's.
+    pub fn client(&self) -> Client {
+        Client::new(self.registry.clone())
+    }
+
+    /// Serves HTTPS on a local address, with certificates made for it.
+    ///
+    /// # Errors
+    /// If the address is in use, or the certificates cannot be made.
+    pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
+        http_server::listen(self.clone(), options).await
+    }
+
+    /// Ends all watches. Requests are still answered; the objects go with the last handle.
+    pub fn shutdown(&self) {
+        self.registry.stop.cancel();
+    }
+
+    /// Answers one request.
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let user = parts
+            .extensions
+            .remove::<Peer>()
+            .map_or_else(User::admin, |peer| peer.user);
+        let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
+        let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return unreadable(error.as_ref()).into_response(),
+        };
+        let request: Request<Bytes> = Request::from_parts(parts, body);
+        pipeline::handle(&self.registry, request, user, drain).await
+    }
+}
+
+fn unreadable(error: &(dyn std::error::Error + 'static)) -> Answer {
+    let status = if error.is::<LengthLimitError>() {
+        status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"))
+    } else {
+        status::bad_request(error.to_string())
+    };
+    Answer::status(&status, Form::default())
+}
+
+impl<B> tower::Service<Request<B>> for ApiServer
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}
+
+// === impl Builder ===
+
+impl Builder {
+    /// Where the server reads the time.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Makes uids and generated names repeatable.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How many events are remembered: how far back a watch or an exact list may begin.
+    #[must_use]
+    pub fn history_events(mut self, events: usize) -> Self {
+        self.history_events = events;
+        self
+    }
+
+    /// The server, with the objects of a new cluster in it.
+    ///
+    /// # Errors
+    /// None today; the result leaves room for a data directory.
+    pub fn build(self) -> Result<ApiServer, Error> {
+        let random = Random::new(self.seed);
+        let registry = Registry::new(self.clock, random, self.history_events);
+        bootstrap::populate(&registry);
+        Ok(ApiServer {
+            registry: Arc::new(registry),
+        })
+    }
+}

@@ -1,0 +1,406 @@
+//! The store: one revision counter, one synchronous commit, a history of events.
+//!
+//! It knows no schema and no kind. Objects are JSON trees behind `Arc`, filed by table (one per resource, however
+//! many versions serve it) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it
+//! into `metadata.resourceVersion` and leaves one event. The history keeps the last events only: what is older than
+//! its horizon is [`Compacted`].
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::client::{EventType, Gvr};
+use crate::object;
+
+/// Names a table: `pods`, `deployments.apps`.
+pub(crate) type TableId = Arc<str>;
+
+/// One version of an object, with its bytes once they were needed.
+pub(crate) struct Stored {
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) value: Arc<Value>,
+    bytes: OnceLock<Bytes>,
+}
+
+impl Stored {
+    fn new(key: Arc<str>, revision: u64, value: Value) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            revision,
+            value: Arc::new(value),
+            bytes: OnceLock::new(),
+        })
+    }
+
+    /// The object as JSON, rendered once.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        self.bytes.get_or_init(|| Bytes::from(self.value.to_string()))
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.key, self.revision)
+    }
+}
+
+/// One committed change.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) revision: u64,
+    pub(crate) gvr: Arc<Gvr>,
+    pub(crate) kind: EventType,
+    /// After the change; the last state with the revision of the deletion, if deleted.
+    pub(crate) object: Arc<Stored>,
+    pub(crate) old: Option<Arc<Stored>>,
+}
+
+/// Why a write was not committed.
+#[derive(Debug)]
+pub(crate) enum Rejected {
+    /// A create found an object of the same key.
+    Exists(Arc<Stored>),
+    /// The object is gone.
+    Gone,
+    /// The object is at another revision than the one the write is based on.
+    Moved,
+}
+
+/// The revision asked for is no longer, or not yet, in the history.
+#[derive(Debug)]
+pub(crate) struct Compacted {
+    /// The oldest revision from which events are complete.
+    pub(crate) oldest: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    state: RwLock<State>,
+    horizon: usize,
+    revision: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    revision: u64,
+    tables: HashMap<TableId, Table>,
+    history: History,
+}
+
+#[derive(Debug)]
+struct Table {
+    gvr: Arc<Gvr>,
+    objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    history: VecDeque<Arc<Event>>,
+    /// The last event of this table that is forgotten.
+    compacted: u64,
+    revision: watch::Sender<u64>,
+}
+
+/// The last events of all tables; one per revision, so that revisions are positions.
+#[derive(Debug, Default)]
+struct History {
+    events: VecDeque<(TableId, Arc<Event>)>,
+    /// Events up to and with this revision are forgotten.
+    compacted: u64,
+}
+
+/// A change to one object.
+enum Change {
+    Create(Value),
+    Update { based_on: u64, value: Value },
+    Delete { based_on: u64 },
+}
+
+impl Store {
+    /// An empty store that remembers the last `horizon` events.
+    pub(crate) fn new(horizon: usize) -> Self {
+        Self {
+            state: RwLock::new(State::default()),
+            horizon: horizon.max(1),
+            revision: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.state.read().revision
+    }
+
+    pub(crate) fn get(&self, table: &str, key: &str) -> Option<Arc<Stored>> {
+        let state = self.state.read();
+        state.tables.get(table)?.objects.get(key).cloned()
+    }
+
+    pub(crate) fn create(
+        &self,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        key: &str,
+        value: Value,
+    ) -> Result<Arc<Stored>, Rejected> {
+        self.commit(table, gvr, key, Change::Create(value))
+    }
+
+    pub(crate) fn update(
+        &self,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        live: &Stored,
+        value: Value,
+    ) -> Result<Arc<Stored>, Rejected> {
+        let based_on = live.revision;
+        self.commit(table, gvr, &live.key, Change::Update { based_on, value })
+    }
+
+    /// Removes an object; the answer is its last state with the revision of the deletion.
+    pub(crate) fn delete(
+        &self,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        live: &Stored,
+    ) -> Result<Arc<Stored>, Rejected> {
+        let based_on = live.revision;
+        self.commit(table, gvr, &live.key, Change::Delete { based_on })
+    }
+
+    fn commit(
+        &self,
+        table_id: &TableId,
+        gvr: &Arc<Gvr>,
+        key: &str,
+        change: Change,
+    ) -> Result<Arc<Stored>, Rejected> {
+        let mut state = self.state.write();
+        let state = &mut *state;
+        let revision = state.revision + 1;
+        let table = state
+            .tables
+            .entry(table_id.clone())
+            .or_insert_with(|| Table::new(gvr.clone()));
+        table.gvr = gvr.clone();
+        let event = Arc::new(table.change(revision, key, change)?);
+        state.revision = revision;
+        table.history.push_back(event.clone());
+        state.history.events.push_back((table_id.clone(), event.clone()));
+        table.revision.send_replace(revision);
+        state.forget(self.horizon);
+        self.revision.send_replace(revision);
+        Ok(event.object.clone())
+    }
+
+    /// The objects whose keys begin with `prefix` and come after `after`, at most `limit`, now.
+    pub(crate) fn list(&self, table: &str, prefix: &str) -> Listing {
+        let state = self.state.read();
+        let objects = state
+            .tables
+            .get(table)
+            .map(|table| range(&table.objects, prefix))
+            .unwrap_or_default();
+        Listing {
+            revision: state.revision,
+            objects,
+        }
+    }
+
+    /// The objects as they were at a past revision: the present rolled back through the history.
+    pub(crate) fn list_at(&self, table: &str, prefix: &str, revision: u64) -> Result<Listing, Compacted> {
+        let state = self.state.read();
+        let mut objects: BTreeMap<Arc<str>, Arc<Stored>> = BTreeMap::new();
+        if let Some(table) = state.tables.get(table) {
+            table.check_history(revision)?;
+            objects.extend(
+                range(&table.objects, prefix)
+                    .into_iter()
+                    .map(|object| (object.key.clone(), object)),
+            );
+            let undo = table
+                .history
+                .iter()
+                .rev()
+                .take_while(|event| event.revision > revision)
+                .filter(|event| event.object.key.starts_with(prefix));
+            for event in undo {
+                match &event.old {
+                    Some(old) => objects.insert(old.key.clone(), old.clone()),
+                    None => objects.remove(&event.object.key),
+                };
+            }
+        }
+        Ok(Listing {
+            revision,
+            objects: objects.into_values().collect(),
+        })
+    }
+
+    /// Every object of every table, and the revision they are read at.
+    pub(crate) fn snapshot(&self) -> (u64, Vec<(Arc<Gvr>, Arc<Value>)>) {
+        let state = self.state.read();
+        let mut objects = Vec::new();
+        for table in state.tables.values() {
+            objects.extend(
+                table
+                    .objects
+                    .values()
+                    .map(|object| (table.gvr.clone(), object.value.clone())),
+            );
+        }
+        (state.revision, objects)
+    }
+
+    /// The events of one table after `revision`, at most `limit`.
+    pub(crate) fn events(
+        &self,
+        table: &str,
+        revision: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Event>>, Compacted> {
+        let state = self.state.read();
+        let Some(table) = state.tables.get(table) else {
+            return Ok(Vec::new());
+        };
+        table.check_history(revision)?;
+        let first = table.history.partition_point(|event| event.revision <= revision);
+        Ok(table.history.range(first..).take(limit).cloned().collect())
+    }
+
+    /// The events of all tables after `revision`, at most `limit`.
+    pub(crate) fn all_events(&self, revision: u64, limit: usize) -> Result<Vec<Arc<Event>>, Compacted> {
+        let state = self.state.read();
+        check_history(revision, state.history.compacted)?;
+        let skip = usize::try_from(revision - state.history.compacted).unwrap_or(usize::MAX);
+        let events = &state.history.events;
+        let first = skip.min(events.len());
+        Ok(events
+            .range(first..)
+            .take(limit)
+            .map(|(_, event)| event.clone())
+            .collect())
+    }
+
+    /// A receiver that changes whenever the table has a new event.
+    pub(crate) fn subscribe(&self, table: &TableId, gvr: &Arc<Gvr>) -> watch::Receiver<u64> {
+        let mut state = self.state.write();
+        state
+            .tables
+            .entry(table.clone())
+            .or_insert_with(|| Table::new(gvr.clone()))
+            .revision
+            .subscribe()
+    }
+
+    /// A receiver that changes with every commit.
+    pub(crate) fn subscribe_all(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+}
+
+/// Objects in key order, and the revision they were read at.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) revision: u64,
+    pub(crate) objects: Vec<Arc<Stored>>,
+}
+
+fn range(objects: &BTreeMap<Arc<str>, Arc<Stored>>, prefix: &str) -> Vec<Arc<Stored>> {
+    objects
+        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+        .take_while(|(key, _)| key.starts_with(prefix))
+        .map(|(_, object)| object.clone())
+        .collect()
+}
+
+/// A reader at `revision` has missed events if one after it is forgotten.
+fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
+    if revision < compacted {
+        return Err(Compacted { oldest: compacted });
+    }
+    Ok(())
+}
+
+// === impl State ===
+
+impl State {
+    fn forget(&mut self, horizon: usize) {
+        while self.history.events.len() > horizon {
+            let Some((table, event)) = self.history.events.pop_front() else {
+                return;
+            };
+            self.history.compacted = event.revision;
+            if let Some(table) = self.tables.get_mut(&table) {
+                table.history.pop_front();
+                table.compacted = event.revision;
+            }
+        }
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    fn new(gvr: Arc<Gvr>) -> Self {
+        Self {
+            gvr,
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            compacted: 0,
+            revision: watch::Sender::new(0),
+        }
+    }
+
+    fn check_history(&self, revision: u64) -> Result<(), Compacted> {
+        check_history(revision, self.compacted)
+    }
+
+    fn change(&mut self, revision: u64, key: &str, change: Change) -> Result<Event, Rejected> {
+        let live = self.objects.get(key).cloned();
+        let (kind, object, old) = match (change, live) {
+            (Change::Create(_), Some(live)) => return Err(Rejected::Exists(live)),
+            (Change::Create(value), None) => {
+                let object = self.put(key.into(), revision, value);
+                (EventType::Added, object, None)
+            }
+            (Change::Update { .. } | Change::Delete { .. }, None) => return Err(Rejected::Gone),
+            (Change::Update { based_on, .. } | Change::Delete { based_on }, Some(live))
+                if live.revision != based_on =>
+            {
+                return Err(Rejected::Moved);
+            }
+            (Change::Update { value, .. }, Some(live)) => {
+                let object = self.put(live.key.clone(), revision, value);
+                (EventType::Modified, object, Some(live))
+            }
+            (Change::Delete { .. }, Some(live)) => {
+                self.objects.remove(key);
+                let last = (*live.value).clone();
+                let object = stamped(live.key.clone(), revision, last);
+                (EventType::Deleted, object, Some(live))
+            }
+        };
+        Ok(Event {
+            revision,
+            gvr: self.gvr.clone(),
+            kind,
+            object,
+            old,
+        })
+    }
+
+    fn put(&mut self, key: Arc<str>, revision: u64, value: Value) -> Arc<Stored> {
+        let object = stamped(key.clone(), revision, value);
+        self.objects.insert(key, object.clone());
+        object
+    }
+}
+
+fn stamped(key: Arc<str>, revision: u64, mut value: Value) -> Arc<Stored> {
+    let version = Value::String(revision.to_string());
+    object::set_meta(&mut value, "resourceVersion", Some(version));
+    Stored::new(key, revision, value)
+}

@@ -1,0 +1,99 @@
+//! The verbs: what a request to a resource makes the registry do, and how the result is answered.
+
+mod create;
+mod delete;
+mod get;
+mod list;
+pub(crate) mod object_body;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod render;
+mod update;
+mod watch;
+
+pub(crate) use self::render::partial;
+
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::call::{Answer, Call};
+use crate::negotiate::Form;
+use crate::registry::{Definition, Registry, Warnings, Write};
+use crate::status::{self, Status};
+use crate::subresource;
+
+/// Carries out a request to a resource.
+pub(crate) async fn serve(
+    registry: &Arc<Registry>,
+    method: &Method,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    check_method(method, call, definition)?;
+    if subresource::is_special(&call.info.subresource) {
+        return subresource::serve(registry, call, definition, form).await;
+    }
+    match call.info.verb {
+        "get" => get::serve(registry, call, definition, form),
+        "list" => list::serve(registry, call, definition, form),
+        "watch" => watch::serve(registry, call, definition, form),
+        "create" => create::serve(registry, call, definition, form).await,
+        "update" => update::serve(registry, call, definition, form).await,
+        "patch" => patch::serve(registry, call, definition, form).await,
+        "delete" => delete::serve(registry, call, definition, form).await,
+        "deletecollection" => delete::serve_collection(registry, call, definition, form).await,
+        _ => Err(status::method_not_allowed()),
+    }
+}
+
+/// Whether the resource has the verb, at the place that the path names.
+fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result<(), Status> {
+    let info = &call.info;
+    if !info.rest.is_empty() {
+        return Err(status::unknown_resource());
+    }
+    let fits = match info.verb {
+        "create" => info.name.is_empty() || !info.subresource.is_empty(),
+        "update" | "patch" => !info.name.is_empty(),
+        _ => true,
+    };
+    let everywhere = definition.namespaced && info.namespace.is_empty();
+    let allowed = if info.subresource.is_empty() {
+        definition.allows(info.verb) && !(everywhere && !matches!(info.verb, "list" | "watch"))
+    } else {
+        let Some(subresource) = definition.subresource(&info.subresource) else {
+            return Err(status::unknown_resource());
+        };
+        subresource.verbs.iter().any(|verb| verb == info.verb)
+    };
+    if fits && allowed && *method != Method::HEAD {
+        return Ok(());
+    }
+    Err(status::method_not_allowed())
+}
+
+/// The write that a request is.
+pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
+    Ok(Write {
+        definition: definition.clone(),
+        namespace: if definition.namespaced {
+            call.info.namespace.clone()
+        } else {
+            String::new()
+        },
+        name: call.info.name.clone(),
+        subresource: call.info.subresource.clone(),
+        user: call.user.clone(),
+        manager: options::field_manager(call),
+        dry_run: options::dry_run(call)?,
+        warnings: Warnings::default(),
+    })
+}
+
+/// Adds the warnings that a write collected.
+pub(crate) fn warned(mut answer: Answer, write: &Write) -> Answer {
+    answer.warn(&write.warnings.take());
+    answer
+}

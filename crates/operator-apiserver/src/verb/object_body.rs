@@ -1,0 +1,109 @@
+//! The body of a write as an object of its kind.
+
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use super::options::{self, FieldValidation};
+use crate::call::Call;
+use crate::negotiate::body::{self, Media};
+use crate::object::{self, go_quote};
+use crate::registry::{Definition, Warnings};
+use crate::status::{self, Status};
+
+/// Reads, checks, normalises and defaults the object in a body.
+pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) -> Result<Value, Status> {
+    let media = Media::parse(call.header(CONTENT_TYPE), definition.is_custom())?;
+    let kind = &definition.subject.kind;
+    let api_version = definition.api_version();
+    let decoded = body::decode(&call.body, media, (&api_version, kind))
+        .map_err(|why| body::unrecognized(kind, &why, &call.body))?;
+    let mut value = decoded.value;
+    if value.is_null() {
+        value = Value::Object(Default::default());
+    }
+    if !value.is_object() {
+        return Err(body::unrecognized(kind, "json: cannot unmarshal", &call.body));
+    }
+    let validation = options::field_validation(call)?;
+    complete(definition, &mut value, decoded.duplicates, validation, warnings)?;
+    Ok(value)
+}
+
+/// Checks the type of an object, brings it into normal form, and reports what its type does not know.
+pub(crate) fn complete(
+    definition: &Definition,
+    value: &mut Value,
+    duplicates: Vec<String>,
+    validation: FieldValidation,
+    warnings: &Warnings,
+) -> Result<(), Status> {
+    check_type(definition, value)?;
+    let unknown = definition.decode(value)?;
+    let mut faults = duplicates;
+    faults.extend(
+        unknown
+            .iter()
+            .map(|path| format!("unknown field {}", go_quote(path))),
+    );
+    report(definition, &faults, validation, warnings)?;
+    definition.default(value);
+    Ok(())
+}
+
+fn report(
+    definition: &Definition,
+    faults: &[String],
+    validation: FieldValidation,
+    warnings: &Warnings,
+) -> Result<(), Status> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    match validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => {
+            for fault in faults {
+                warnings.add(fault.as_str());
+            }
+        }
+        FieldValidation::Strict => {
+            let kind = &definition.subject.kind;
+            return Err(status::bad_request(format!(
+                "{kind} in version {} cannot be handled as a {kind}: strict decoding error: {}",
+                go_quote(&definition.version),
+                faults.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The apiVersion and kind of a body must be those of the path; what is missing is filled in.
+fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> {
+    let expected = definition.api_version();
+    let given = object::text(value, &["apiVersion"]);
+    let kind = object::text(value, &["kind"]);
+    if !given.is_empty() && given != expected {
+        return Err(status::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version ({expected})"
+        )));
+    }
+    if !kind.is_empty() && *kind != definition.subject.kind {
+        let wanted = &definition.subject.kind;
+        let group = if definition.subject.group.is_empty() {
+            "core"
+        } else {
+            definition.subject.group.split('.').next().unwrap_or_default()
+        };
+        return Err(status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {wanted}: converting ({}.{kind}) to ({group}.{wanted}): unknown conversion",
+            go_quote(&definition.version),
+            definition.version,
+        )));
+    }
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), expected.into());
+        map.insert("kind".to_owned(), definition.subject.kind.clone().into());
+    }
+    Ok(())
+}

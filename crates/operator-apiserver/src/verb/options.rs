@@ -1,0 +1,220 @@
+//! Query parameters as options.
+
+use http::header::USER_AGENT;
+use structural_schema::field::{Error, Path};
+
+use crate::call::Call;
+use crate::registry::{Definition, ListOptions, RevisionMatch};
+use crate::status::{self, Status, Subject};
+
+/// What the server does about fields that a type does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// `fieldManager`, or what the user agent begins with.
+pub(crate) fn field_manager(call: &Call) -> String {
+    let given = call.query.text("fieldManager");
+    if !given.is_empty() {
+        return given.to_owned();
+    }
+    let agent = call.header(USER_AGENT);
+    let prefix = agent.split('/').next().unwrap_or_default();
+    if prefix.is_empty() {
+        "unknown".to_owned()
+    } else {
+        prefix.chars().take(128).collect()
+    }
+}
+
+/// Options as the subject of an error: `CreateOptions.meta.k8s.io`.
+fn options_subject(kind: &str) -> Subject {
+    Subject {
+        group: "meta.k8s.io".to_owned(),
+        resource: String::new(),
+        kind: kind.to_owned(),
+    }
+}
+
+fn options_kind(call: &Call) -> &'static str {
+    match call.info.verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        "list" | "watch" => "ListOptions",
+        _ => "DeleteOptions",
+    }
+}
+
+fn refuse(call: &Call, errors: &[Error]) -> Status {
+    status::invalid(&options_subject(options_kind(call)), "", errors)
+}
+
+pub(crate) fn dry_run(call: &Call) -> Result<bool, Status> {
+    let mut values = call.query.all("dryRun").peekable();
+    if values.peek().is_none() {
+        return Ok(false);
+    }
+    if values.all(|value| value == "All") {
+        return Ok(true);
+    }
+    let all: Vec<serde_json::Value> = call.query.all("dryRun").map(Into::into).collect();
+    Err(refuse(
+        call,
+        &[Error::not_supported(Path::new("dryRun"), &all.into(), &["All"])],
+    ))
+}
+
+pub(crate) fn field_validation(call: &Call) -> Result<FieldValidation, Status> {
+    match call.query.text("fieldValidation") {
+        "" | "Warn" => Ok(FieldValidation::Warn),
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Strict" => Ok(FieldValidation::Strict),
+        other => Err(refuse(
+            call,
+            &[Error::not_supported(
+                Path::new("fieldValidation"),
+                &other.into(),
+                &["Ignore", "Strict", "Warn"],
+            )],
+        )),
+    }
+}
+
+/// What a watch asks for beyond a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WatchOptions {
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout_seconds: Option<u64>,
+}
+
+/// Reads the options of a list or a watch.
+pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListOptions, Status> {
+    let query = &call.query;
+    let labels = query
+        .text("labelSelector")
+        .parse()
+        .map_err(|error: String| status::bad_request(error))?;
+    let fields: crate::selector::FieldSelector = query
+        .text("fieldSelector")
+        .parse()
+        .map_err(|error: String| status::bad_request(error))?;
+    for term in &fields.terms {
+        definition
+            .field_label(&serde_json::Value::Null, &term.field)
+            .map_err(status::bad_request)?;
+    }
+    let token = query.text("continue").to_owned();
+    let text = query.text("resourceVersion");
+    let revision = if text.is_empty() {
+        None
+    } else {
+        Some(text.parse().map_err(|_| invalid_revision(call, text))?)
+    };
+    Ok(ListOptions {
+        labels,
+        fields,
+        revision,
+        revision_match: revision_match(call)?,
+        limit: query.text("limit").parse().unwrap_or_default(),
+        token,
+    })
+}
+
+fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
+    let query = &call.query;
+    let wanted = query.text("resourceVersionMatch");
+    let revision = query.text("resourceVersion");
+    let path = Path::new("resourceVersionMatch");
+    let forbidden = |why: &str| refuse(call, &[Error::forbidden(path.clone(), why)]);
+    let parsed = match wanted {
+        "" => return Ok(RevisionMatch::Unset),
+        "NotOlderThan" => RevisionMatch::NotOlderThan,
+        "Exact" => RevisionMatch::Exact,
+        other => {
+            return Err(refuse(
+                call,
+                &[Error::not_supported(
+                    path,
+                    &other.into(),
+                    &["Exact", "NotOlderThan", ""],
+                )],
+            ));
+        }
+    };
+    if call.info.verb == "watch" {
+        return Ok(parsed);
+    }
+    if revision.is_empty() {
+        return Err(forbidden(
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ));
+    }
+    if !query.text("continue").is_empty() {
+        return Err(forbidden(
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+    }
+    if parsed == RevisionMatch::Exact && revision == "0" {
+        return Err(forbidden(
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ));
+    }
+    Ok(parsed)
+}
+
+/// A resourceVersion that is no number: 400 for lists, 500 elsewhere.
+pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
+    let message = format!(
+        "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",
+        crate::object::go_quote(text)
+    );
+    if call.info.verb == "list" {
+        status::bad_request(message)
+    } else {
+        status::plain(message)
+    }
+}
+
+pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
+    let query = &call.query;
+    let send = query
+        .get("sendInitialEvents")
+        .map(|_| query.flag("sendInitialEvents"));
+    let matches = query.text("resourceVersionMatch");
+    let path = Path::new("resourceVersionMatch");
+    if send.is_some() && matches != "NotOlderThan" {
+        let error = if matches.is_empty() {
+            Error::forbidden(
+                path,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+        } else {
+            Error::not_supported(path, &matches.into(), &["NotOlderThan"])
+        };
+        return Err(refuse(call, &[error]));
+    }
+    if send.is_none() && !matches.is_empty() {
+        return Err(refuse(
+            call,
+            &[Error::forbidden(
+                path,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )],
+        ));
+    }
+    Ok(WatchOptions {
+        bookmarks: query.flag("allowWatchBookmarks"),
+        send_initial_events: send,
+        timeout_seconds: query
+            .text("timeoutSeconds")
+            .parse()
+            .ok()
+            .filter(|seconds| *seconds > 0),
+    })
+}

@@ -1,0 +1,150 @@
+//! Objects and lists as answers.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::call::{Answer, Call};
+use crate::negotiate::{Form, Transform};
+use crate::registry::{Definition, Page, Registry};
+use crate::status::Status;
+
+/// One object in the form asked for.
+pub(crate) fn object(
+    registry: &Registry,
+    call: &Call,
+    definition: &Definition,
+    form: Form,
+    code: StatusCode,
+    object: &Value,
+) -> Result<Answer, Status> {
+    let _ = (registry, call, definition);
+    let value = match form.transform {
+        Transform::None | Transform::Table | Transform::PartialObjectMetadataList => {
+            return Ok(Answer::object(code, object, form));
+        }
+        Transform::PartialObjectMetadata => partial(object, true),
+    };
+    Ok(Answer::object(code, &value, form))
+}
+
+/// The metadata of an object alone.
+pub(crate) fn partial(object: &Value, typed: bool) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if typed {
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    } else {
+        json!({"metadata": metadata})
+    }
+}
+
+/// A page of a list in the form asked for.
+pub(crate) fn list(
+    registry: &Registry,
+    call: &Call,
+    definition: &Definition,
+    form: Form,
+    page: &Page,
+) -> Result<Answer, Status> {
+    let _ = (registry, call);
+    if form == Form::default() {
+        return Ok(Answer::new(
+            StatusCode::OK,
+            form.content_type(),
+            list_bytes(definition, page),
+        ));
+    }
+    let value = match form.transform {
+        Transform::PartialObjectMetadataList | Transform::PartialObjectMetadata => {
+            let items: Vec<Value> = page
+                .items
+                .iter()
+                .map(|stored| partial(&stored.value, true))
+                .collect();
+            let items = if items.is_empty() {
+                Value::Null
+            } else {
+                items.into()
+            };
+            json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": list_metadata(definition, page), "items": items,
+            })
+        }
+        Transform::None | Transform::Table => {
+            let items: Vec<Value> = page
+                .items
+                .iter()
+                .map(|stored| item(definition, &definition.serve(&stored.value)))
+                .collect();
+            json!({
+                "kind": definition.list_kind, "apiVersion": definition.api_version(),
+                "metadata": list_metadata(definition, page), "items": items,
+            })
+        }
+    };
+    Ok(Answer::object(StatusCode::OK, &value, form))
+}
+
+/// The items of built-in lists do not repeat their type; those of custom resources do.
+fn item(definition: &Definition, object: &Value) -> Value {
+    let mut item = object.clone();
+    if !definition.is_custom()
+        && let Some(map) = item.as_object_mut()
+    {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    item
+}
+
+fn list_metadata(definition: &Definition, page: &Page) -> Value {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if definition.is_custom() || !page.token.is_empty() {
+        metadata["continue"] = page.token.as_str().into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
+}
+
+fn list_bytes(definition: &Definition, page: &Page) -> Bytes {
+    let head = json!({
+        "kind": definition.list_kind, "apiVersion": definition.api_version(),
+        "metadata": list_metadata(definition, page),
+    });
+    let mut text = head.to_string();
+    text.pop();
+    text.push_str(",\"items\":[");
+    for (index, stored) in page.items.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        let object = definition.serve(&stored.value);
+        if definition.is_custom() {
+            text.push_str(&object.to_string());
+        } else {
+            push_untyped(&mut text, &object);
+        }
+    }
+    text.push_str("]}\n");
+    Bytes::from(text)
+}
+
+/// Writes an object without its apiVersion and kind.
+fn push_untyped(text: &mut String, object: &Value) {
+    text.push('{');
+    let fields = object.as_object().into_iter().flatten();
+    let mut first = true;
+    for (key, value) in fields.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {
+        if !first {
+            text.push(',');
+        }
+        first = false;
+        text.push_str(&Value::from(key.as_str()).to_string());
+        text.push(':');
+        text.push_str(&value.to_string());
+    }
+    text.push('}');
+}

@@ -1,0 +1,55 @@
+//! PUT of an object or of its subresource.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{object_body, render, warned, write};
+use crate::call::{Answer, Call};
+use crate::negotiate::Form;
+use crate::object;
+use crate::registry::{Definition, Registry};
+use crate::status::{self, Status};
+
+pub(super) async fn serve(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    let write = write(call, definition)?;
+    let mut object = object_body::read(call, definition, &write.warnings)?;
+    check_name(&mut object, &call.info.name)?;
+    let change = |_: &Value| Ok(object.clone());
+    let result = registry.update(&write, &change).await;
+    let (code, updated) = match result {
+        Err(missing)
+            if missing.code == 404
+                && write.subresource.is_empty()
+                && definition.allows_create_on_update()
+                && registry.load(&write).is_err() =>
+        {
+            let mut fresh = object.clone();
+            object::set_meta(&mut fresh, "resourceVersion", None);
+            (StatusCode::CREATED, registry.create(&write, fresh).await?)
+        }
+        result => (StatusCode::OK, result?),
+    };
+    let answer = render::object(registry, call, definition, form, code, &updated)?;
+    Ok(warned(answer, &write))
+}
+
+/// The name in the body is the one in the path.
+fn check_name(object: &mut Value, name: &str) -> Result<(), Status> {
+    let given = object::name(object);
+    if given.is_empty() {
+        return Err(status::bad_request("name must be provided"));
+    }
+    if given != name {
+        return Err(status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}

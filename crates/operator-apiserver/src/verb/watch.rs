@@ -1,0 +1,41 @@
+//! GET with `watch`: a stream of events.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::options;
+use crate::call::{Answer, Call};
+use crate::negotiate::Form;
+use crate::registry::{Definition, Registry};
+use crate::status::Status;
+use crate::watch::{self, Subscription};
+
+pub(super) fn serve(
+    registry: &Arc<Registry>,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    let mut list = options::list_options(call, definition)?;
+    list.token = String::new();
+    let watch = options::watch_options(call)?;
+    if !call.info.name.is_empty() {
+        list.fields.terms.push(crate::selector::FieldTerm {
+            field: "metadata.name".to_owned(),
+            equal: true,
+            value: call.info.name.clone(),
+        });
+    }
+    let subscription = Subscription::open(
+        registry.clone(),
+        definition.clone(),
+        call.info.namespace.clone(),
+        list,
+        &watch,
+        form,
+    );
+    let mut answer = Answer::new(StatusCode::OK, form.content_type(), Default::default());
+    answer.body = watch::stream(subscription, watch, call.drain.clone());
+    Ok(answer)
+}

@@ -1,0 +1,306 @@
+//! Watches: from the events of the store to the frames that a client reads.
+//!
+//! A watcher is a cursor into the history: nothing is buffered for it, and one that falls behind the horizon ends
+//! with an `ERROR` event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::Body;
+use crate::client::EventType;
+use crate::negotiate::{Form, Transform};
+use crate::object;
+use crate::registry::{Definition, ListOptions, Registry};
+use crate::status::{self, Status};
+use crate::store::{Event, Stored};
+use crate::verb::options::WatchOptions;
+
+/// How many events are taken from the history at a time.
+const BATCH: usize = 256;
+/// How often a client that wants bookmarks gets one.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// How long before its end a watch sends the last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// The shortest time after which the server ends a watch of a client that named none.
+const TIMEOUT_SECONDS_MIN: u64 = 1800;
+
+/// What a client watches, and how far it has been told.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    registry: Arc<Registry>,
+    definition: Arc<Definition>,
+    prefix: String,
+    options: ListOptions,
+    form: Form,
+    cursor: u64,
+    /// Frames that wait to be sent: the initial events.
+    pending: VecDeque<Bytes>,
+    /// Set when the frames that are pending are the last.
+    ended: bool,
+    changes: watch::Receiver<u64>,
+}
+
+/// What is written before an object.
+fn event_name(kind: EventType) -> &'static str {
+    match kind {
+        EventType::Added => "ADDED",
+        EventType::Modified => "MODIFIED",
+        EventType::Deleted => "DELETED",
+    }
+}
+
+impl Subscription {
+    pub(crate) fn open(
+        registry: Arc<Registry>,
+        definition: Arc<Definition>,
+        namespace: String,
+        options: ListOptions,
+        watch: &WatchOptions,
+        form: Form,
+    ) -> Self {
+        let changes = registry.store.subscribe(&definition.table, &definition.storage);
+        let mut subscription = Self {
+            prefix: definition.key_prefix(&namespace),
+            cursor: options.revision.unwrap_or_default(),
+            registry,
+            definition,
+            options,
+            form,
+            pending: VecDeque::new(),
+            ended: false,
+            changes,
+        };
+        subscription.start(watch);
+        subscription
+    }
+
+    fn start(&mut self, watch: &WatchOptions) {
+        let current = self.registry.store.revision();
+        let from = self.options.revision.unwrap_or_default();
+        if !watch.send_initial_events.unwrap_or(from == 0) {
+            if from == 0 {
+                self.cursor = current;
+            }
+            return;
+        }
+        if from > current {
+            self.fail(&status::too_large_revision(from, current));
+            return;
+        }
+        let listing = self.registry.store.list(&self.definition.table, &self.prefix);
+        self.cursor = listing.revision;
+        for stored in listing.objects {
+            if self.selects(&stored) {
+                let frame = self.frame("ADDED", &stored);
+                self.pending.push_back(frame);
+            }
+        }
+        if watch.bookmarks {
+            let bookmark = self.bookmark(self.cursor, true);
+            self.pending.push_back(bookmark);
+        }
+    }
+
+    fn fail(&mut self, status: &Status) {
+        let event = json!({"type": "ERROR", "object": status.body});
+        self.pending.push_back(line(&event.to_string()));
+        self.ended = true;
+    }
+
+    fn selects(&self, stored: &Stored) -> bool {
+        !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
+    }
+
+    /// The frames of what happened since the cursor; moves the cursor.
+    fn take(&mut self) -> Vec<Bytes> {
+        if !self.pending.is_empty() {
+            return self.pending.drain(..).collect();
+        }
+        self.changes.borrow_and_update();
+        let events = self
+            .registry
+            .store
+            .events(&self.definition.table, self.cursor, BATCH);
+        let events = match events {
+            Ok(events) => events,
+            Err(compacted) => {
+                let (cursor, oldest) = (self.cursor, compacted.oldest);
+                self.fail(&status::expired(format!(
+                    "too old resource version: {cursor} ({oldest})"
+                )));
+                return self.pending.drain(..).collect();
+            }
+        };
+        if let Some(last) = events.last() {
+            self.cursor = last.revision;
+        }
+        events
+            .iter()
+            .filter(|event| event.object.key.starts_with(&self.prefix))
+            .filter_map(|event| self.event_frame(event))
+            .collect()
+    }
+
+    /// An event as this client sees it: an object that begins or ceases to match comes or goes.
+    fn event_frame(&self, event: &Event) -> Option<Bytes> {
+        let before = event.old.as_ref().is_some_and(|old| self.selects(old));
+        let now = event.kind != EventType::Deleted && self.selects(&event.object);
+        let kind = match (before, now) {
+            (false, false) => return None,
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
+        };
+        if kind != EventType::Deleted || event.kind == EventType::Deleted {
+            return Some(self.frame(event_name(kind), &event.object));
+        }
+        let mut last = (*event.old.as_ref()?.value).clone();
+        object::set_meta(
+            &mut last,
+            "resourceVersion",
+            Some(event.revision.to_string().into()),
+        );
+        let last = self.definition.serve(&Arc::new(last));
+        Some(self.value_frame("DELETED", &last))
+    }
+
+    fn frame(&self, kind: &str, stored: &Stored) -> Bytes {
+        let object = self.definition.serve(&stored.value);
+        if self.form.transform == Transform::None && Arc::ptr_eq(&object, &stored.value) {
+            let bytes = stored.bytes();
+            let mut frame = BytesMut::with_capacity(bytes.len() + 40);
+            frame.put_slice(b"{\"type\":\"");
+            frame.put_slice(kind.as_bytes());
+            frame.put_slice(b"\",\"object\":");
+            frame.put_slice(bytes);
+            frame.put_slice(b"}\n");
+            return frame.freeze();
+        }
+        self.value_frame(kind, &object)
+    }
+
+    fn value_frame(&self, kind: &str, object: &Value) -> Bytes {
+        let object = match self.form.transform {
+            Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
+                crate::verb::partial(object, true)
+            }
+            Transform::None | Transform::Table => object.clone(),
+        };
+        line(&json!({"type": kind, "object": object}).to_string())
+    }
+
+    fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({
+            "kind": self.definition.subject.kind, "apiVersion": self.definition.api_version(),
+            "metadata": metadata,
+        });
+        self.value_frame("BOOKMARK", &object)
+    }
+
+    /// A bookmark at the newest revision of which nothing is left to tell; `None` if there is something to tell.
+    fn idle_bookmark(&mut self) -> Option<Bytes> {
+        let current = self.registry.store.revision();
+        let rest = self.registry.store.events(&self.definition.table, self.cursor, 1);
+        if !rest.is_ok_and(|events| events.is_empty()) {
+            return None;
+        }
+        self.cursor = self.cursor.max(current);
+        Some(self.bookmark(self.cursor, false))
+    }
+}
+
+fn line(text: &str) -> Bytes {
+    let mut line = BytesMut::with_capacity(text.len() + 1);
+    line.put_slice(text.as_bytes());
+    line.put_u8(b'\n');
+    line.freeze()
+}
+
+/// A subscription and the times that its stream keeps.
+struct Stream {
+    subscription: Subscription,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    last_bookmark: bool,
+    end: Instant,
+    drain: CancellationToken,
+    frames: VecDeque<Bytes>,
+}
+
+/// The body of a watch: frames as they come, until the timeout or the end of the server.
+pub(crate) fn stream(subscription: Subscription, watch: WatchOptions, drain: CancellationToken) -> Body {
+    let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
+    let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
+    let now = Instant::now();
+    let state = Stream {
+        subscription,
+        bookmarks: watch.bookmarks,
+        next_bookmark: now + BOOKMARK_PERIOD,
+        last_bookmark: false,
+        end: now + Duration::from_secs(seconds),
+        drain,
+        frames: VecDeque::new(),
+    };
+    let frames = stream::unfold(state, |mut state| async move {
+        let bytes = state.next().await?;
+        Some((Ok(Frame::data(bytes)), state))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+impl Stream {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Some(frame);
+            }
+            if self.subscription.ended && self.subscription.pending.is_empty() {
+                return None;
+            }
+            self.frames.extend(self.subscription.take());
+            if !self.frames.is_empty() || self.subscription.ended {
+                continue;
+            }
+            if !self.wait().await {
+                return None;
+            }
+        }
+    }
+
+    /// Waits for something to do; `false` is the end.
+    async fn wait(&mut self) -> bool {
+        let before_end = self.end - BOOKMARK_BEFORE_END;
+        let bookmark = if self.last_bookmark {
+            self.end
+        } else {
+            self.next_bookmark.min(before_end)
+        };
+        let stop = self.subscription.registry.stop.clone();
+        tokio::select! {
+            changed = self.subscription.changes.changed() => changed.is_ok(),
+            () = tokio::time::sleep_until(bookmark), if self.bookmarks && !self.last_bookmark => {
+                self.last_bookmark = bookmark == before_end;
+                self.next_bookmark = bookmark + BOOKMARK_PERIOD;
+                self.frames.extend(self.subscription.idle_bookmark());
+                true
+            }
+            () = tokio::time::sleep_until(self.end) => false,
+            () = self.drain.cancelled() => false,
+            () = stop.cancelled() => false,
+        }
+    }
+}

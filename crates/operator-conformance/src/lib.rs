@@ -1,0 +1,38 @@
+//! Replays recorded behaviour of kube-apiserver against another API server, in-process.
+//!
+//! A recording is a scenario: steps, and on each what a stock kube-apiserver answered. [`replay`] sends the steps to a
+//! server that is a [`tower::Service`], normalises the answers as the recordings are normalised (uids, resource
+//! versions, times, generated names, addresses, tokens), and returns the differences. [`suite`] runs a folder of
+//! recordings and holds them against a list of known differences.
+//!
+//! Rooms: [`scenario`] (what is read from a file) → `session` (requests and watches) → `normalise` → `diff` → [`suite`].
+
+mod diff;
+mod normalise;
+mod session;
+
+pub mod scenario;
+pub mod suite;
+
+use scenario::Scenario;
+pub use session::ApiService;
+use session::Session;
+
+/// Replays a scenario and says what differs, one line a difference; none means that the server behaves as recorded.
+pub async fn replay<S: ApiService>(server: S, scenario: &Scenario) -> Vec<String> {
+    let mut session = Session::start(server, &scenario.name).await;
+    let answers = session.run(&scenario.steps).await;
+    let answers = normalise::answers(&scenario.steps, answers, session.variables());
+    scenario
+        .steps
+        .iter()
+        .zip(&answers)
+        .enumerate()
+        .flat_map(|(index, (step, got))| {
+            let name = step.id.clone().unwrap_or_else(|| index.to_string());
+            diff::values(&step.expect, got)
+                .into_iter()
+                .map(move |line| format!("step {name}: {line}"))
+        })
+        .collect()
+}

@@ -1,0 +1,214 @@
+//! Scenarios as they stand in their files.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// A recorded scenario.
+#[derive(Debug, Deserialize)]
+pub struct Scenario {
+    /// Its name, that of its file.
+    pub name: String,
+    /// What the server must have for it, such as `controllers`.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One step: a request, the opening of a watch, the reading of its events, or a pause. Which one is told by the
+/// fields that are there.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// What messages call it.
+    pub id: Option<String>,
+    /// The HTTP method of a request.
+    pub method: Option<String>,
+    /// The path of a request or a watch; variables are replaced.
+    pub path: Option<String>,
+    /// Query parameters.
+    pub query: BTreeMap<String, Value>,
+    /// Headers beyond `Accept: application/json`.
+    pub headers: BTreeMap<String, String>,
+    /// A JSON body; the order of its fields is kept, since some answers follow it.
+    pub body: Option<Ordered>,
+    /// A body as text.
+    pub body_text: Option<String>,
+    /// A body as base64.
+    pub body_b64: Option<String>,
+    /// Variables to take out of the answer: name → dotted path.
+    pub capture: BTreeMap<String, String>,
+    /// Dotted paths of the answer that do not count.
+    pub ignore: Vec<String>,
+    /// Repeats the request until the answer has a value.
+    pub retry: Option<Retry>,
+    /// The user to impersonate.
+    pub user: Option<String>,
+    /// The groups to impersonate.
+    pub groups: Vec<String>,
+    /// Opens a watch of this name.
+    pub watch: Option<String>,
+    /// Reads events of the watch of this name.
+    pub events: Option<String>,
+    /// How many events are read.
+    pub count: usize,
+    /// How long is waited: for events, or at all.
+    pub seconds: Option<f64>,
+    /// What the recorded server answered, normalised.
+    pub expect: Value,
+}
+
+/// Repeats a request until a part of the answer has a value.
+#[derive(Debug, Deserialize)]
+pub struct Retry {
+    /// The dotted path of the part.
+    pub until: String,
+    /// The value.
+    pub equals: Value,
+    /// For how long, 10 s unless told.
+    pub seconds: Option<f64>,
+}
+
+/// JSON whose objects keep the order of their fields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ordered {
+    /// Anything that is neither an object nor an array.
+    Scalar(Value),
+    /// An array.
+    Array(Vec<Ordered>),
+    /// An object.
+    Object(Vec<(String, Ordered)>),
+}
+
+impl<'de> Deserialize<'de> for Ordered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tree;
+
+        impl<'de> Visitor<'de> for Tree {
+            type Value = Ordered;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON value")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(value.into()))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(value.into()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(value.into()))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(value.into()))
+            }
+
+            fn visit_unit<E>(self) -> Result<Ordered, E> {
+                Ok(Ordered::Scalar(Value::Null))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Ordered, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = sequence.next_element()? {
+                    items.push(item);
+                }
+                Ok(Ordered::Array(items))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Ordered::Object(fields))
+            }
+        }
+
+        deserializer.deserialize_any(Tree)
+    }
+}
+
+impl fmt::Display for Ordered {
+    /// JSON with a space after each colon and comma, as the recorder wrote it: some errors quote the body.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(value) => write!(f, "{value}"),
+            Self::Array(items) => {
+                f.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+            Self::Object(fields) => {
+                f.write_str("{")?;
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { ", " };
+                    write!(f, "{separator}{}: {value}", Value::from(name.as_str()))?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// Why a recording could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file or folder cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no scenario.
+    #[error("{} is no scenario", .path.display())]
+    Parse {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// Reads all scenarios of a folder, ordered by name.
+pub fn read_folder(folder: &Path) -> Result<Vec<Scenario>, Error> {
+    let read = |source| Error::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .map_err(read)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(read)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths.into_iter().map(|path| read_file(&path)).collect()
+}
+
+fn read_file(path: &Path) -> Result<Scenario, Error> {
+    let bytes = std::fs::read(path).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    serde_json::from_slice(&bytes).map_err(|source| Error::Parse {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,350 @@
+//! One scenario against one server: requests, watches, captured variables; collects raw answers.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout_at};
+use tower::{Service, ServiceExt};
+
+use crate::normalise;
+use crate::scenario::{Ordered, Step};
+
+/// Headers that are compared.
+const HEADERS: [&str; 6] = [
+    "content-type",
+    "warning",
+    "retry-after",
+    "vary",
+    "allow",
+    "location",
+];
+
+/// An API server that takes requests in-process, as `kube::Client::new` takes it.
+pub trait ApiService:
+    Service<Request<Full<Bytes>>, Response = Response<Self::Body>, Future: Send> + Clone + Send + Sync + 'static
+{
+    /// The body of its answers.
+    type Body: http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Send + Unpin + 'static;
+}
+
+impl<S, B> ApiService for S
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>, Future: Send> + Clone + Send + Sync + 'static,
+    B: http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Send + Unpin + 'static,
+{
+    type Body = B;
+}
+
+/// The variables of a run: `ns`, `group`, and what was captured.
+pub(crate) type Variables = BTreeMap<String, String>;
+
+pub(crate) struct Session<S> {
+    server: S,
+    variables: Variables,
+    watches: BTreeMap<String, mpsc::UnboundedReceiver<Value>>,
+}
+
+impl<S: ApiService> Session<S> {
+    /// Makes the scenario's namespace. Names are the scenario's own, so that several may share a server.
+    pub(crate) async fn start(server: S, scenario: &str) -> Self {
+        let digest = Sha256::digest(scenario.as_bytes());
+        let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let namespace = format!("c-{hash}");
+        let group = format!("g{hash}.example.com");
+        let variables = Variables::from([("ns".to_owned(), namespace.clone()), ("group".to_owned(), group)]);
+        let session = Self {
+            server,
+            variables,
+            watches: BTreeMap::new(),
+        };
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let step = Step {
+            method: Some("POST".to_owned()),
+            path: Some("/api/v1/namespaces".to_owned()),
+            body_text: Some(body.to_string()),
+            headers: BTreeMap::from([("Content-Type".to_owned(), "application/json".to_owned())]),
+            ..Step::default()
+        };
+        session.send("POST", &step).await;
+        session
+    }
+
+    pub(crate) fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    pub(crate) async fn run(&mut self, steps: &[Step]) -> Vec<Value> {
+        let mut answers = Vec::new();
+        for step in steps {
+            answers.push(self.step(step).await);
+        }
+        answers
+    }
+
+    async fn step(&mut self, step: &Step) -> Value {
+        match (&step.watch, &step.events, &step.method) {
+            (Some(name), _, _) => self.open_watch(name, step).await,
+            (None, Some(name), _) => self.read_events(name, step).await,
+            (None, None, Some(method)) => self.request(method, step).await,
+            (None, None, None) => {
+                // The pause is part of the scenario: it lets the clock's second pass.
+                sleep(Duration::from_secs_f64(step.seconds.unwrap_or_default())).await;
+                json!({})
+            }
+        }
+    }
+
+    async fn request(&mut self, method: &str, step: &Step) -> Value {
+        let answer = match &step.retry {
+            None => self.send(method, step).await,
+            Some(retry) => {
+                let wanted = self.substitute_value(&retry.equals);
+                let end = Instant::now() + Duration::from_secs_f64(retry.seconds.unwrap_or(10.0));
+                loop {
+                    let answer = self.send(method, step).await;
+                    if normalise::dig(&answer["body"], &retry.until) == wanted || Instant::now() > end {
+                        break answer;
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            }
+        };
+        for (variable, path) in &step.capture {
+            let value = match normalise::dig(&answer["body"], path) {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            self.variables.insert(variable.clone(), value);
+        }
+        answer
+    }
+
+    async fn send(&self, method: &str, step: &Step) -> Value {
+        let response = match self.call(method, step, &self.url(step)).await {
+            Ok(response) => response,
+            Err(error) => return json!({"error": error}),
+        };
+        let status = response.status().as_u16();
+        let mut headers = Map::new();
+        for name in HEADERS {
+            let values: Vec<Value> = response
+                .headers()
+                .get_all(name)
+                .iter()
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned().into())
+                .collect();
+            if !values.is_empty() {
+                headers.insert(name.to_owned(), Value::Array(values));
+            }
+        }
+        let bytes = match response.into_body().collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return json!({"error": format!("{error:?}")}),
+        };
+        let mut answer = json!({"status": status, "headers": headers});
+        match serde_json::from_slice::<Value>(&bytes) {
+            Ok(body) => answer["body"] = body,
+            Err(_) => answer["text"] = String::from_utf8_lossy(&bytes).into(),
+        }
+        answer
+    }
+
+    async fn call(&self, method: &str, step: &Step, url: &str) -> Result<Response<S::Body>, String> {
+        let mut request = Request::builder().method(method).uri(url);
+        let mut headers = BTreeMap::from([("Accept".to_owned(), "application/json".to_owned())]);
+        headers.extend(
+            step.headers
+                .iter()
+                .map(|(name, value)| (name.clone(), self.substitute(value))),
+        );
+        if step.body.is_some() {
+            headers
+                .entry("Content-Type".to_owned())
+                .or_insert_with(|| "application/json".to_owned());
+        }
+        if let Some(user) = &step.user {
+            headers.insert("Impersonate-User".to_owned(), self.substitute(user));
+        }
+        for (name, value) in &headers {
+            request = request.header(name, value);
+        }
+        for group in &step.groups {
+            request = request.header("Impersonate-Group", self.substitute(group));
+        }
+        let request = request
+            .body(Full::new(self.body(step)))
+            .map_err(|error| error.to_string())?;
+        self.server
+            .clone()
+            .oneshot(request)
+            .await
+            .map_err(|_| "the service failed".to_owned())
+    }
+
+    fn body(&self, step: &Step) -> Bytes {
+        let text = step
+            .body
+            .as_ref()
+            .map(|body| self.substitute_ordered(body).to_string());
+        match (
+            text.or_else(|| step.body_text.as_deref().map(|text| self.substitute(text))),
+            &step.body_b64,
+        ) {
+            (Some(text), _) => Bytes::from(text),
+            (None, Some(encoded)) => base64::engine::general_purpose::STANDARD
+                .decode(encoded)
+                .unwrap_or_default()
+                .into(),
+            (None, None) => Bytes::new(),
+        }
+    }
+
+    async fn open_watch(&mut self, name: &str, step: &Step) -> Value {
+        let url = self.url(step);
+        let url = format!("{url}{}watch=true", if url.contains('?') { '&' } else { '?' });
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.watches.insert(name.to_owned(), receiver);
+        let response = match self.call("GET", step, &url).await {
+            Ok(response) => response,
+            Err(error) => return json!({"watch_status": error}),
+        };
+        let status = response.status().as_u16();
+        tokio::spawn(read_watch(status, response.into_body(), sender));
+        json!({"watch_status": status})
+    }
+
+    async fn read_events(&mut self, name: &str, step: &Step) -> Value {
+        let mut events = Vec::new();
+        let end = Instant::now() + Duration::from_secs_f64(step.seconds.unwrap_or(5.0));
+        if let Some(receiver) = self.watches.get_mut(name) {
+            while events.len() < step.count {
+                let Ok(Some(event)) = timeout_at(end, receiver.recv()).await else {
+                    break;
+                };
+                let closed = event == "closed";
+                events.push(event);
+                if closed {
+                    break;
+                }
+            }
+        }
+        json!({"events": events})
+    }
+
+    fn url(&self, step: &Step) -> String {
+        let path = self.substitute(step.path.as_deref().unwrap_or_default());
+        let mut pairs = Vec::new();
+        for (name, value) in &step.query {
+            let values = match value {
+                Value::Array(values) => values.clone(),
+                single => vec![single.clone()],
+            };
+            for value in values {
+                let text = match &value {
+                    Value::String(text) => self.substitute(text),
+                    Value::Bool(true) => "True".to_owned(),
+                    Value::Bool(false) => "False".to_owned(),
+                    other => other.to_string(),
+                };
+                pairs.push(format!("{}={}", quote(name), quote(&text)));
+            }
+        }
+        if pairs.is_empty() {
+            path
+        } else {
+            format!("{path}?{}", pairs.join("&"))
+        }
+    }
+
+    fn substitute(&self, text: &str) -> String {
+        static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").ok());
+        let Some(pattern) = VARIABLE.as_ref() else {
+            return text.to_owned();
+        };
+        pattern
+            .replace_all(text, |found: &regex::Captures<'_>| {
+                self.variables
+                    .get(&found[1])
+                    .cloned()
+                    .unwrap_or_else(|| found[0].to_owned())
+            })
+            .into_owned()
+    }
+
+    fn substitute_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.substitute(text).into(),
+            other => other.clone(),
+        }
+    }
+
+    fn substitute_ordered(&self, body: &Ordered) -> Ordered {
+        match body {
+            Ordered::Scalar(value) => Ordered::Scalar(self.substitute_value(value)),
+            Ordered::Array(items) => {
+                Ordered::Array(items.iter().map(|item| self.substitute_ordered(item)).collect())
+            }
+            Ordered::Object(fields) => Ordered::Object(
+                fields
+                    .iter()
+                    .map(|(name, value)| (self.substitute(name), self.substitute_ordered(value)))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// Hands on the events of a watch, one JSON object a line, and `"closed"` at its end.
+async fn read_watch<B>(status: u16, mut body: B, sender: mpsc::UnboundedSender<Value>)
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin,
+{
+    if status != 200 {
+        let bytes = body
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let _ = sender.send(json!({"status": status, "body": body}));
+        return;
+    }
+    let mut pending = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else { continue };
+        pending.extend_from_slice(&data);
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            if let Ok(event) = serde_json::from_slice::<Value>(&line)
+                && sender.send(event).is_err()
+            {
+                return;
+            }
+        }
+    }
+    let _ = sender.send("closed".into());
+}
+
+/// Form encoding, as Python's `quote_plus` does it.
+fn quote(text: &str) -> String {
+    let mut quoted = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' => {
+                quoted.push(char::from(byte));
+            }
+            b' ' => quoted.push('+'),
+            other => quoted.push_str(&format!("%{other:02X}")),
+        }
+    }
+    quoted
+}

@@ -1,0 +1,131 @@
+//! A folder of recordings against a server, held against the list of scenarios that are known to differ.
+//!
+//! The list has one scenario a line, `CATEGORY/NAME: REASON`; `#` begins a comment. A suite fails when a scenario
+//! differs that is not listed, and when a listed one no longer differs: the list can only tell the truth.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+
+use futures::StreamExt;
+
+use crate::scenario::{self, Scenario};
+use crate::{ApiService, replay};
+
+/// How many scenarios run at a time: most of their time is spent waiting for the clock.
+const PARALLEL: usize = 16;
+
+/// The outcome of a category.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many scenarios were replayed.
+    pub total: usize,
+    /// The differing ones, with their differences.
+    pub differing: BTreeMap<String, Vec<String>>,
+}
+
+/// Replays every scenario of `FOLDER/CATEGORY`, each on a server of its own, and checks the outcome against the
+/// list of known differences. Scenarios that need `controllers` are left out unless `with_controllers`.
+///
+/// The variable `CONFORMANCE_SHOW` (a part of a scenario's name, or `all`) prints the differences of known ones too.
+///
+/// # Errors
+/// The text to fail a test with: scenarios that differ and are not listed, and listed ones that do not differ.
+pub async fn check<S, F>(
+    folder: &Path,
+    category: &str,
+    known_differences: &str,
+    with_controllers: bool,
+    server: impl Fn() -> F,
+) -> Result<Outcome, String>
+where
+    S: ApiService,
+    F: Future<Output = S>,
+{
+    let scenarios = scenario::read_folder(&folder.join(category)).map_err(|error| describe(&error))?;
+    let scenarios: Vec<Scenario> = scenarios
+        .into_iter()
+        .filter(|scenario| with_controllers || !scenario.needs.iter().any(|need| need == "controllers"))
+        .collect();
+    if scenarios.is_empty() {
+        return Err(format!(
+            "there are no scenarios in {}",
+            folder.join(category).display()
+        ));
+    }
+    let runs = scenarios.iter().map(|scenario| {
+        let server = server();
+        async move { (scenario.name.clone(), replay(server.await, scenario).await) }
+    });
+    let results: Vec<(String, Vec<String>)> = futures::stream::iter(runs)
+        .buffer_unordered(PARALLEL)
+        .collect()
+        .await;
+    let total = results.len();
+    let differing = results
+        .into_iter()
+        .filter(|(_, lines)| !lines.is_empty())
+        .collect();
+    let outcome = Outcome { total, differing };
+    println!(
+        "{category}: {} of {total} scenarios as recorded",
+        total - outcome.differing.len()
+    );
+    verdict(category, &known(category, known_differences), outcome)
+}
+
+fn describe(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The listed scenarios of a category, with their reasons.
+fn known(category: &str, list: &str) -> BTreeMap<String, String> {
+    list.lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .filter_map(|line| line.split_once(':'))
+        .filter_map(|(name, reason)| {
+            let name = name.trim().strip_prefix(category)?.strip_prefix('/')?;
+            Some((name.to_owned(), reason.trim().to_owned()))
+        })
+        .collect()
+}
+
+fn verdict(category: &str, known: &BTreeMap<String, String>, outcome: Outcome) -> Result<Outcome, String> {
+    let shown = std::env::var("CONFORMANCE_SHOW").unwrap_or_default();
+    let mut complaints = Vec::new();
+    for (name, lines) in &outcome.differing {
+        let is_shown = !shown.is_empty() && (shown == "all" || name.contains(&shown));
+        if !known.contains_key(name) {
+            complaints.push(format!("{category}/{name} differs:\n  {}", first_lines(lines)));
+        } else if is_shown {
+            println!(
+                "{category}/{name} differs, as is known:\n  {}",
+                lines.join("\n  ")
+            );
+        }
+    }
+    for name in known.keys().filter(|name| !outcome.differing.contains_key(*name)) {
+        complaints.push(format!(
+            "{category}/{name} is listed as different, but behaves as recorded: take it off the list"
+        ));
+    }
+    if complaints.is_empty() {
+        Ok(outcome)
+    } else {
+        Err(complaints.join("\n"))
+    }
+}
+
+fn first_lines(lines: &[String]) -> String {
+    let shown: Vec<&str> = lines.iter().take(12).map(String::as_str).collect();
+    let rest = lines.len().saturating_sub(shown.len());
+    let more = if rest > 0 {
+        format!("\n  … and {rest} more")
+    } else {
+        String::new()
+    };
+    format!("{}{more}", shown.join("\n  "))
+}

@@ -1,0 +1,228 @@
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use tower::{Layer as _, Service as _, service_fn};
+
+use super::*;
+
+/// The whole of what a manager with one of each exposes.
+fn exposed() -> String {
+    let metrics = Metrics::new();
+    let controller = metrics.controller("memcached", 4);
+    controller.finished(Outcome::TerminalError, Duration::from_millis(30));
+    let queue = metrics.queue("memcached");
+    queue.depth(|| vec![(0, 3), (-100, 2)]);
+    metrics.webhook("/mutate-v1-pod");
+    metrics.leader("lock").leading(true);
+    metrics.to_text()
+}
+
+#[track_caller]
+fn assert_line(text: &str, line: &str) {
+    assert!(
+        text.lines().any(|found| found == line),
+        "{line} is not in\n{text}"
+    );
+}
+
+#[test]
+fn names_types_and_labels_are_those_of_controller_runtime() {
+    let text = exposed();
+    for line in [
+        "# TYPE controller_runtime_reconcile_total counter",
+        r#"controller_runtime_reconcile_total{controller="memcached",result="error"} 1"#,
+        r#"controller_runtime_reconcile_total{controller="memcached",result="success"} 0"#,
+        r#"controller_runtime_reconcile_total{controller="memcached",result="requeue"} 0"#,
+        r#"controller_runtime_reconcile_total{controller="memcached",result="requeue_after"} 0"#,
+        r#"controller_runtime_reconcile_errors_total{controller="memcached"} 1"#,
+        r#"controller_runtime_terminal_reconcile_errors_total{controller="memcached"} 1"#,
+        r#"controller_runtime_reconcile_panics_total{controller="memcached"} 0"#,
+        r#"controller_runtime_reconcile_timeouts_total{controller="memcached"} 0"#,
+        "# TYPE controller_runtime_reconcile_time_seconds histogram",
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="0.025",controller="memcached"} 0"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="0.05",controller="memcached"} 1"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{le="60",controller="memcached"} 1"#,
+        r#"controller_runtime_max_concurrent_reconciles{controller="memcached"} 4"#,
+        r#"controller_runtime_active_workers{controller="memcached"} 0"#,
+        "# TYPE workqueue_depth gauge",
+        r#"workqueue_depth{name="memcached",controller="memcached",priority="0"} 3"#,
+        r#"workqueue_depth{name="memcached",controller="memcached",priority="-100"} 2"#,
+        r#"workqueue_adds_total{name="memcached",controller="memcached"} 0"#,
+        r#"workqueue_retries_total{name="memcached",controller="memcached"} 0"#,
+        r#"workqueue_queue_duration_seconds_bucket{le="1e-08",name="memcached",controller="memcached"} 0"#,
+        r#"workqueue_work_duration_seconds_bucket{le="9.999999999999999e-06",name="memcached",controller="memcached"} 0"#,
+        r#"workqueue_unfinished_work_seconds{name="memcached",controller="memcached"} 0"#,
+        r#"workqueue_longest_running_processor_seconds{name="memcached",controller="memcached"} 0"#,
+        r#"controller_runtime_webhook_requests_total{webhook="/mutate-v1-pod",code="200"} 0"#,
+        r#"controller_runtime_webhook_requests_total{webhook="/mutate-v1-pod",code="500"} 0"#,
+        r#"controller_runtime_webhook_requests_in_flight{webhook="/mutate-v1-pod"} 0"#,
+        r#"controller_runtime_webhook_latency_seconds_count{webhook="/mutate-v1-pod"} 0"#,
+        "controller_runtime_webhook_panics_total 0",
+        "controller_runtime_conversion_webhook_panics_total 0",
+        r#"leader_election_master_status{name="lock"} 1"#,
+        "certwatcher_read_certificate_total 0",
+        "certwatcher_read_certificate_errors_total 0",
+    ] {
+        assert_line(&text, line);
+    }
+}
+
+#[test]
+fn buckets_of_durations_are_the_decades_from_ten_nanoseconds() {
+    let text = exposed();
+    let bounds: Vec<&str> = text
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("workqueue_queue_duration_seconds_bucket{le=\"")?
+                .split('"')
+                .next()
+        })
+        .collect();
+    let wanted = [
+        "1e-08",
+        "1e-07",
+        "1e-06",
+        "9.999999999999999e-06",
+        "9.999999999999999e-05",
+        "0.001",
+        "0.01",
+        "0.1",
+        "1",
+        "10",
+        "100",
+        "1000",
+        "+Inf",
+    ];
+    assert_eq!(bounds, wanted);
+}
+
+#[test]
+fn every_sample_is_described_once_and_before_it() {
+    let text = exposed();
+    let mut described = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            assert!(
+                described.insert(rest.split(' ').next().unwrap().to_owned()),
+                "{line} comes twice"
+            );
+        } else if !line.starts_with('#') {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix));
+            assert!(
+                described.contains(name) || base.is_some_and(|base| described.contains(base)),
+                "{line}"
+            );
+        }
+    }
+    assert!(!text.contains("# EOF"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn this_process_is_measured() {
+    let text = exposed();
+    assert_line(&text, "# TYPE process_cpu_seconds_total counter");
+    for name in [
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+        "process_open_fds",
+    ] {
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        assert!(value.is_some_and(|value| value > 0.0), "{name}: {value:?}");
+    }
+}
+
+#[test]
+fn managers_share_no_numbers() {
+    let (one, other) = (Metrics::new(), Metrics::new());
+    one.queue("same").added();
+    let line = r#"workqueue_adds_total{name="same",controller="same"}"#;
+    assert_line(&one.to_text(), &format!("{line} 1"));
+    other.queue("same");
+    assert_line(&other.to_text(), &format!("{line} 0"));
+}
+
+#[test]
+fn work_counts_as_unfinished_until_it_is_dropped() {
+    let metrics = Metrics::new();
+    let running = metrics.queue("q").started(Duration::from_secs(2));
+    let unfinished = |text: &str| {
+        let prefix = r#"workqueue_unfinished_work_seconds{name="q",controller="q"} "#;
+        text.lines()
+            .find_map(|line| line.strip_prefix(prefix)?.parse::<f64>().ok())
+            .unwrap()
+    };
+    assert!(unfinished(&metrics.to_text()) > 0.0);
+    drop(running);
+    let text = metrics.to_text();
+    assert_eq!(unfinished(&text), 0.0);
+    assert_line(
+        &text,
+        r#"workqueue_work_duration_seconds_count{name="q",controller="q"} 1"#,
+    );
+    assert_line(
+        &text,
+        r#"workqueue_queue_duration_seconds_sum{name="q",controller="q"} 2"#,
+    );
+}
+
+#[test]
+fn many_priorities_share_one_label() {
+    let metrics = Metrics::new();
+    metrics
+        .queue("q")
+        .depth(|| (0..30).map(|priority| (priority, 1)).collect());
+    let line = r#"workqueue_depth{name="q",controller="q",priority="exceeded_cardinality_limit"} 5"#;
+    assert_line(&metrics.to_text(), line);
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_code_method_and_host() {
+    let metrics = Metrics::new();
+    let layer = metrics.rest_client_layer("10.0.0.1:6443");
+    let conflict = async |_: Request<()>| {
+        let response = Response::builder().status(StatusCode::CONFLICT).body(()).unwrap();
+        Ok::<_, Infallible>(response)
+    };
+    let mut refusing = layer.layer(service_fn(conflict));
+    let mut broken = layer.layer(service_fn(async |_: Request<()>| {
+        Err::<Response<()>, _>("connection reset")
+    }));
+    let request = |method| Request::builder().method(method).body(()).unwrap();
+    refusing.call(request(Method::PUT)).await.unwrap();
+    broken.call(request(Method::GET)).await.unwrap_err();
+    let text = metrics.to_text();
+    assert_line(
+        &text,
+        r#"rest_client_requests_total{code="409",method="PUT",host="10.0.0.1:6443"} 1"#,
+    );
+    assert_line(
+        &text,
+        r#"rest_client_requests_total{code="<error>",method="GET",host="10.0.0.1:6443"} 1"#,
+    );
+}
+
+#[test]
+fn what_the_client_spares_is_counted_by_kind() {
+    let metrics = Metrics::new();
+    metrics.client().write_skipped("Deployment.apps");
+    metrics.client().staleness_wait("Pod", Duration::from_millis(4));
+    metrics.cache().quarantined("Pod", 2);
+    let text = metrics.to_text();
+    assert_line(
+        &text,
+        r#"operator_runtime_writes_skipped_total{kind="Deployment.apps"} 1"#,
+    );
+    assert_line(
+        &text,
+        r#"operator_runtime_staleness_wait_seconds_count{kind="Pod"} 1"#,
+    );
+    assert_line(&text, r#"operator_runtime_quarantined_objects{kind="Pod"} 2"#);
+}

@@ -1,0 +1,527 @@
+//! What a write does to an object and to its managers: the API server's field manager.
+//!
+//! The layers of the real one, outermost first: the version check, the upgrade from client-side apply, the manager
+//! `before-first-apply`, the cap on updaters, the manager's identity, time stamps, the metadata that nobody owns, and
+//! the merge itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use crate::builtin;
+use crate::field_set::FieldSet;
+use crate::managed_fields::{self, DecodeError, Managed, Manager, Operation, Owned};
+use crate::path::{self, PathElement};
+use crate::schema::Schema;
+use crate::typed::{self, Duplicates};
+use crate::updater::{OwnedByOther, UpdateError, Updater};
+
+mod cap;
+mod client;
+mod last_applied;
+
+/// How objects get from one version of their kind to another.
+pub trait Converter: fmt::Debug + Send + Sync {
+    /// The object in the version `api_version`.
+    ///
+    /// # Errors
+    /// [`ConvertError::MissingVersion`] makes managers that used this version disappear; any other error fails the
+    /// apply, and leaves managers as they are in other writes.
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError>;
+}
+
+/// Why an object could not be converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConvertError {
+    /// The kind is not known in this version at all.
+    #[error("no such version")]
+    MissingVersion,
+    /// The text that the real server answers with.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a [`FieldManager`] has to know of a kind.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The group of the objects; empty for the core group.
+    pub group: String,
+    /// The version that the request speaks.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The subresource that is written, empty for the resource itself.
+    pub subresource: String,
+    /// The type of the kind in each version, by apiVersion.
+    pub schemas: BTreeMap<String, Schema>,
+    /// What writers never own, by apiVersion.
+    pub reset_fields: BTreeMap<String, FieldSet>,
+    /// `None`: versions differ in their names only.
+    pub converter: Option<Arc<dyn Converter>>,
+}
+
+/// Tracks who owns which fields of the objects of one kind, as they are written through one version and subresource.
+///
+/// ```
+/// use serde_json::json;
+/// use structured_merge::FieldManager;
+///
+/// let manager = FieldManager::builtin("", "v1", "ConfigMap").unwrap();
+/// let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}});
+/// let live = manager.apply(None, &config, "me", false, "2026-01-01T00:00:00Z").unwrap();
+/// assert_eq!(live["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:data": {"f:k": {}}}));
+///
+/// let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "2"}});
+/// let error = manager.apply(Some(&live), &theirs, "you", false, "2026-01-01T00:00:01Z").unwrap_err();
+/// assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"me\": .data.k");
+/// ```
+#[derive(Clone, Debug)]
+pub struct FieldManager {
+    settings: Settings,
+    api_version: String,
+    /// What an object of the kind looks like before anything is written to it.
+    empty: Value,
+    converter: Arc<dyn Converter>,
+}
+
+/// Why an apply was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Others own what the applier wants to change: 409, reason `Conflict`, with a cause for each field.
+    #[error("{0}")]
+    Conflict(Conflicts),
+    /// 400, reason `BadRequest`.
+    #[error("{0}")]
+    BadRequest(String),
+    /// 500 without a reason: the applied object does not fit its type, or an object could not be converted.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The fields that an applier wants to change and others own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflicts {
+    /// The message of the Status.
+    pub message: String,
+    /// The causes of the Status, each with the reason `FieldManagerConflict`.
+    pub causes: Vec<Conflict>,
+}
+
+/// One field that an applier wants to change and another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Where, such as `.spec.replicas`.
+    pub field: String,
+    /// Whose, such as `conflict with "kubectl" using apps/v1`.
+    pub message: String,
+}
+
+impl fmt::Display for Conflicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The metadata that nobody owns.
+static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let mut set = FieldSet::default();
+    ["apiVersion", "kind", "metadata"]
+        .iter()
+        .for_each(|name| set.insert(&[PathElement::field(name)]));
+    let metadata = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    for name in metadata {
+        set.insert(&[PathElement::field("metadata"), PathElement::field(name)]);
+    }
+    set
+});
+
+impl FieldManager {
+    /// The field manager of a kind.
+    pub fn new(settings: Settings) -> Self {
+        let api_version = api_version(&settings.group, &settings.version);
+        let mut empty = builtin::types()
+            .for_kind(&settings.group, &settings.version, &settings.kind)
+            .map_or_else(|| json!({}), builtin::Type::zero);
+        empty["apiVersion"] = api_version.as_str().into();
+        empty["kind"] = settings.kind.as_str().into();
+        let known = settings.schemas.keys().cloned().collect();
+        let converter = settings
+            .converter
+            .clone()
+            .unwrap_or_else(|| Arc::new(Renaming { known }));
+        Self {
+            settings,
+            api_version,
+            empty,
+            converter,
+        }
+    }
+
+    /// The field manager of a built-in kind with nothing to reset.
+    pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
+        let schema = Schema::builtin(group, version, kind)?;
+        Some(Self::new(Settings {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            subresource: String::new(),
+            schemas: BTreeMap::from([(api_version(group, version), schema)]),
+            reset_fields: BTreeMap::new(),
+            converter: None,
+        }))
+    }
+
+    fn updater(&self) -> Updater<'_> {
+        Updater {
+            schemas: &self.settings.schemas,
+            reset_fields: &self.settings.reset_fields,
+            converter: &*self.converter,
+        }
+    }
+
+    // === impl FieldManager: writes that are no apply ===
+
+    /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is what
+    /// is stored now, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: when the managers cannot
+    /// be worked out, those of the live object stay.
+    pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
+        let managed = self.managed_before_update(live, &new);
+        managed_fields::set_entries(&mut new, Vec::new());
+        let is_create =
+            live.is_none_or(|live| live["metadata"]["uid"].as_str().unwrap_or_default().is_empty());
+        let managed = if managed.owners.is_empty() && !is_create {
+            Ok(managed)
+        } else {
+            self.tracked_update(live.unwrap_or(&self.empty), &new, managed, manager, now)
+        };
+        let entries = match managed {
+            Ok(managed) => managed.encode(),
+            Err(_) => live
+                .and_then(managed_fields::entries)
+                .map(<[Value]>::to_vec)
+                .unwrap_or_default(),
+        };
+        managed_fields::set_entries(&mut new, entries);
+        new
+    }
+
+    /// The managers that the written object claims, so that they can be edited; else those of the live object.
+    fn managed_before_update(&self, live: Option<&Value>, new: &Value) -> Managed {
+        let of_live = || {
+            let entries = live.and_then(managed_fields::entries).unwrap_or_default();
+            Managed::decode(entries).unwrap_or_default()
+        };
+        if !self.settings.subresource.is_empty() {
+            return of_live();
+        }
+        let entries = managed_fields::entries(new);
+        if entries.is_some_and(is_reset) {
+            return Managed::default();
+        }
+        match Managed::decode(entries.unwrap_or_default()) {
+            Ok(managed) if !managed.owners.is_empty() => managed,
+            _ => of_live(),
+        }
+    }
+
+    fn tracked_update(
+        &self,
+        live: &Value,
+        new: &Value,
+        managed: Managed,
+        name: &str,
+        now: &str,
+    ) -> Result<Managed, UpdateError> {
+        let name = if name.is_empty() { "unknown" } else { name };
+        let manager = Manager::new(
+            name,
+            Operation::Update,
+            &self.api_version,
+            &self.settings.subresource,
+        );
+        let Managed { owners, mut times } = managed;
+        // The write is made under a name of its own, so that what it takes can be told from what its manager has.
+        let this_write = Manager::new("current-operation", Operation::Update, "", "");
+        for object in [new, live] {
+            self.validate(object).map_err(UpdateError::Compare)?;
+        }
+        let mut owners = self
+            .updater()
+            .update(live, new, &self.api_version, owners, &this_write)?;
+        let taken = owners
+            .remove(&this_write)
+            .map(|owned| owned.fields.difference(&NEVER_OWNED));
+        if let Some(fields) = taken.filter(|fields| !fields.is_empty()) {
+            let fields = match owners.get(&manager) {
+                Some(before) => fields.union(&before.fields),
+                None => fields,
+            };
+            let owned = Owned {
+                fields,
+                api_version: self.api_version.clone(),
+                applied: false,
+            };
+            owners.insert(manager.clone(), owned);
+            times.insert(manager, now.into());
+        }
+        Ok(cap::cap_updaters(Managed { owners, times }))
+    }
+
+    fn validate(&self, object: &Value) -> Result<(), typed::TypedErrors> {
+        let Some(schema) = self.settings.schemas.get(&self.api_version) else {
+            return Ok(());
+        };
+        typed::validate(schema, object, Duplicates::Allowed)
+    }
+
+    // === impl FieldManager: apply ===
+
+    /// Merges an applied configuration into the live object (`None`: there is none yet) and returns the object with
+    /// its managedFields. Defaults, validation and storing are the caller's; when nothing but time stamps differs in
+    /// the end ([`managed_fields::equal_but_for_times`]), the caller must not store anything.
+    ///
+    /// # Errors
+    /// See [`ApplyError`].
+    pub fn apply(
+        &self,
+        live: Option<&Value>,
+        config: &Value,
+        manager: &str,
+        force: bool,
+        now: &str,
+    ) -> Result<Value, ApplyError> {
+        let live = live.unwrap_or(&self.empty);
+        let managed = Managed::decode(managed_fields::entries(live).unwrap_or_default())
+            .map_err(|error| ApplyError::Internal(undecodable(&error)))?;
+        self.check_kind(config)?;
+        let apply = Apply {
+            live,
+            config,
+            manager,
+            now,
+        };
+        let result = match self.apply_tracked(&apply, managed.clone(), force) {
+            Err(Refusal::Conflicts(conflicts)) if manager == last_applied::KUBECTL => {
+                let conflicts = last_applied::remaining(self, live, conflicts);
+                if conflicts.is_empty() {
+                    self.apply_tracked(&apply, managed, true)
+                } else {
+                    Err(Refusal::Conflicts(conflicts))
+                }
+            }
+            result => result,
+        };
+        let (object, managed) = result.map_err(|refusal| match refusal {
+            Refusal::Conflicts(conflicts) => ApplyError::Conflict(describe(&conflicts)),
+            Refusal::Error(error) => error,
+        })?;
+        let mut object = object.unwrap_or_else(|| live.clone());
+        if manager == last_applied::KUBECTL {
+            last_applied::synchronize(&mut object, config);
+        }
+        managed_fields::set_entries(&mut object, managed.encode());
+        Ok(object)
+    }
+
+    fn check_kind(&self, config: &Value) -> Result<(), ApplyError> {
+        let (group, version, kind) = kind_of(config);
+        let expected = &self.settings;
+        if (group, version, kind) == (&expected.group, &expected.version, &expected.kind) {
+            return Ok(());
+        }
+        Err(ApplyError::BadRequest(format!(
+            "invalid object type: {group}/{version}, Kind={kind}"
+        )))
+    }
+
+    fn apply_tracked(
+        &self,
+        apply: &Apply<'_>,
+        mut managed: Managed,
+        force: bool,
+    ) -> Result<(Option<Value>, Managed), Refusal> {
+        if managed.owners.is_empty() {
+            managed = self
+                .tracked_update(&self.empty, apply.live, managed, "before-first-apply", apply.now)
+                .map_err(|error| {
+                    internal(format!("failed to create manager for existing fields: {error}"))
+                })?;
+        }
+        self.check_types(apply)?;
+        let name = if apply.manager.is_empty() {
+            "unknown"
+        } else {
+            apply.manager
+        };
+        let manager = Manager::new(name, Operation::Apply, "", &self.settings.subresource);
+        let Managed { owners, mut times } = managed;
+        let applied = self.updater().apply(
+            apply.live,
+            apply.config,
+            &self.api_version,
+            owners,
+            &manager,
+            force,
+        );
+        let (object, mut owners) = applied.map_err(|error| match error {
+            UpdateError::Conflicts(conflicts) => Refusal::Conflicts(conflicts),
+            other => internal(other.to_string()),
+        })?;
+        if let Some(owned) = owners.get_mut(&manager) {
+            owned.fields = owned.fields.difference(&NEVER_OWNED);
+            if owned.fields.is_empty() {
+                owners.remove(&manager);
+            }
+        }
+        if object.is_some() {
+            times.insert(manager, apply.now.into());
+        }
+        Ok((object, Managed { owners, times }))
+    }
+
+    fn check_types(&self, apply: &Apply<'_>) -> Result<(), Refusal> {
+        if apply.config["metadata"]["managedFields"].is_array() {
+            let error = ApplyError::BadRequest("metadata.managedFields must be nil".to_owned());
+            return Err(Refusal::Error(error));
+        }
+        let Some(schema) = self.settings.schemas.get(&self.api_version) else {
+            return Ok(());
+        };
+        let failed = |what: &str, object: &Value, errors: typed::TypedErrors| {
+            internal(format!(
+                "failed to create typed {what} object ({}): {errors}",
+                identify(object)
+            ))
+        };
+        typed::validate(schema, apply.config, Duplicates::Refused)
+            .map_err(|errors| failed("patch", apply.config, errors))?;
+        typed::validate(schema, apply.live, Duplicates::Allowed)
+            .map_err(|errors| failed("live", apply.live, errors))
+    }
+}
+
+/// One apply request.
+struct Apply<'a> {
+    live: &'a Value,
+    config: &'a Value,
+    manager: &'a str,
+    now: &'a str,
+}
+
+/// Why an apply did not go through, before conflicts are put into words.
+enum Refusal {
+    Conflicts(Vec<OwnedByOther>),
+    Error(ApplyError),
+}
+
+fn internal(message: String) -> Refusal {
+    Refusal::Error(ApplyError::Internal(message))
+}
+
+fn undecodable(error: &DecodeError) -> String {
+    format!("failed to decode managed fields: {error}")
+}
+
+/// `[]` or `[{}]`: the writer wants to be rid of all managers.
+fn is_reset(entries: &[Value]) -> bool {
+    match entries {
+        [] => true,
+        [only] => only.as_object().is_some_and(serde_json::Map::is_empty),
+        _ => false,
+    }
+}
+
+fn describe(conflicts: &[OwnedByOther]) -> Conflicts {
+    let causes = conflicts.iter().map(|conflict| Conflict {
+        field: path::display(&conflict.path),
+        message: format!("conflict with {}", conflict.manager.describe()),
+    });
+    Conflicts {
+        causes: causes.collect(),
+        message: message(conflicts),
+    }
+}
+
+fn message(conflicts: &[OwnedByOther]) -> String {
+    if let [only] = conflicts {
+        let (manager, path) = (only.manager.describe(), path::display(&only.path));
+        return format!("Apply failed with 1 conflict: conflict with {manager}: {path}");
+    }
+    let mut lines = Vec::new();
+    for group in conflicts.chunk_by(|left, right| left.manager == right.manager) {
+        lines.extend(
+            group
+                .first()
+                .map(|first| format!("conflicts with {}:", first.manager.describe())),
+        );
+        lines.extend(
+            group
+                .iter()
+                .map(|conflict| format!("- {}", path::display(&conflict.path))),
+        );
+    }
+    format!(
+        "Apply failed with {} conflicts: {}",
+        conflicts.len(),
+        lines.join("\n")
+    )
+}
+
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// Group, version and kind of an object; all empty when its apiVersion makes no sense.
+fn kind_of(object: &Value) -> (&str, &str, &str) {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    match api_version.split_once('/') {
+        None => ("", api_version, kind),
+        Some((_, version)) if version.contains('/') => ("", "", ""),
+        Some((group, version)) => (group, version, kind),
+    }
+}
+
+/// An object as error texts identify it: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+fn identify(object: &Value) -> String {
+    let metadata = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    let (group, version, kind) = kind_of(object);
+    format!(
+        "{}/{}; {group}/{version}, Kind={kind}",
+        metadata("namespace"),
+        metadata("name")
+    )
+}
+
+/// Versions that differ in their names only.
+#[derive(Debug)]
+struct Renaming {
+    known: Vec<String>,
+}
+
+impl Converter for Renaming {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        if !self.known.iter().any(|known| known == api_version) {
+            return Err(ConvertError::MissingVersion);
+        }
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        Ok(object)
+    }
+}

@@ -1,0 +1,36 @@
+//! What a client can know without a request.
+
+use serde_json::Value;
+
+use super::FieldManager;
+use crate::managed_fields::{self, Managed, Manager, Operation, equal_but_for_times};
+use crate::typed;
+
+impl FieldManager {
+    /// What `manager` applied to an object, as the configuration it would apply to leave everything as it is. `None`
+    /// when it applied nothing, or when the object's managedFields make no sense.
+    pub fn extract(&self, object: &Value, manager: &str) -> Option<Value> {
+        let managed = Managed::decode(managed_fields::entries(object)?).ok()?;
+        let manager = Manager::new(manager, Operation::Apply, "", &self.settings.subresource);
+        let owned = managed.owners.get(&manager)?;
+        let schema = self.settings.schemas.get(&owned.api_version)?;
+        let mut config = typed::extract(schema, object, &owned.fields.leaves());
+        config["apiVersion"] = owned.api_version.as_str().into();
+        config["kind"] = self.settings.kind.as_str().into();
+        for key in ["name", "namespace"] {
+            if let Some(value) = object.get("metadata").and_then(|metadata| metadata.get(key)) {
+                config["metadata"][key] = value.clone();
+            }
+        }
+        Some(config)
+    }
+
+    /// Whether a forced apply of `config` could change the object or its managers. Values that the server would
+    /// write in another way, such as `1000m` for `1`, count as changes; an apply that would fail does, too.
+    pub fn would_change(&self, live: &Value, config: &Value, manager: &str) -> bool {
+        match self.apply(Some(live), config, manager, true, "") {
+            Ok(applied) => !equal_but_for_times(live, &applied),
+            Err(_) => true,
+        }
+    }
+}

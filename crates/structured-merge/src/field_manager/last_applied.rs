@@ -1,0 +1,90 @@
+//! The upgrade from client-side apply: kubectl may take over what its annotation says it applied.
+
+use serde_json::{Map, Value};
+
+use super::FieldManager;
+use crate::field_set::FieldSet;
+use crate::typed::{self, Duplicates};
+use crate::updater::OwnedByOther;
+
+/// The manager of `kubectl apply --server-side`.
+pub(super) const KUBECTL: &str = "kubectl";
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The limit on the size of all annotations together, in bytes.
+const ANNOTATIONS_MAX: usize = 256 * 1024;
+
+/// The conflicts that are not about fields which client-side apply set and nobody changed since.
+pub(super) fn remaining(
+    manager: &FieldManager,
+    live: &Value,
+    conflicts: Vec<OwnedByOther>,
+) -> Vec<OwnedByOther> {
+    let Some(allowed) = applied_and_unchanged(manager, live) else {
+        return conflicts;
+    };
+    conflicts
+        .into_iter()
+        .filter(|conflict| !allowed.contains(&conflict.path))
+        .collect()
+}
+
+fn applied_and_unchanged(manager: &FieldManager, live: &Value) -> Option<FieldSet> {
+    let text = annotation(live)?;
+    let applied: Value = serde_json::from_str(text).ok()?;
+    if applied["apiVersion"] != manager.api_version.as_str() || !applied["kind"].is_string() {
+        return None;
+    }
+    let schema = manager.settings.schemas.get(&manager.api_version)?;
+    typed::validate(schema, live, Duplicates::Refused).ok()?;
+    typed::validate(schema, &applied, Duplicates::Refused).ok()?;
+    let changes = typed::compare(schema, &applied, live).ok()?;
+    let fields = typed::field_set(schema, &applied);
+    Some(
+        fields
+            .difference(&changes.modified)
+            .difference(&changes.added)
+            .difference(&changes.removed),
+    )
+}
+
+/// Writes what was applied into the annotation, if the object has it.
+pub(super) fn synchronize(object: &mut Value, config: &Value) {
+    if annotation(object).is_none() {
+        return;
+    }
+    let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else {
+        return;
+    };
+    annotations.insert(ANNOTATION.to_owned(), configuration(config).into());
+    if size(annotations) > ANNOTATIONS_MAX {
+        annotations.remove(ANNOTATION);
+    }
+}
+
+fn annotation(object: &Value) -> Option<&str> {
+    object
+        .get("metadata")?
+        .get("annotations")?
+        .get(ANNOTATION)?
+        .as_str()
+        .filter(|text| !text.is_empty())
+}
+
+/// The configuration as text, without the annotation itself.
+fn configuration(config: &Value) -> String {
+    let mut config = config.clone();
+    let annotations = config
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"));
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(ANNOTATION);
+    }
+    format!("{config}\n")
+}
+
+fn size(annotations: &Map<String, Value>) -> usize {
+    annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum()
+}

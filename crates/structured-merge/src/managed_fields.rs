@@ -1,0 +1,341 @@
+//! `metadata.managedFields`: who wrote which fields of an object, when and through which version.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::field_set::{FieldSet, FieldsError};
+
+/// What kind of writes an entry stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Anything else.
+    Update,
+}
+
+impl Operation {
+    /// As it is written in an entry.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Who owns fields: one entry of managedFields without its fields and its time.
+///
+/// Ordered as the real server orders the JSON text of such an entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Manager(String);
+
+impl Manager {
+    /// The manager of a write. An applier keeps its entry when it comes with another version, so that its
+    /// `api_version` does not count.
+    pub fn new(name: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
+        // The text is what the real server sorts and compares by, so the order of the keys matters.
+        let mut text = String::from("{");
+        let mut push = |key: &str, value: &str| {
+            if !value.is_empty() {
+                let comma = if text.len() > 1 { "," } else { "" };
+                text.push_str(&format!("{comma}\"{key}\":{}", Value::from(value)));
+            }
+        };
+        push("manager", name);
+        push("operation", operation.as_str());
+        push(
+            "apiVersion",
+            if operation == Operation::Apply {
+                ""
+            } else {
+                api_version
+            },
+        );
+        push("subresource", subresource);
+        text.push('}');
+        Self(text)
+    }
+
+    fn parts(&self) -> Parts {
+        let value: Value = serde_json::from_str(&self.0).unwrap_or_default();
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        Parts {
+            name: text("manager"),
+            api_version: text("apiVersion"),
+            subresource: text("subresource"),
+        }
+    }
+
+    /// As conflicts name it: `"kubectl" with subresource "scale" using apps/v1`.
+    pub(crate) fn describe(&self) -> String {
+        let parts = self.parts();
+        let mut out = crate::go::quote(&parts.name);
+        if !parts.subresource.is_empty() {
+            out.push_str(&format!(
+                " with subresource {}",
+                crate::go::quote(&parts.subresource)
+            ));
+        }
+        if self.0.contains("\"operation\":\"Update\"") {
+            out.push_str(&format!(" using {}", parts.api_version));
+        }
+        out
+    }
+}
+
+struct Parts {
+    name: String,
+    api_version: String,
+    subresource: String,
+}
+
+/// The fields that a manager owns, in the terms of one version of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The fields.
+    pub fields: FieldSet,
+    /// The version in whose terms they are, such as `apps/v1`.
+    pub api_version: String,
+    /// Whether they were applied.
+    pub applied: bool,
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Managed {
+    /// Who owns what.
+    pub owners: BTreeMap<Manager, Owned>,
+    /// When a manager last changed something. May name managers that own nothing any more.
+    pub times: BTreeMap<Manager, Value>,
+}
+
+/// managedFields that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Neither `Apply` nor `Update`.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// No version.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// No type of field set.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// Another type of field set than `FieldsV1`.
+    #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
+    FieldsType(String, usize),
+    /// A field set that makes no sense.
+    #[error("error decoding set: {0}")]
+    Fields(#[from] FieldsError),
+}
+
+impl Managed {
+    /// Reads the entries of `metadata.managedFields`.
+    ///
+    /// # Errors
+    /// When an entry has no valid operation, version or field set.
+    pub fn decode(entries: &[Value]) -> Result<Self, DecodeError> {
+        let mut managed = Self::default();
+        for (index, entry) in entries.iter().enumerate() {
+            let text = |key: &str| entry[key].as_str().unwrap_or_default();
+            let operation = match text("operation") {
+                "Apply" => Operation::Apply,
+                "Update" => Operation::Update,
+                _ => return Err(DecodeError::Operation),
+            };
+            if text("apiVersion").is_empty() {
+                return Err(DecodeError::ApiVersion);
+            }
+            match text("fieldsType") {
+                "FieldsV1" => {}
+                "" => return Err(DecodeError::NoFieldsType(index)),
+                other => return Err(DecodeError::FieldsType(other.to_owned(), index)),
+            }
+            let manager = Manager::new(
+                text("manager"),
+                operation,
+                text("apiVersion"),
+                text("subresource"),
+            );
+            let owned = Owned {
+                fields: FieldSet::from_value(&entry["fieldsV1"])?,
+                api_version: text("apiVersion").to_owned(),
+                applied: operation == Operation::Apply,
+            };
+            if !entry["time"].is_null() {
+                managed.times.insert(manager.clone(), entry["time"].clone());
+            }
+            managed.owners.insert(manager, owned);
+        }
+        Ok(managed)
+    }
+
+    /// The entries of `metadata.managedFields`, in the order of the real server: by operation, time, name, version
+    /// and subresource.
+    pub fn encode(&self) -> Vec<Value> {
+        let mut entries: Vec<_> = self
+            .owners
+            .iter()
+            .map(|(manager, owned)| self.entry(manager, owned))
+            .collect();
+        entries.sort_by(|left, right| left.0.cmp(&right.0));
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    fn entry(&self, manager: &Manager, owned: &Owned) -> (SortKey, Value) {
+        let parts = manager.parts();
+        let operation = if owned.applied {
+            Operation::Apply
+        } else {
+            Operation::Update
+        };
+        let time = self.times.get(manager);
+        let mut entry = Map::new();
+        let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
+        put("operation", operation.as_str().into());
+        put("apiVersion", owned.api_version.as_str().into());
+        put("fieldsType", "FieldsV1".into());
+        put("fieldsV1", owned.fields.to_value());
+        if !parts.name.is_empty() {
+            put("manager", parts.name.as_str().into());
+        }
+        if let Some(time) = time {
+            put("time", time.clone());
+        }
+        if !parts.subresource.is_empty() {
+            put("subresource", parts.subresource.as_str().into());
+        }
+        let seconds = time.and_then(Value::as_str).map_or(0, unix_seconds);
+        let key = (
+            operation,
+            seconds,
+            parts.name,
+            owned.api_version.clone(),
+            parts.subresource,
+        );
+        (key, Value::Object(entry))
+    }
+
+    /// When a manager last changed something, in Unix seconds; 0 when that is not known.
+    pub(crate) fn seconds(&self, manager: &Manager) -> i64 {
+        self.times
+            .get(manager)
+            .and_then(Value::as_str)
+            .map_or(0, unix_seconds)
+    }
+}
+
+type SortKey = (Operation, i64, String, String, String);
+
+/// The entries of an object; `None` when it has no list of them.
+pub fn entries(object: &Value) -> Option<&[Value]> {
+    object
+        .get("metadata")?
+        .get("managedFields")?
+        .as_array()
+        .map(Vec::as_slice)
+}
+
+/// Replaces the entries of an object; an empty list removes the field.
+pub fn set_entries(object: &mut Value, entries: Vec<Value>) {
+    let Some(object) = object.as_object_mut() else {
+        return;
+    };
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        metadata.insert("managedFields".to_owned(), Value::Array(entries));
+    }
+}
+
+/// Whether two versions of an object are the same but for the time stamps in their managedFields. Storing the second
+/// over the first would then change nothing, and the server must not.
+pub fn equal_but_for_times(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            old.len() == new.len()
+                && old.iter().all(|(key, value)| {
+                    let Some(other) = new.get(key) else { return false };
+                    if key == "metadata" {
+                        metadata_equal_but_for_times(value, other)
+                    } else {
+                        value == other
+                    }
+                })
+        }
+        _ => old == new,
+    }
+}
+
+fn metadata_equal_but_for_times(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return old == new;
+    };
+    old.len() == new.len()
+        && old.iter().all(|(key, value)| {
+            let Some(other) = new.get(key) else { return false };
+            match (key.as_str(), value, other) {
+                ("managedFields", Value::Array(old), Value::Array(new)) => {
+                    old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_entry(old, new))
+                }
+                _ => value == other,
+            }
+        })
+}
+
+fn same_entry(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return old == new;
+    };
+    let timeless = |entry: &Map<String, Value>| entry.len() - usize::from(entry.contains_key("time"));
+    timeless(old) == timeless(new)
+        && old
+            .iter()
+            .filter(|(key, _)| *key != "time")
+            .all(|(key, value)| new.get(key) == Some(value))
+}
+
+/// The Unix seconds of an RFC 3339 time; 0 for text that is none.
+fn unix_seconds(text: &str) -> i64 {
+    parse_time(text).unwrap_or(0)
+}
+
+fn parse_time(text: &str) -> Option<i64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let zone = text
+        .get(19..)?
+        .trim_start_matches(|char: char| char == '.' || char.is_ascii_digit());
+    // Days since 1970-01-01 in the proleptic Gregorian calendar, with years that begin in March.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = year * 365 + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (month * 153 + 2) / 5
+        + day
+        - 719_469;
+    Some(days * 86_400 + hour * 3_600 + minute * 60 + second - zone_seconds(zone)?)
+}
+
+fn zone_seconds(zone: &str) -> Option<i64> {
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let (sign, rest) = if let Some(rest) = zone.strip_prefix('-') {
+        (-1, rest)
+    } else {
+        (1, zone.strip_prefix('+')?)
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    Some(sign * (hours.parse::<i64>().ok()? * 3_600 + minutes.parse::<i64>().ok()? * 60))
+}

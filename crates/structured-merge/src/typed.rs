@@ -1,0 +1,222 @@
+//! What can be done with a value whose type is known. One file per operation, all built on [`Form`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::go;
+use crate::path::PathElement;
+use crate::schema::{Arena, Atom, List, Map, Scalar, TypeId};
+
+mod compare;
+mod fields;
+mod merge;
+mod reconcile;
+mod remove;
+mod validate;
+
+pub use compare::Comparison;
+pub(crate) use compare::compare;
+pub(crate) use fields::{field_set, with_named_fields};
+pub(crate) use merge::merge;
+pub(crate) use reconcile::reconcile;
+pub(crate) use remove::{extract, remove};
+pub(crate) use validate::{Duplicates, validate};
+
+/// What does not fit the type of a value, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedError {
+    path: String,
+    message: String,
+}
+
+/// Everything that does not fit; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedErrors(Vec<TypedError>);
+
+impl TypedErrors {
+    pub(crate) fn one(message: impl Into<String>) -> Vec<TypedError> {
+        vec![TypedError {
+            path: String::new(),
+            message: message.into(),
+        }]
+    }
+}
+
+/// `Ok` when there are no errors.
+fn none(errors: Vec<TypedError>) -> Result<(), TypedErrors> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(TypedErrors(errors))
+    }
+}
+
+/// Puts the path element below which the errors were found in front of their paths.
+fn below(mut errors: Vec<TypedError>, element: impl fmt::Display) -> Vec<TypedError> {
+    for error in &mut errors {
+        error.path = format!("{element}{}", error.path);
+    }
+    errors
+}
+
+impl fmt::Display for TypedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path, self.message)
+        }
+    }
+}
+
+impl fmt::Display for TypedErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.0.as_slice() {
+            return only.fmt(f);
+        }
+        f.write_str("errors:")?;
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
+    }
+}
+
+impl std::error::Error for TypedErrors {}
+
+/// Which description of an atom applies to a value.
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    Scalar(Scalar),
+    List(&'a List),
+    Map(&'a Map),
+    Nothing,
+}
+
+/// What a value makes of a type that allows several forms: one of them, or all of them when it decides nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deduced {
+    Scalar,
+    List,
+    Map,
+    Any,
+}
+
+impl Deduced {
+    fn of(atom: &Atom, value: Option<&Value>) -> Self {
+        let forms = (atom.scalar.is_some(), atom.list.is_some(), atom.map.is_some());
+        match (value, forms) {
+            (_, (true, false, false)) => Self::Scalar,
+            (_, (false, true, false)) => Self::List,
+            (_, (false, false, true)) => Self::Map,
+            (Some(Value::Number(_) | Value::String(_) | Value::Bool(_)), (true, ..)) => Self::Scalar,
+            (Some(Value::Array(_)), (_, true, _)) => Self::List,
+            (Some(Value::Object(_)), (.., true)) => Self::Map,
+            _ => Self::Any,
+        }
+    }
+
+    fn form(self, atom: &Atom) -> Form<'_> {
+        let map = || atom.map.as_ref().map(Form::Map);
+        let scalar = || atom.scalar.map(Form::Scalar);
+        let list = || atom.list.as_ref().map(Form::List);
+        match self {
+            Self::Scalar => scalar(),
+            Self::List => list(),
+            Self::Map => map(),
+            Self::Any => map().or_else(scalar).or_else(list),
+        }
+        .unwrap_or(Form::Nothing)
+    }
+}
+
+/// The form in which `value` is read as a value of type `kind`.
+fn form<'a>(types: &'a Arena, kind: TypeId, value: &Value) -> Form<'a> {
+    let atom = types.get(kind);
+    Deduced::of(atom, Some(value)).form(atom)
+}
+
+const NO_FORM: &str = "schema error: invalid atom: inlined";
+
+/// Whether a value is a scalar of this sort; null always is.
+fn check_scalar(scalar: Scalar, value: Option<&Value>, side: &str) -> Result<(), String> {
+    let Some(value) = value.filter(|value| !value.is_null()) else {
+        return Ok(());
+    };
+    let fits = match scalar {
+        Scalar::Numeric => value.is_number(),
+        Scalar::String => value.is_string(),
+        Scalar::Boolean => value.is_boolean(),
+        Scalar::Untyped => !value.is_array() && !value.is_object(),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(match scalar {
+        Scalar::Numeric => format!(
+            "{side}expected numeric (int or float), got {}",
+            go::type_name(value)
+        ),
+        Scalar::String => {
+            format!(
+                "{side}expected string, got &value.valueUnstructured{{Value:{}}}",
+                go::syntax(value)
+            )
+        }
+        Scalar::Boolean => format!("{side}expected boolean, got &{{{}}}", go::plain(value)),
+        Scalar::Untyped => format!("{side}expected any scalar, got &{{{}}}", go::plain(value)),
+    })
+}
+
+/// The path element that tells an item of an associative list from the others.
+fn list_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, String> {
+    if !list.associative {
+        return Err("invalid indexing of non-associative list".to_owned());
+    }
+    if list.keys.is_empty() {
+        set_element(item)
+    } else {
+        key_element(types, list, item)
+    }
+}
+
+fn set_element(item: &Value) -> Result<PathElement, String> {
+    match item {
+        Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+        Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+        Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+        scalar => Ok(PathElement::value(scalar.clone())),
+    }
+}
+
+fn key_element(types: &Arena, list: &List, item: &Value) -> Result<PathElement, String> {
+    if item.is_null() {
+        return Err("associative list with keys may not have a null element".to_owned());
+    }
+    let Some(map) = item.as_object() else {
+        return Err("associative list with keys may not have non-map elements".to_owned());
+    };
+    let mut fields: Vec<(Arc<str>, Value)> = Vec::with_capacity(list.keys.len());
+    for key in &list.keys {
+        let value = match map.get(&**key) {
+            Some(value) => value.clone(),
+            None => key_default(types, list, key)?,
+        };
+        fields.push((Arc::clone(key), value));
+    }
+    Ok(PathElement::key(fields))
+}
+
+fn key_default(types: &Arena, list: &List, key: &str) -> Result<Value, String> {
+    let Some(map) = &types.get(list.element).map else {
+        return Err(format!(
+            "couldn't find default value for {key}: associative list may not have non-map types"
+        ));
+    };
+    let default = map.field(key).and_then(|field| field.default.clone());
+    default.filter(|default| !default.is_null()).ok_or_else(|| {
+        format!(
+            "associative list with keys has an element that omits key field {} (and doesn't have default value)",
+            go::quote(key)
+        )
+    })
+}

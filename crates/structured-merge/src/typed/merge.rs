@@ -1,0 +1,257 @@
+//! Puts what an applier wants into what is there.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use serde_json::{Map as Object, Value};
+
+use super::{Deduced, Form, NO_FORM, TypedError, TypedErrors, below, check_scalar, list_element, none};
+use crate::path::{FieldName, PathElement};
+use crate::schema::{Arena, List, Map, Schema, TypeId};
+
+/// Merges `new` into `old`; nothing is removed. Where both have a leaf, `new` wins. The items of sets and map lists
+/// that both have come in the order of `new`, the others keep their place among them.
+pub(crate) fn merge(schema: &Schema, old: &Value, new: &Value) -> Result<Value, TypedErrors> {
+    let mut walk = Walk {
+        types: &schema.types,
+        errors: Vec::new(),
+    };
+    let merged = walk.values(schema.root, Some(old), Some(new));
+    none(walk.errors)?;
+    Ok(merged.unwrap_or_default())
+}
+
+struct Walk<'a> {
+    types: &'a Arena,
+    errors: Vec<TypedError>,
+}
+
+impl Walk<'_> {
+    fn values(&mut self, kind: TypeId, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+        let atom = self.types.get(kind);
+        let (of_old, of_new) = (Deduced::of(atom, old), Deduced::of(atom, new));
+        if new.is_none() {
+            return self.form(of_old.form(atom), old, new);
+        }
+        if old.is_some() && of_old != of_new {
+            // Only for its errors: the form of the new value decides the result.
+            self.form(of_old.form(atom), old, new);
+        }
+        self.form(of_new.form(atom), old, new)
+    }
+
+    fn form(&mut self, form: Form<'_>, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+        let latest = || new.or(old).cloned();
+        match form {
+            Form::Scalar(scalar) => {
+                let sides = (
+                    check_scalar(scalar, old, "lhs: "),
+                    check_scalar(scalar, new, "rhs: "),
+                );
+                if let (Err(left), Err(right)) = sides {
+                    self.errors.extend(TypedErrors::one(left));
+                    self.errors.extend(TypedErrors::one(right));
+                    return None;
+                }
+                latest()
+            }
+            Form::List(list) => {
+                let (left, right) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
+                if !list.associative || (left.is_none_or(Vec::is_empty) && right.is_none_or(Vec::is_empty)) {
+                    return latest();
+                }
+                self.items(
+                    list,
+                    left.map_or(&[], Vec::as_slice),
+                    right.map_or(&[], Vec::as_slice),
+                )
+            }
+            Form::Map(map) => {
+                let (left, right) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+                if map.atomic || (left.is_none_or(Object::is_empty) && right.is_none_or(Object::is_empty)) {
+                    return latest();
+                }
+                self.entries(map, left, right)
+            }
+            Form::Nothing => {
+                self.errors.extend(TypedErrors::one(NO_FORM));
+                None
+            }
+        }
+    }
+
+    fn entries(
+        &mut self,
+        map: &Map,
+        old: Option<&Object<String, Value>>,
+        new: Option<&Object<String, Value>>,
+    ) -> Option<Value> {
+        let mut out = Object::new();
+        for (name, left) in old.into_iter().flatten() {
+            self.entry(map, name, Some(left), new.and_then(|new| new.get(name)), &mut out);
+        }
+        let only_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
+        for (name, right) in new.into_iter().flatten().filter(|(name, _)| only_new(name)) {
+            self.entry(map, name, None, Some(right), &mut out);
+        }
+        (!out.is_empty()).then_some(Value::Object(out))
+    }
+
+    fn entry(
+        &mut self,
+        map: &Map,
+        name: &str,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        out: &mut Object<String, Value>,
+    ) {
+        if map.field(name).is_some_and(|field| field.hidden) {
+            return;
+        }
+        let merged = match map.entry(name) {
+            Some(kind) => self.within(FieldName(name), kind, old, new),
+            None => new.or(old).cloned(),
+        };
+        if let Some(merged) = merged {
+            out.insert(name.to_owned(), merged);
+        }
+    }
+
+    fn within(
+        &mut self,
+        element: impl fmt::Display,
+        kind: TypeId,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> Option<Value> {
+        let errors = self.errors.len();
+        let merged = self.values(kind, old, new);
+        if self.errors.len() > errors {
+            let errors = self.errors.split_off(errors);
+            self.errors.extend(below(errors, element));
+        }
+        merged
+    }
+
+    fn items(&mut self, list: &List, old: &[Value], new: &[Value]) -> Option<Value> {
+        let old = self.index(list, old, true);
+        let new = self.index(list, new, false);
+        if !self.errors.is_empty() {
+            return None;
+        }
+        let mut out = Vec::with_capacity(old.items.len().max(new.items.len()));
+        for step in order(&old, &new) {
+            let (element, left, right) = match step {
+                Step::Old(index) => {
+                    let Some((element, item)) = old.items.get(index) else {
+                        continue;
+                    };
+                    (element, Some(*item), None)
+                }
+                Step::New(index) => {
+                    let Some((element, item)) = new.items.get(index) else {
+                        continue;
+                    };
+                    (element, old.by_element.get(element).copied(), Some(*item))
+                }
+            };
+            out.extend(self.within(element, list.element, left, right));
+        }
+        (!out.is_empty()).then_some(Value::Array(out))
+    }
+
+    /// Items that occur twice in what is there are not merged with anything.
+    fn index<'v>(&mut self, list: &List, items: &'v [Value], twice_allowed: bool) -> Index<'v> {
+        let mut index = Index {
+            items: Vec::with_capacity(items.len()),
+            by_element: BTreeMap::new(),
+        };
+        for (place, item) in items.iter().enumerate() {
+            let element = match list_element(self.types, list, item) {
+                Ok(element) => element,
+                Err(message) => {
+                    self.errors
+                        .extend(TypedErrors::one(format!("element {place}: {message}")));
+                    continue;
+                }
+            };
+            let twice = index.by_element.contains_key(&element);
+            if twice && !twice_allowed {
+                self.errors
+                    .extend(TypedErrors::one(format!("duplicate entries for key {element}")));
+                continue;
+            }
+            index
+                .by_element
+                .insert(element.clone(), if twice { &Value::Null } else { item });
+            index.items.push((element, item));
+        }
+        index
+    }
+}
+
+/// The items of one list, in its order and by element.
+struct Index<'v> {
+    items: Vec<(PathElement, &'v Value)>,
+    by_element: BTreeMap<PathElement, &'v Value>,
+}
+
+/// Which item comes next in the merged list: one that only the old list has, or one of the new list.
+enum Step {
+    Old(usize),
+    New(usize),
+}
+
+/// The order of the merged list. Shared items come in the order of the new list: an old list whose shared items are
+/// in another order is walked past those whose turn has not come. Items of only one list stay where they are.
+fn order(old: &Index<'_>, new: &Index<'_>) -> Vec<Step> {
+    let mut shared: VecDeque<&PathElement> = new
+        .items
+        .iter()
+        .map(|(element, _)| element)
+        .filter(|element| old.by_element.contains_key(element))
+        .collect();
+    let mut next = shared.pop_front();
+    let mut merged: BTreeSet<&PathElement> = BTreeSet::new();
+    let mut steps = Vec::new();
+    let (mut left, mut right) = (0, 0);
+    loop {
+        let (of_old, of_new) = (old.items.get(left), new.items.get(right));
+        if let (Some((element, _)), Some((other, _))) = (of_old, of_new) {
+            if element == other {
+                merged.insert(element);
+                steps.push(Step::New(right));
+                left += 1;
+                right += 1;
+                next = shared.pop_front();
+                continue;
+            }
+            if new.by_element.contains_key(element) && next.is_some_and(|next| next != element) {
+                left += 1;
+                continue;
+            }
+        }
+        if let Some((element, _)) = of_old {
+            if !new.by_element.contains_key(element) {
+                steps.push(Step::Old(left));
+                left += 1;
+                continue;
+            }
+            if merged.contains(element) {
+                left += 1;
+            }
+        }
+        match of_new {
+            Some((element, _)) => {
+                merged.insert(element);
+                steps.push(Step::New(right));
+                right += 1;
+                if next == Some(element) {
+                    next = shared.pop_front();
+                }
+            }
+            None if of_old.is_none() => return steps,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! What a write does to the managers of an object, in terms of field sets (`structured-merge-diff`'s Updater).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::field_manager::{ConvertError, Converter};
+use crate::field_set::FieldSet;
+use crate::go;
+use crate::managed_fields::{Manager, Owned};
+use crate::path::PathElement;
+use crate::schema::Schema;
+use crate::typed::{self, Comparison, Duplicates, TypedErrors};
+
+pub(crate) type Owners = BTreeMap<Manager, Owned>;
+
+/// One field that an applier wants and another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedByOther {
+    pub(crate) manager: Manager,
+    pub(crate) path: Vec<PathElement>,
+}
+
+/// Why managers could not be worked out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UpdateError {
+    #[error("conflicts")]
+    Conflicts(Vec<OwnedByOther>),
+    #[error("failed to compare objects: {0}")]
+    Compare(TypedErrors),
+    #[error("failed to merge config: {0}")]
+    Merge(TypedErrors),
+    #[error("{0}")]
+    Convert(String),
+    #[error("{context}: {message}")]
+    ConvertWhile { context: &'static str, message: String },
+}
+
+/// What the updater needs to know of a kind.
+pub(crate) struct Updater<'a> {
+    pub(crate) schemas: &'a BTreeMap<String, Schema>,
+    pub(crate) reset_fields: &'a BTreeMap<String, FieldSet>,
+    pub(crate) converter: &'a dyn Converter,
+}
+
+/// An object in one version.
+#[derive(Clone, Copy)]
+struct Versioned<'a> {
+    object: &'a Value,
+    version: &'a str,
+}
+
+impl Updater<'_> {
+    /// The managers after a write that is no apply: `me` gets what differs between `live` and `new`.
+    pub(crate) fn update(
+        &self,
+        live: &Value,
+        new: &Value,
+        version: &str,
+        owners: Owners,
+        me: &Manager,
+    ) -> Result<Owners, UpdateError> {
+        let mut owners = self.reconcile(
+            Versioned {
+                object: live,
+                version,
+            },
+            owners,
+        )?;
+        let changes = self.take(live, new, version, &mut owners, me, true)?;
+        let before = owners.remove(me).map(|owned| owned.fields).unwrap_or_default();
+        let fields = before
+            .difference(&changes.removed)
+            .union(&changes.modified)
+            .union(&changes.added);
+        let fields = self.without_reset_fields(fields, version);
+        if !fields.is_empty() {
+            owners.insert(
+                me.clone(),
+                Owned {
+                    fields,
+                    api_version: version.to_owned(),
+                    applied: false,
+                },
+            );
+        }
+        Ok(owners)
+    }
+
+    /// The merged object (`None` when it is the live one) and the managers after an apply.
+    pub(crate) fn apply(
+        &self,
+        live: &Value,
+        config: &Value,
+        version: &str,
+        owners: Owners,
+        me: &Manager,
+        force: bool,
+    ) -> Result<(Option<Value>, Owners), UpdateError> {
+        let Some(schema) = self.schemas.get(version) else {
+            return Ok((None, owners));
+        };
+        let mut owners = self.reconcile(
+            Versioned {
+                object: live,
+                version,
+            },
+            owners,
+        )?;
+        let merged = typed::merge(schema, live, config).map_err(UpdateError::Merge)?;
+        let fields = self.without_reset_fields(typed::field_set(schema, config), version);
+        let last = owners.insert(
+            me.clone(),
+            Owned {
+                fields,
+                api_version: version.to_owned(),
+                applied: true,
+            },
+        );
+        let new = match last.filter(|last| !last.fields.is_empty()) {
+            Some(last) => self.prune(merged, version, &owners, me, &last)?,
+            None => merged,
+        };
+        self.take(live, &new, version, &mut owners, me, force)?;
+        Ok(((!go::equal(live, &new)).then_some(new), owners))
+    }
+
+    fn without_reset_fields(&self, fields: FieldSet, version: &str) -> FieldSet {
+        match self.reset_fields.get(version) {
+            Some(reset) => fields.recursive_difference(reset),
+            None => fields,
+        }
+    }
+
+    /// Takes what differs between `old` and `new` from every manager but `me`.
+    fn take(
+        &self,
+        old: &Value,
+        new: &Value,
+        version: &str,
+        owners: &mut Owners,
+        me: &Manager,
+        force: bool,
+    ) -> Result<Comparison, UpdateError> {
+        let mut changes = BTreeMap::new();
+        changes.insert(version.to_owned(), self.compare(old, new, version)?);
+        let mut unknown = Vec::new();
+        for (manager, owned) in owners.iter().filter(|(manager, _)| *manager != me) {
+            if changes.contains_key(&owned.api_version) {
+                continue;
+            }
+            match self.compare_in(old, new, version, &owned.api_version)? {
+                Some(found) => _ = changes.insert(owned.api_version.clone(), found),
+                None => unknown.push(manager.clone()),
+            }
+        }
+        unknown.iter().for_each(|manager| _ = owners.remove(manager));
+
+        let others = owners.iter().filter(|(manager, _)| *manager != me);
+        let mut conflicts = Vec::new();
+        for (manager, owned) in others {
+            let Some(changes) = changes.get(&owned.api_version) else {
+                continue;
+            };
+            let taken = owned.fields.intersection(&changes.modified.union(&changes.added));
+            conflicts.push((manager.clone(), taken));
+        }
+        if !force && conflicts.iter().any(|(_, taken)| !taken.is_empty()) {
+            return Err(UpdateError::Conflicts(conflicting_fields(conflicts)));
+        }
+        for (manager, taken) in conflicts {
+            let Some(owned) = owners.get_mut(&manager) else {
+                continue;
+            };
+            let Some(changes) = changes.get(&owned.api_version) else {
+                continue;
+            };
+            if !taken.is_empty() || !changes.removed.is_empty() {
+                owned.fields = owned.fields.difference(&taken).difference(&changes.removed);
+            }
+        }
+        owners.retain(|_, owned| !owned.fields.is_empty());
+        Ok(changes.remove(version).unwrap_or_default())
+    }
+
+    fn compare(&self, old: &Value, new: &Value, version: &str) -> Result<Comparison, UpdateError> {
+        let Some(schema) = self.schemas.get(version) else {
+            return Ok(Comparison::default());
+        };
+        let found = typed::compare(schema, old, new).map_err(UpdateError::Compare)?;
+        Ok(found.without(self.reset_fields.get(version)))
+    }
+
+    fn compare_in(
+        &self,
+        old: &Value,
+        new: &Value,
+        from: &str,
+        to: &str,
+    ) -> Result<Option<Comparison>, UpdateError> {
+        let old = self.convert(
+            Versioned {
+                object: old,
+                version: from,
+            },
+            to,
+            "failed to convert old object",
+        )?;
+        let Some(old) = old else { return Ok(None) };
+        let new = self.convert(
+            Versioned {
+                object: new,
+                version: from,
+            },
+            to,
+            "failed to convert new object",
+        )?;
+        let Some(new) = new else { return Ok(None) };
+        self.compare(&old, &new, to).map(Some)
+    }
+
+    /// The object in another version; `None` when there is no such version.
+    fn convert<'v>(
+        &self,
+        from: Versioned<'v>,
+        to: &str,
+        context: &'static str,
+    ) -> Result<Option<Cow<'v, Value>>, UpdateError> {
+        let failed = |message| {
+            if context.is_empty() {
+                UpdateError::Convert(message)
+            } else {
+                UpdateError::ConvertWhile { context, message }
+            }
+        };
+        if from.version == to {
+            return Ok(Some(Cow::Borrowed(from.object)));
+        }
+        let converted = match self.converter.convert(from.object, to) {
+            Ok(converted) => converted,
+            Err(ConvertError::MissingVersion) => return Ok(None),
+            Err(ConvertError::Failed(message)) => return Err(failed(message)),
+        };
+        let Some(schema) = self.schemas.get(to) else {
+            return Ok(None);
+        };
+        typed::validate(schema, &converted, Duplicates::Allowed)
+            .map_err(|errors| failed(errors.to_string()))?;
+        Ok(Some(Cow::Owned(converted)))
+    }
+
+    /// Brings the managers in line with a schema that has changed since they were written; those of versions that
+    /// are gone are dropped.
+    fn reconcile(&self, live: Versioned<'_>, owners: Owners) -> Result<Owners, UpdateError> {
+        let mut out = Owners::new();
+        for (manager, mut owned) in owners {
+            if self.convert(live, &owned.api_version, "")?.is_none() {
+                continue;
+            }
+            let schema = self.schemas.get(&owned.api_version);
+            if let Some(fields) = schema.and_then(|schema| typed::reconcile(schema, &owned.fields)) {
+                owned.fields = fields;
+            }
+            out.insert(manager, owned);
+        }
+        Ok(out)
+    }
+
+    // === impl Updater: what an applier gives up ===
+
+    /// Removes what `me` applied last time, does not apply now, and nobody else owns.
+    fn prune(
+        &self,
+        merged: Value,
+        version: &str,
+        owners: &Owners,
+        me: &Manager,
+        last: &Owned,
+    ) -> Result<Value, UpdateError> {
+        let kept =
+            |owned: &Owned| owned.api_version == last.api_version && last.fields.is_subset(&owned.fields);
+        if last.api_version == version && owners.get(me).is_some_and(kept) {
+            return Ok(merged);
+        }
+        let context = "failed to prune fields: failed to convert merged object to last applied version";
+        let from = Versioned {
+            object: &merged,
+            version,
+        };
+        let Some(in_last) = self.convert(from, &last.api_version, context)? else {
+            return Ok(merged);
+        };
+        let Some(schema) = self.schemas.get(&last.api_version) else {
+            return Ok(merged);
+        };
+        let pruned = typed::remove(schema, &in_last, &typed::with_named_fields(schema, &last.fields));
+        let (pruned, pruned_version) = self.add_back_owned(&in_last, pruned, &last.api_version, owners)?;
+        let pruned = self.add_back_dangling(&in_last, &pruned, &pruned_version, last)?;
+        let back = Versioned {
+            object: &pruned,
+            version: &last.api_version,
+        };
+        let converted = self
+            .convert(back, version, "failed to prune fields")?
+            .map(Cow::into_owned);
+        Ok(converted.unwrap_or(pruned))
+    }
+
+    /// Adds back what any manager owns, in the terms of each version that managers use.
+    fn add_back_owned(
+        &self,
+        merged: &Value,
+        pruned: Value,
+        version: &str,
+        owners: &Owners,
+    ) -> Result<(Value, String), UpdateError> {
+        let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        for owned in owners.values() {
+            let fields = by_version.entry(&owned.api_version).or_default();
+            *fields = fields.union(&owned.fields);
+        }
+        let mut at = (Cow::Borrowed(merged), pruned, version.to_owned());
+        // The pruned version comes first: a later conversion might need fields that were pruned.
+        let first = by_version.remove_entry(version);
+        for (to, owned) in first.into_iter().chain(by_version) {
+            let context =
+                "failed to prune fields: failed add back owned items: failed to convert merged object";
+            let Some(merged) = self.convert(
+                Versioned {
+                    object: &at.0,
+                    version: &at.2,
+                },
+                to,
+                context,
+            )?
+            else {
+                continue;
+            };
+            let Some(pruned) = self.convert(
+                Versioned {
+                    object: &at.1,
+                    version: &at.2,
+                },
+                to,
+                context,
+            )?
+            else {
+                continue;
+            };
+            let Some(schema) = self.schemas.get(to) else {
+                continue;
+            };
+            let named = |fields: &FieldSet| typed::with_named_fields(schema, fields);
+            let present = named(&typed::field_set(schema, &merged));
+            let left = named(&typed::field_set(schema, &pruned)).union(&named(&owned));
+            let pruned = typed::remove(schema, &merged, &present.difference(&left));
+            at = (Cow::Owned(merged.into_owned()), pruned, to.to_owned());
+        }
+        Ok((at.1, at.2))
+    }
+
+    /// Adds back what was removed though `me` did not apply it: parts that nobody owns of removed things.
+    fn add_back_dangling(
+        &self,
+        merged: &Value,
+        pruned: &Value,
+        pruned_version: &str,
+        last: &Owned,
+    ) -> Result<Value, UpdateError> {
+        let context = "failed to prune fields: failed add back dangling items";
+        let from = Versioned {
+            object: pruned,
+            version: pruned_version,
+        };
+        let Some(pruned) = self.convert(from, &last.api_version, context)? else {
+            return Ok(merged.clone());
+        };
+        let Some(schema) = self.schemas.get(&last.api_version) else {
+            return Ok(merged.clone());
+        };
+        let named = |fields: &FieldSet| typed::with_named_fields(schema, fields);
+        let present = named(&typed::field_set(schema, merged));
+        let left = named(&typed::field_set(schema, &pruned));
+        Ok(typed::remove(
+            schema,
+            merged,
+            &present.difference(&left).intersection(&named(&last.fields)),
+        ))
+    }
+}
+
+fn conflicting_fields(conflicts: Vec<(Manager, FieldSet)>) -> Vec<OwnedByOther> {
+    let paths = |(manager, fields): (Manager, FieldSet)| {
+        fields.paths().into_iter().map(move |path| OwnedByOther {
+            manager: manager.clone(),
+            path,
+        })
+    };
+    conflicts.into_iter().flat_map(paths).collect()
+}
