@@ -1,0 +1,281 @@
+//! CustomResourceDefinitions: from what kube's derive says to what controller-gen would have written.
+//!
+//! Knows no file beyond its name. A derived definition has no `listKind`, no `apiVersion`, `kind` and `metadata` at
+//! the root of its schema, formats that the API server does not know (`uint32`), a title on every type, and
+//! conditions without the rules of `metav1.Condition`; [`Crd::complete`] gives it all of them.
+
+use serde_json::{Map, Value, json};
+
+/// Formats of unsigned and small integers, which OpenAPI does not know, and what to write in their place.
+const INTEGER_FORMATS: [(&str, &str); 9] = [
+    ("uint8", "int32"),
+    ("uint16", "int32"),
+    ("uint32", "int64"),
+    ("uint64", "int64"),
+    ("uint128", "int64"),
+    ("uint", "int64"),
+    ("int8", "int32"),
+    ("int16", "int32"),
+    ("int", "int64"),
+];
+
+const API_VERSION_DESCRIPTION: &str = "APIVersion defines the versioned schema of this representation of an object.
+Servers should convert recognized schemas to the latest internal value, and
+may reject unrecognized values.
+More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+
+const KIND_DESCRIPTION: &str = "Kind is a string value representing the REST resource this object represents.
+Servers may infer this from the endpoint the client submits requests to.
+Cannot be updated.
+In CamelCase.
+More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+
+/// A definition cannot be completed.
+#[derive(Debug, thiserror::Error)]
+#[error("a CustomResourceDefinition of the operator has no `{0}`")]
+pub struct IncompleteCrd(&'static str);
+
+/// A complete CustomResourceDefinition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crd {
+    group: String,
+    plural: String,
+    value: Value,
+}
+
+// === impl Crd ===
+
+impl Crd {
+    /// Completes a derived definition. `annotation` says in the file which tool made it.
+    ///
+    /// # Errors
+    /// When the definition names no group, kind or plural.
+    pub fn complete(mut value: Value, annotation: Option<(&str, &str)>) -> Result<Self, IncompleteCrd> {
+        let text = |pointer: &str, what: &'static str| {
+            let found = value.pointer(pointer).and_then(Value::as_str);
+            found.map(str::to_owned).ok_or(IncompleteCrd(what))
+        };
+        let group = text("/spec/group", "spec.group")?;
+        let kind = text("/spec/names/kind", "spec.names.kind")?;
+        let plural = text("/spec/names/plural", "spec.names.plural")?;
+        complete_metadata(&mut value, annotation);
+        complete_names(&mut value, &kind);
+        if let Some(versions) = value
+            .pointer_mut("/spec/versions")
+            .and_then(Value::as_array_mut)
+        {
+            versions.sort_by_key(|version| version.get("name").and_then(Value::as_str).map(str::to_owned));
+            for version in versions {
+                complete_version(version, &kind, &plural);
+            }
+        }
+        Ok(Self { group, plural, value })
+    }
+
+    /// The definition as a JSON tree.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The name of its file, as controller-gen has it: `<group>_<plural>.yaml`.
+    pub fn file_name(&self) -> String {
+        format!("{}_{}.yaml", self.group, self.plural)
+    }
+}
+
+fn complete_metadata(crd: &mut Value, annotation: Option<(&str, &str)>) {
+    let Some(root) = crd.as_object_mut() else { return };
+    root.remove("status");
+    let metadata = root.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    metadata.remove("creationTimestamp");
+    if let Some((key, text)) = annotation {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(key.to_owned(), json!(text));
+        }
+    }
+}
+
+fn complete_names(crd: &mut Value, kind: &str) {
+    let Some(names) = crd
+        .pointer_mut("/spec/names")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    names
+        .entry("listKind")
+        .or_insert_with(|| json!(format!("{kind}List")));
+    names
+        .entry("singular")
+        .or_insert_with(|| json!(kind.to_lowercase()));
+    drop_empty(names, &["shortNames", "categories"]);
+}
+
+fn complete_version(version: &mut Value, kind: &str, plural: &str) {
+    if let Some(version) = version.as_object_mut() {
+        drop_empty(
+            version,
+            &["additionalPrinterColumns", "selectableFields", "subresources"],
+        );
+    }
+    if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+        complete_schema(schema);
+        complete_root(schema, kind, plural);
+    }
+}
+
+fn drop_empty(map: &mut Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        let empty = map.get(*key).is_some_and(|value| match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+            other => other.is_null(),
+        });
+        if empty {
+            map.remove(*key);
+        }
+    }
+}
+
+fn complete_root(schema: &mut Value, kind: &str, plural: &str) {
+    let Some(root) = schema.as_object_mut() else { return };
+    let derived = root
+        .get("description")
+        .and_then(Value::as_str)
+        .is_none_or(|text| text.starts_with("Auto-generated derived type"));
+    if derived {
+        root.insert(
+            "description".to_owned(),
+            json!(format!("{kind} is the Schema for the {plural} API.")),
+        );
+    }
+    let properties = root.entry("properties").or_insert_with(|| json!({}));
+    let Some(properties) = properties.as_object_mut() else {
+        return;
+    };
+    let text = |description: &str| json!({"description": description, "type": "string"});
+    properties.insert("apiVersion".to_owned(), text(API_VERSION_DESCRIPTION));
+    properties.insert("kind".to_owned(), text(KIND_DESCRIPTION));
+    properties.insert("metadata".to_owned(), json!({"type": "object"}));
+}
+
+/// Completes one schema and all schemas inside it.
+fn complete_schema(schema: &mut Value) {
+    let Some(node) = schema.as_object_mut() else { return };
+    node.remove("title");
+    clean_description(node);
+    replace_format(node);
+    if let Some(Value::Array(required)) = node.get_mut("required") {
+        required.sort_by(|l, r| l.as_str().cmp(&r.as_str()));
+    }
+    if node.get("items").is_some_and(is_condition) {
+        node.insert("items".to_owned(), condition_schema());
+        node.entry("x-kubernetes-list-map-keys")
+            .or_insert_with(|| json!(["type"]));
+        node.entry("x-kubernetes-list-type").or_insert_with(|| json!("map"));
+    }
+    inner_schemas(node).for_each(complete_schema);
+}
+
+/// The schemas directly inside a schema.
+fn inner_schemas(node: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
+    node.iter_mut()
+        .flat_map(|(key, value)| -> Box<dyn Iterator<Item = &mut Value>> {
+            match (key.as_str(), value) {
+                ("properties", Value::Object(properties)) => Box::new(properties.values_mut()),
+                ("items" | "additionalProperties" | "not", schema) => Box::new(std::iter::once(schema)),
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => Box::new(schemas.iter_mut()),
+                _ => Box::new(std::iter::empty()),
+            }
+        })
+}
+
+/// No blank line around, no space at the end of a line; an empty description goes.
+fn clean_description(node: &mut Map<String, Value>) {
+    let Some(Value::String(description)) = node.get_mut("description") else {
+        return;
+    };
+    let lines: Vec<&str> = description.trim().lines().map(str::trim_end).collect();
+    *description = lines.join("\n");
+    if description.is_empty() {
+        node.remove("description");
+    }
+}
+
+fn replace_format(node: &mut Map<String, Value>) {
+    let Some(format) = node.get("format").and_then(Value::as_str) else {
+        return;
+    };
+    let Some((unknown, known)) = INTEGER_FORMATS.iter().find(|(unknown, _)| *unknown == format) else {
+        return;
+    };
+    node.insert("format".to_owned(), json!(known));
+    if unknown.starts_with('u') {
+        node.entry("minimum").or_insert_with(|| json!(0));
+    }
+}
+
+/// Whether a schema is that of k8s-openapi's `Condition`.
+fn is_condition(schema: &Value) -> bool {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return false;
+    };
+    let known = [
+        "lastTransitionTime",
+        "message",
+        "observedGeneration",
+        "reason",
+        "status",
+        "type",
+    ];
+    properties.len() == known.len() && known.iter().all(|name| properties.contains_key(*name))
+}
+
+/// The schema of `metav1.Condition`, with the rules that the Go type carries as markers.
+fn condition_schema() -> Value {
+    json!({
+        "description": "Condition contains details for one aspect of the current state of this API Resource.",
+        "properties": {
+            "lastTransitionTime": {
+                "description": "lastTransitionTime is the last time the condition transitioned from one status to another.\nThis should be when the underlying condition changed.  If that is not known, then using the time when the API field changed is acceptable.",
+                "format": "date-time",
+                "type": "string",
+            },
+            "message": {
+                "description": "message is a human readable message indicating details about the transition.\nThis may be an empty string.",
+                "maxLength": 32768,
+                "type": "string",
+            },
+            "observedGeneration": {
+                "description": "observedGeneration represents the .metadata.generation that the condition was set based upon.\nFor instance, if .metadata.generation is currently 12, but the .status.conditions[x].observedGeneration is 9, the condition is out of date\nwith respect to the current state of the instance.",
+                "format": "int64",
+                "minimum": 0,
+                "type": "integer",
+            },
+            "reason": {
+                "description": "reason contains a programmatic identifier indicating the reason for the condition's last transition.\nProducers of specific condition types may define expected values and meanings for this field,\nand whether the values are considered a guaranteed API.\nThe value should be a CamelCase string.\nThis field may not be empty.",
+                "maxLength": 1024,
+                "minLength": 1,
+                "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                "type": "string",
+            },
+            "status": {
+                "description": "status of the condition, one of True, False, Unknown.",
+                "enum": ["True", "False", "Unknown"],
+                "type": "string",
+            },
+            "type": {
+                "description": "type of condition in CamelCase or in foo.example.com/CamelCase.",
+                "maxLength": 316,
+                "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                "type": "string",
+            },
+        },
+        "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+        "type": "object",
+    })
+}
