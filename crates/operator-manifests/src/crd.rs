@@ -19,7 +19,8 @@ const INTEGER_FORMATS: [(&str, &str); 9] = [
     ("int", "int64"),
 ];
 
-const API_VERSION_DESCRIPTION: &str = "APIVersion defines the versioned schema of this representation of an object.
+const API_VERSION_DESCRIPTION: &str =
+    "APIVersion defines the versioned schema of this representation of an object.
 Servers should convert recognized schemas to the latest internal value, and
 may reject unrecognized values.
 More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
@@ -60,10 +61,7 @@ impl Crd {
         let plural = text("/spec/names/plural", "spec.names.plural")?;
         complete_metadata(&mut value, annotation);
         complete_names(&mut value, &kind);
-        if let Some(versions) = value
-            .pointer_mut("/spec/versions")
-            .and_then(Value::as_array_mut)
-        {
+        if let Some(versions) = value.pointer_mut("/spec/versions").and_then(Value::as_array_mut) {
             versions.sort_by_key(|version| version.get("name").and_then(Value::as_str).map(str::to_owned));
             for version in versions {
                 complete_version(version, &kind, &plural);
@@ -100,10 +98,7 @@ fn complete_metadata(crd: &mut Value, annotation: Option<(&str, &str)>) {
 }
 
 fn complete_names(crd: &mut Value, kind: &str) {
-    let Some(names) = crd
-        .pointer_mut("/spec/names")
-        .and_then(Value::as_object_mut)
-    else {
+    let Some(names) = crd.pointer_mut("/spec/names").and_then(Value::as_object_mut) else {
         return;
     };
     names
@@ -142,7 +137,9 @@ fn drop_empty(map: &mut Map<String, Value>, keys: &[&str]) {
 }
 
 fn complete_root(schema: &mut Value, kind: &str, plural: &str) {
-    let Some(root) = schema.as_object_mut() else { return };
+    let Some(root) = schema.as_object_mut() else {
+        return;
+    };
     let derived = root
         .get("description")
         .and_then(Value::as_str)
@@ -165,7 +162,9 @@ fn complete_root(schema: &mut Value, kind: &str, plural: &str) {
 
 /// Completes one schema and all schemas inside it.
 fn complete_schema(schema: &mut Value) {
-    let Some(node) = schema.as_object_mut() else { return };
+    let Some(node) = schema.as_object_mut() else {
+        return;
+    };
     node.remove("title");
     clean_description(node);
     replace_format(node);
@@ -176,7 +175,8 @@ fn complete_schema(schema: &mut Value) {
         node.insert("items".to_owned(), condition_schema());
         node.entry("x-kubernetes-list-map-keys")
             .or_insert_with(|| json!(["type"]));
-        node.entry("x-kubernetes-list-type").or_insert_with(|| json!("map"));
+        node.entry("x-kubernetes-list-type")
+            .or_insert_with(|| json!("map"));
     }
     inner_schemas(node).for_each(complete_schema);
 }

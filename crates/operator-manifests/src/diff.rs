@@ -21,7 +21,10 @@ pub fn unified(path: &str, old: &str, new: &str) -> String {
         return String::new();
     }
     let lines = compare(&old.lines().collect::<Vec<_>>(), &new.lines().collect::<Vec<_>>());
-    let mut out = format!("--- {}\n+++ {path}\n", if old.is_empty() { "/dev/null" } else { path });
+    let mut out = format!(
+        "--- {}\n+++ {path}\n",
+        if old.is_empty() { "/dev/null" } else { path }
+    );
     for (start, end) in hunks(&lines) {
         out.push_str(&hunk(&lines, start, end));
     }
@@ -84,11 +87,7 @@ fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
 }
 
 fn length_at(lengths: &[Vec<usize>], i: usize, j: usize) -> usize {
-    lengths
-        .get(i)
-        .and_then(|row| row.get(j))
-        .copied()
-        .unwrap_or(0)
+    lengths.get(i).and_then(|row| row.get(j)).copied().unwrap_or(0)
 }
 
 /// The ranges of lines to show: every change with its context, overlapping ranges joined.
@@ -116,12 +115,7 @@ fn hunk(lines: &[Line<'_>], start: usize, end: usize) -> String {
         lines.get(start..end).unwrap_or_default(),
     );
     let in_old = |lines: &[Line<'_>]| lines.iter().filter(|l| !matches!(l, Line::Added(_))).count();
-    let in_new = |lines: &[Line<'_>]| {
-        lines
-            .iter()
-            .filter(|l| !matches!(l, Line::Removed(_)))
-            .count()
-    };
+    let in_new = |lines: &[Line<'_>]| lines.iter().filter(|l| !matches!(l, Line::Removed(_))).count();
     let range = |skipped: usize, count: usize| match count {
         0 => format!("{skipped},0"),
         count => format!("{},{count}", skipped + 1),

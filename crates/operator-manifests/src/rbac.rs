@@ -64,6 +64,11 @@ pub fn roles(name: &str, rules: &[Rule]) -> Vec<Value> {
         .collect()
 }
 
+/// A ClusterRole that grants nothing yet.
+pub fn cluster_role(name: &str) -> Value {
+    role(name, None, &[])
+}
+
 fn role(name: &str, namespace: Option<&str>, rules: &[&Rule]) -> Value {
     let entries: Vec<Value> = merged(rules).iter().map(Grant::to_value).collect();
     let (kind, metadata) = match namespace {

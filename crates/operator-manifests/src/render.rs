@@ -255,7 +255,11 @@ impl Style {
             return Style::DoubleQuoted;
         }
         if text.contains('\n') {
-            return if is_block_safe(text) { Style::Literal } else { Style::DoubleQuoted };
+            return if is_block_safe(text) {
+                Style::Literal
+            } else {
+                Style::DoubleQuoted
+            };
         }
         if reads_as_another_type(text) {
             Style::DoubleQuoted
@@ -293,7 +297,9 @@ fn has_indicator(text: &str) -> bool {
 }
 
 /// Words that YAML 1.1 readers take for null or a boolean, in lower case.
-const RESERVED: [&str; 11] = ["", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+const RESERVED: [&str; 11] = [
+    "", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n",
+];
 
 /// Whether a plain form of the text would be read as null, a boolean, a number or a time.
 fn reads_as_another_type(text: &str) -> bool {
@@ -327,9 +333,7 @@ fn looks_like_time(text: &str) -> bool {
     year.len() == 4
         && year.chars().all(|c| c.is_ascii_digit())
         && text.contains('-')
-        && text
-            .chars()
-            .all(|c| c.is_ascii_digit() || "-:.+tz ".contains(c))
+        && text.chars().all(|c| c.is_ascii_digit() || "-:.+tz ".contains(c))
 }
 
 fn number_text(number: &Number) -> String {

@@ -9,7 +9,10 @@ fn equal_texts_have_no_diff() {
 
 #[test]
 fn a_new_file_is_all_added() {
-    assert_eq!(unified("x", "", "a\nb\n"), "--- /dev/null\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+    assert_eq!(
+        unified("x", "", "a\nb\n"),
+        "--- /dev/null\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n"
+    );
 }
 
 #[test]

@@ -6,7 +6,11 @@ use operator_manifests::kustomize::add_entry;
 fn check(before: &str, after: &str) {
     let edited = add_entry(before, "resources", "b.yaml").unwrap();
     assert_eq!(edited.as_deref(), Some(after));
-    assert_eq!(add_entry(after, "resources", "b.yaml").unwrap(), None, "a second time changes nothing");
+    assert_eq!(
+        add_entry(after, "resources", "b.yaml").unwrap(),
+        None,
+        "a second time changes nothing"
+    );
 }
 
 #[test]

@@ -72,7 +72,10 @@ fn a_namespace_has_its_own_role_after_the_cluster_role() {
     };
     let roles = roles("r", &[namespaced, urls]);
     assert_eq!(roles[0]["kind"], "ClusterRole");
-    assert_eq!(roles[0]["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    assert_eq!(
+        roles[0]["rules"],
+        json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    );
     assert_eq!(roles[1]["kind"], "Role");
     assert_eq!(roles[1]["metadata"], json!({"name": "r", "namespace": "infra"}));
 }

@@ -12,7 +12,20 @@ fn tree() -> impl Strategy<Value = Value> {
         "[ -~\n\u{e9}\u{7}]{0,40}".prop_map(Value::from),
         "[a-z]{1,12}( [a-z:#'\"]{1,9}){0,30}".prop_map(Value::from),
         prop::sample::select(vec![
-            "", "y", "No", "1e3", "0x1f", "1_000", "12:30", "2026-01-02", "- a", "#a", "a: b", "a #b", "~", "<<",
+            "",
+            "y",
+            "No",
+            "1e3",
+            "0x1f",
+            "1_000",
+            "12:30",
+            "2026-01-02",
+            "- a",
+            "#a",
+            "a: b",
+            "a #b",
+            "~",
+            "<<",
         ])
         .prop_map(Value::from),
     ];
@@ -78,10 +91,16 @@ fn words_that_mean_something_else_are_quoted() {
 
 #[test]
 fn whole_numbers_have_no_fraction() {
-    assert_eq!(yaml(&json!({"minimum": 1.0, "half": 0.5})), "half: 0.5\nminimum: 1\n");
+    assert_eq!(
+        yaml(&json!({"minimum": 1.0, "half": 0.5})),
+        "half: 0.5\nminimum: 1\n"
+    );
 }
 
 #[test]
 fn every_document_starts_with_dashes() {
-    assert_eq!(documents(&[json!({"a": 1}), json!({"b": 2})]), "---\na: 1\n---\nb: 2\n");
+    assert_eq!(
+        documents(&[json!({"a": 1}), json!({"b": 2})]),
+        "---\na: 1\n---\nb: 2\n"
+    );
 }

@@ -1,0 +1,82 @@
+//! Embeds this build's own lock file, so that a scaffolded operator gets the same versions of its dependencies.
+//!
+//! Written for the standard library alone: a build dependency would cost every build of the tool.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let crates = package.join("..");
+    // A checkout has the lock at its root; a published package carries its own.
+    let lock = [package.join("../../Cargo.lock"), package.join("Cargo.lock")]
+        .into_iter()
+        .find(|path| path.is_file());
+    let text = match &lock {
+        Some(path) => {
+            println!("cargo::rerun-if-changed={}", path.display());
+            fs::read_to_string(path)?
+        }
+        None => String::new(),
+    };
+    fs::write(out.join("Cargo.lock"), text)?;
+    fs::write(out.join("normal-dependencies"), normal_dependencies(&crates)?)?;
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    println!("cargo::rustc-env=OPERATOR_SDK_RUSTC={}", rustc_version(&rustc));
+    println!(
+        "cargo::rustc-env=OPERATOR_SDK_TARGET={}",
+        env::var("TARGET").unwrap_or_default()
+    );
+    println!("cargo::rerun-if-changed=build.rs");
+    Ok(())
+}
+
+fn rustc_version(rustc: &str) -> String {
+    let output = std::process::Command::new(rustc).arg("--version").output();
+    output
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .map(|text| text.trim().trim_start_matches("rustc ").to_owned())
+        .unwrap_or_default()
+}
+
+/// One line a crate of this workspace: its name and the names of its dependencies, those for tests left out.
+///
+/// Cargo's lock does not tell them apart, but a project that depends on these crates does not lock the latter.
+fn normal_dependencies(crates: &Path) -> io::Result<String> {
+    let mut lines = String::new();
+    let mut folders: Vec<PathBuf> = fs::read_dir(crates)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
+    folders.sort();
+    for folder in folders {
+        let manifest = folder.join("Cargo.toml");
+        let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        if !name.starts_with("operator-") && !name.starts_with("structur") || !manifest.is_file() {
+            continue;
+        }
+        println!("cargo::rerun-if-changed={}", manifest.display());
+        let text = fs::read_to_string(&manifest)?;
+        let dependencies = dependencies_of(&text);
+        lines.push_str(&format!("{name} {}\n", dependencies.join(" ")));
+    }
+    Ok(lines)
+}
+
+fn dependencies_of(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.trim() == "[dependencies]";
+        } else if inside
+            && let Some(name) = line.split(['.', '=', ' ']).next().filter(|name| !name.is_empty())
+        {
+            names.push(name);
+        }
+    }
+    names
+}

@@ -1,0 +1,145 @@
+//! A plan becomes files: all of them, or none.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use operator_manifests::diff;
+
+use crate::plan::{Change, Plan};
+use crate::report::Hinted;
+
+/// What happened to the files of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) files: Vec<(Effect, PathBuf)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Created,
+    Updated,
+    Unchanged,
+    /// The user's own file is in the place of one that is only a start.
+    Kept,
+}
+
+/// A plan could not be written; what had been written was taken back.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub(crate) struct ApplyError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Hinted for ApplyError {
+    fn hint(&self) -> Option<String> {
+        Some("nothing was changed; check the permissions and the space of the directory".to_owned())
+    }
+}
+
+/// The plan as a diff of what is there.
+pub(crate) fn diff_of(plan: &Plan) -> String {
+    plan.changes
+        .iter()
+        .map(|change| {
+            diff::unified(
+                &change.path,
+                change.before.as_deref().unwrap_or_default(),
+                &change.after,
+            )
+        })
+        .collect()
+}
+
+/// Writes a plan under `root`. When a file cannot be written, those before it are taken back.
+pub(crate) fn apply(root: &Path, plan: &Plan) -> Result<Applied, ApplyError> {
+    let mut journal = Journal::default();
+    for change in plan.changes.iter().filter(|change| change.is_effective()) {
+        if let Err(source) = journal.write(root, change) {
+            journal.take_back();
+            return Err(ApplyError {
+                path: PathBuf::from(&change.path),
+                source,
+            });
+        }
+    }
+    let files = plan
+        .changes
+        .iter()
+        .map(|change| (effect_of(change), PathBuf::from(&change.path)));
+    let kept = plan.kept.iter().map(|path| (Effect::Kept, PathBuf::from(path)));
+    Ok(Applied {
+        files: files.chain(kept).collect(),
+    })
+}
+
+fn effect_of(change: &Change) -> Effect {
+    match &change.before {
+        None => Effect::Created,
+        Some(before) if *before == change.after => Effect::Unchanged,
+        Some(_) => Effect::Updated,
+    }
+}
+
+/// What was done, so that it can be taken back.
+#[derive(Default)]
+struct Journal {
+    folders: Vec<PathBuf>,
+    files: Vec<(PathBuf, Option<Vec<u8>>)>,
+}
+
+// === impl Journal ===
+
+impl Journal {
+    fn write(&mut self, root: &Path, change: &Change) -> io::Result<()> {
+        let path = root.join(&change.path);
+        if let Some(folder) = path.parent() {
+            self.make_folder(folder)?;
+        }
+        let before = match fs::read(&path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if before.as_deref() != change.before.as_ref().map(String::as_bytes) {
+            return Err(io::Error::other("it was changed by someone else in this moment"));
+        }
+        // A rename puts the whole text in place at once, or nothing.
+        let part = path.with_file_name(format!(
+            ".{}.operator-sdk",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        ));
+        let written = fs::write(&part, &change.after).and_then(|()| fs::rename(&part, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&part);
+        } else {
+            self.files.push((path, before));
+        }
+        written
+    }
+
+    fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = folder.parent() {
+            self.make_folder(parent)?;
+        }
+        fs::create_dir(folder)?;
+        self.folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// Best effort: the error that is reported is the one that led here.
+    fn take_back(self) {
+        for (path, before) in self.files.into_iter().rev() {
+            let _ = match before {
+                Some(bytes) => fs::write(&path, bytes),
+                None => fs::remove_file(&path),
+            };
+        }
+        for folder in self.folders.into_iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `operator-sdk create api`.
+
+use clap::{ArgAction, Args};
+
+/// Add a kind to the project: its type, its controller, a sample, a test and its roles.
+///
+/// With `--image` the controller is complete: it runs a Deployment of that image with `spec.size` replicas, keeps
+/// status conditions, and needs no line of code. Without it, the controller compiles, runs, and shows where to write.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached \\\n    --image memcached:1.6.26-alpine3.19 --image-container-command \"memcached,--memory-limit=64,-o,modern,-v\" \\\n    --image-container-port 11211 --run-as-user 1001"
+)]
+pub(crate) struct CreateApiArgs {
+    /// The API group without the project's domain, such as `cache`.
+    #[arg(long)]
+    pub(crate) group: String,
+    /// The API version, such as v1alpha1, v1beta1 or v1.
+    #[arg(long)]
+    pub(crate) version: String,
+    /// The kind in CamelCase, such as Memcached.
+    #[arg(long)]
+    pub(crate) kind: String,
+    /// Whether objects live in namespaces.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) namespaced: bool,
+    /// The plural of the kind, in lower case [default: by the rules of English].
+    #[arg(long)]
+    pub(crate) plural: Option<String>,
+    /// Write the type, its sample and its roles.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) resource: bool,
+    /// Write the controller and its test.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) controller: bool,
+    /// Write the files of this kind again, even if they are there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+    /// Show what would be written, as a diff, and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What the complete controller runs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ImageArgs {
+    /// The container image that the controller runs.
+    #[arg(long)]
+    pub(crate) image: Option<String>,
+    /// The command of the container: words after commas [default: the image's own].
+    #[arg(long, value_name = "COMMAND", requires = "image")]
+    pub(crate) image_container_command: Option<String>,
+    /// The port that the container listens on.
+    #[arg(long, value_name = "PORT", requires = "image", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) image_container_port: Option<u16>,
+    /// The user id that the container runs as [default: the image's own, which must not be root].
+    #[arg(long, value_name = "UID", requires = "image", value_parser = clap::value_parser!(i64).range(1..=2_147_483_647))]
+    pub(crate) run_as_user: Option<i64>,
+}

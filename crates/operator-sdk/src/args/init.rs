@@ -1,0 +1,47 @@
+//! `operator-sdk init`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Start an operator project in the current directory.
+///
+/// Writes the program, the kustomize tree under `config/`, a Dockerfile, a Makefile and the PROJECT file. Files that
+/// are there are never overwritten: a README.md, LICENSE or .gitignore of yours is kept, anything else in the way is
+/// an error before anything is written.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  mkdir memcached-operator && cd memcached-operator\n  operator-sdk init --domain example.com --repo github.com/example/memcached-operator"
+)]
+pub(crate) struct InitArgs {
+    /// The domain of the API groups: a group `cache` becomes `cache.<domain>`.
+    #[arg(long, default_value = "my.domain")]
+    pub(crate) domain: String,
+    /// The project's name, a DNS label [default: the name of the directory].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) project_name: Option<String>,
+    /// Where the source lives, such as github.com/example/memcached-operator.
+    #[arg(long)]
+    pub(crate) repo: Option<String>,
+    /// The owner named in the copyright line of the source files.
+    #[arg(long)]
+    pub(crate) owner: Option<String>,
+    /// The license that the project is put under.
+    #[arg(long, value_enum, default_value_t = License::Apache2)]
+    pub(crate) license: License,
+    /// The directory with the SDK's crates, to depend on them by path; may be relative to the project
+    /// [default: the checkout that this tool was built from, or the published crates].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sdk_path: Option<PathBuf>,
+    /// Show what would be written, as a diff, and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum License {
+    /// Apache License 2.0
+    Apache2,
+    /// No license
+    None,
+}

@@ -1,0 +1,280 @@
+//! Insertions into Rust source, found through the syntax tree and made in the text.
+//!
+//! No marker comments: a place is named by what it is (the modules of a file, the end of a function), so that a user
+//! may reorder and reformat at will. Every function is idempotent and returns the text unchanged when the thing is
+//! there.
+
+use quote::ToTokens;
+use syn::spanned::Spanned;
+use syn::{Expr, File, Item, ItemFn, Stmt};
+
+/// Why the source was left alone.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RustEditError {
+    #[error("it is not valid Rust: {0}")]
+    Syntax(#[from] syn::Error),
+    #[error("it has no function `{0}`")]
+    NoFunction(String),
+    #[error("its function `{0}` does not end in an expression")]
+    NoTail(String),
+}
+
+/// Adds `pub mod name;` behind the last module of the file.
+pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let modules = || file.items.iter().filter(|item| matches!(item, Item::Mod(_)));
+    let there = modules().any(|item| matches!(item, Item::Mod(module) if module.ident == name));
+    if there {
+        return Ok(source.to_owned());
+    }
+    let line = format!("pub mod {name};\n");
+    Ok(match modules().next_back() {
+        Some(last) => insert(source, line_end(source, end_of(last)), &line),
+        None => insert_first(source, &file, &line),
+    })
+}
+
+/// Adds `pub use module::{…};` behind the last use of the file, or behind its modules.
+pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let uses = || file.items.iter().filter(|item| matches!(item, Item::Use(_)));
+    let there = uses().any(|item| match item {
+        Item::Use(item) => matches!(&item.tree, syn::UseTree::Path(path) if path.ident == module),
+        _ => false,
+    });
+    if there {
+        return Ok(source.to_owned());
+    }
+    let list = match names {
+        [one] => one.clone(),
+        many => format!("{{{}}}", many.join(", ")),
+    };
+    let line = format!("pub use {module}::{list};\n");
+    if let Some(last) = uses().next_back() {
+        return Ok(insert(source, line_end(source, end_of(last)), &line));
+    }
+    let modules = file.items.iter().rfind(|item| matches!(item, Item::Mod(_)));
+    Ok(match modules {
+        Some(last) => insert(source, line_end(source, end_of(last)), &format!("\n{line}")),
+        None => insert_first(source, &file, &line),
+    })
+}
+
+/// Adds a statement before the last expression of a function; it takes the place of `let _ = …;`, which stands for
+/// an argument that is not used yet.
+pub(crate) fn add_statement(source: &str, function: &str, statement: &str) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let body = &find(&file, function)?.block;
+    let wanted: Stmt = syn::parse_str(statement)?;
+    if body.stmts.iter().any(|there| same(there, &wanted)) {
+        return Ok(source.to_owned());
+    }
+    if let Some(unused) = body.stmts.iter().find(|statement| is_placeholder(statement)) {
+        let range = unused.span().byte_range();
+        let mut edited = source.to_owned();
+        edited.replace_range(range, statement);
+        return Ok(edited);
+    }
+    let tail = tail_of(body, function)?;
+    let start = tail.span().byte_range().start;
+    let indent = indent_at(source, start);
+    Ok(insert(source, start, &format!("{statement}\n{indent}")))
+}
+
+/// Adds method calls at the end of the chain that a function ends in.
+pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
+    let mut text = source.to_owned();
+    for call in calls {
+        let file = syn::parse_file(&text)?;
+        let tail = tail_of(&find(&file, function)?.block, function)?;
+        let wanted: Expr = syn::parse_str(&format!("it.{call}"))?;
+        if has_call(tail, &wanted) {
+            continue;
+        }
+        let range = tail.span().byte_range();
+        let indent = indent_at(&text, range.start);
+        text = insert(&text, range.end, &format!("\n{indent}    .{call}"));
+    }
+    Ok(text)
+}
+
+/// Whether the chain has a call with the method and arguments of `wanted`.
+fn has_call(chain: &Expr, wanted: &Expr) -> bool {
+    let (Expr::MethodCall(there), Expr::MethodCall(wanted_call)) = (chain, wanted) else {
+        return false;
+    };
+    let alike = there.method == wanted_call.method
+        && same(&there.turbofish, &wanted_call.turbofish)
+        && same(&there.args, &wanted_call.args);
+    alike || has_call(&there.receiver, wanted)
+}
+
+/// Whether two pieces of syntax are the same but for their layout.
+fn same(left: &impl ToTokens, right: &impl ToTokens) -> bool {
+    left.to_token_stream().to_string() == right.to_token_stream().to_string()
+}
+
+fn is_placeholder(statement: &Stmt) -> bool {
+    matches!(statement, Stmt::Local(local) if matches!(local.pat, syn::Pat::Wild(_)))
+}
+
+fn find<'a>(file: &'a File, name: &str) -> Result<&'a ItemFn, RustEditError> {
+    let functions = file.items.iter().filter_map(|item| match item {
+        Item::Fn(function) => Some(function),
+        _ => None,
+    });
+    let mut named = functions.filter(|function| function.sig.ident == name);
+    named
+        .next()
+        .ok_or_else(|| RustEditError::NoFunction(name.to_owned()))
+}
+
+fn tail_of<'a>(body: &'a syn::Block, function: &str) -> Result<&'a Expr, RustEditError> {
+    match body.stmts.last() {
+        Some(Stmt::Expr(tail, None)) => Ok(tail),
+        _ => Err(RustEditError::NoTail(function.to_owned())),
+    }
+}
+
+fn end_of(item: &Item) -> usize {
+    item.span().byte_range().end
+}
+
+/// The start of the line behind the one that has the byte.
+fn line_end(source: &str, at: usize) -> usize {
+    let rest = source.get(at..).unwrap_or_default();
+    rest.find('\n').map_or(source.len(), |newline| at + newline + 1)
+}
+
+fn indent_at(source: &str, at: usize) -> String {
+    let before = source.get(..at).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    line.chars().take_while(|c| c.is_whitespace()).collect()
+}
+
+fn insert(source: &str, at: usize, text: &str) -> String {
+    let (before, after) = (
+        source.get(..at).unwrap_or(source),
+        source.get(at..).unwrap_or_default(),
+    );
+    let gap = if before.is_empty() || before.ends_with(['\n', ' ']) || !text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    format!("{before}{gap}{text}{after}")
+}
+
+/// Before the first item, or at the end of a file that has none but its own comments and attributes.
+fn insert_first(source: &str, file: &File, line: &str) -> String {
+    match file.items.first() {
+        Some(first) => insert(source, first.span().byte_range().start, &format!("{line}\n")),
+        None if source.trim().is_empty() => line.to_owned(),
+        None => format!("{}\n\n{line}", source.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(edit: impl Fn(&str) -> Result<String, RustEditError>, before: &str, after: &str) {
+        assert_eq!(edit(before).unwrap(), after);
+        assert_eq!(edit(after).unwrap(), after, "a second time changes nothing");
+    }
+
+    #[test]
+    fn a_module_goes_behind_the_last_one() {
+        check(
+            |source| add_module(source, "b"),
+            "//! Doc.\n\npub mod a; // why\n\nfn f() {}\n",
+            "//! Doc.\n\npub mod a; // why\npub mod b;\n\nfn f() {}\n",
+        );
+    }
+
+    #[test]
+    fn the_first_module_goes_below_the_head() {
+        check(
+            |source| add_module(source, "a"),
+            "//! Doc.\n",
+            "//! Doc.\n\npub mod a;\n",
+        );
+        check(|source| add_module(source, "a"), "", "pub mod a;\n");
+        check(
+            |source| add_module(source, "a"),
+            "//! Doc.\n\n/// An item.\nfn f() {}\n",
+            "//! Doc.\n\npub mod a;\n\n/// An item.\nfn f() {}\n",
+        );
+    }
+
+    #[test]
+    fn a_reexport_goes_behind_the_others() {
+        let names = ["B".to_owned(), "BSpec".to_owned()];
+        check(
+            |source| add_reexport(source, "b", &names),
+            "pub mod a;\npub mod b;\n\npub use a::A;\n",
+            "pub mod a;\npub mod b;\n\npub use a::A;\npub use b::{B, BSpec};\n",
+        );
+        check(
+            |source| add_reexport(source, "b", &names),
+            "pub mod b;\n",
+            "pub mod b;\n\npub use b::{B, BSpec};\n",
+        );
+    }
+
+    #[test]
+    fn a_statement_takes_the_place_of_the_unused_argument() {
+        check(
+            |source| add_statement(source, "setup", "one(manager)?;"),
+            "fn setup(manager: &M) -> R {\n    // Comments stay.\n    let _ = manager;\n    Ok(())\n}\n",
+            "fn setup(manager: &M) -> R {\n    // Comments stay.\n    one(manager)?;\n    Ok(())\n}\n",
+        );
+    }
+
+    #[test]
+    fn a_statement_goes_before_the_result() {
+        check(
+            |source| add_statement(source, "setup", "two(manager)?;"),
+            "fn setup(manager: &M) -> R {\n    one(manager)?; // 1\n    // the end\n    Ok(())\n}\n",
+            "fn setup(manager: &M) -> R {\n    one(manager)?; // 1\n    // the end\n    two(manager)?;\n    Ok(())\n}\n",
+        );
+    }
+
+    #[test]
+    fn calls_go_at_the_end_of_the_chain() {
+        let calls = ["crd::<B>()".to_owned(), "rules(B::rules())".to_owned()];
+        check(
+            |source| add_calls(source, "manifests", &calls),
+            "fn manifests() -> M {\n    M::new()\n        // first\n        .crd::<A>()\n}\n",
+            "fn manifests() -> M {\n    M::new()\n        // first\n        .crd::<A>()\n        .crd::<B>()\n        .rules(B::rules())\n}\n",
+        );
+        check(
+            |source| add_calls(source, "manifests", &calls),
+            "fn manifests() -> M {\n    M::new()\n}\n",
+            "fn manifests() -> M {\n    M::new()\n        .crd::<B>()\n        .rules(B::rules())\n}\n",
+        );
+    }
+
+    #[test]
+    fn source_that_cannot_be_edited_is_an_error() {
+        assert!(matches!(add_module("fn {", "a"), Err(RustEditError::Syntax(_))));
+        assert!(matches!(
+            add_statement("fn g() {}", "f", "a();"),
+            Err(RustEditError::NoFunction(_))
+        ));
+        assert!(matches!(
+            add_statement("fn f() { g(); }", "f", "a();"),
+            Err(RustEditError::NoTail(_))
+        ));
+    }
+
+    #[test]
+    fn text_that_is_not_ascii_keeps_its_place() {
+        check(
+            |source| add_statement(source, "f", "b();"),
+            "//! Größe 木\nfn f() -> R {\n    a(\"é\");\n    Ok(())\n}\n",
+            "//! Größe 木\nfn f() -> R {\n    a(\"é\");\n    b();\n    Ok(())\n}\n",
+        );
+    }
+}

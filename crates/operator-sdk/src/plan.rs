@@ -1,0 +1,100 @@
+//! Which files come of a command, as values: `(&Project, &Args) → Plan`, pure; one file per command.
+
+pub(crate) mod create_api;
+pub(crate) mod init;
+pub(crate) mod manifests;
+
+use crate::names::InvalidName;
+use crate::report::Hinted;
+
+/// Files to create or change, and files of the user that stay.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) kept: Vec<String>,
+}
+
+/// One file: its text before (`None`: it is not there) and after.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) path: String,
+    pub(crate) before: Option<String>,
+    pub(crate) after: String,
+}
+
+/// A command cannot be done on this project.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    #[error("the directory has {}, which `init` would overwrite", list(.0))]
+    InTheWay(Vec<String>),
+    #[error("the directory is a project already: it has a PROJECT file")]
+    AlreadyProject,
+    #[error("{0} exists already in this project")]
+    AlreadyThere(String),
+    #[error("{0} is not a kind of this project")]
+    NoSuchKind(String),
+    #[error("{path} cannot be edited: {reason}")]
+    Edit {
+        path: String,
+        reason: String,
+        remedy: String,
+    },
+    #[error("{0}")]
+    Usage(String, &'static str),
+    #[error("the template {0} is broken: {1}")]
+    Template(&'static str, String),
+    #[error("{0}")]
+    Manifests(String),
+}
+
+impl Hinted for PlanError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Name(error) => return error.hint(),
+            Self::InTheWay(_) => "run it in an empty directory, or move these files away".to_owned(),
+            Self::AlreadyProject => "add to it with `operator-sdk create api`".to_owned(),
+            Self::AlreadyThere(_) => {
+                "write its files again with `--force`, or choose another name".to_owned()
+            }
+            Self::NoSuchKind(_) => "leave `--resource=false` away to write its type too".to_owned(),
+            Self::Edit { remedy, .. } => remedy.clone(),
+            Self::Usage(_, hint) => (*hint).to_owned(),
+            Self::Template(..) => "this is a defect of operator-sdk; please report it".to_owned(),
+            Self::Manifests(_) => "look at the types under src/api and at the `rbac` attributes".to_owned(),
+        })
+    }
+}
+
+fn list(paths: &[String]) -> String {
+    let shown = paths.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+    match paths.len() {
+        0..=4 => shown,
+        more => format!("{shown} and {} more", more - 4),
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    pub(crate) fn put(&mut self, path: &str, before: Option<&str>, after: String) {
+        self.changes.push(Change {
+            path: path.to_owned(),
+            before: before.map(str::to_owned),
+            after,
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.changes.iter().any(Change::is_effective)
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    pub(crate) fn is_effective(&self) -> bool {
+        self.before.as_deref() != Some(&self.after)
+    }
+}

@@ -1,0 +1,64 @@
+//! What is there: the PROJECT file and the texts of the project, read once.
+//!
+//! Knows no template and no command; every path of a project is in [`layout`].
+
+mod config;
+pub(crate) mod layout;
+mod tree;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) use self::config::{Api, Config, ConfigError, Resource};
+pub(crate) use self::tree::Tree;
+use crate::report::Hinted;
+
+/// A project on disk.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) root: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) tree: Tree,
+}
+
+/// A project cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProjectError {
+    #[error("{} is no operator project: it has no PROJECT file", .0.display())]
+    Missing(PathBuf),
+    #[error("the PROJECT file cannot be used: {0}")]
+    Config(#[from] ConfigError),
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+impl Hinted for ProjectError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Missing(_) => {
+                "go to the project's directory, or start one with `operator-sdk init --domain example.com`"
+                    .to_owned()
+            }
+            Self::Config(error) => error.remedy(),
+            Self::Read { .. } => "check that the file is there and that you may read it".to_owned(),
+        })
+    }
+}
+
+// === impl Project ===
+
+impl Project {
+    /// Reads the project whose PROJECT file lies in `root`.
+    pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
+        let tree = Tree::read(root)?;
+        let text = tree
+            .get(layout::PROJECT)
+            .ok_or_else(|| ProjectError::Missing(root.to_owned()))?;
+        let config = Config::parse(text)?;
+        Ok(Self {
+            root: root.to_owned(),
+            config,
+            tree,
+        })
+    }
+}

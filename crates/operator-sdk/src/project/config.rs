@@ -1,0 +1,224 @@
+//! The PROJECT file, version 3: what kubebuilder's tools write, with a layout of our own.
+//!
+//! Keys that this tool does not know are kept as they are.
+
+use operator_manifests::render;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::names::{self, InvalidName};
+use crate::report::Hinted;
+
+/// The layout that this tool writes.
+pub(crate) const LAYOUT: &str = "rust.operator-sdk.dev/v1";
+
+const HEADER: &str =
+    "# Written by operator-sdk, which reads it to know what the project holds. Do not edit.\n";
+
+/// The PROJECT file's content.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) domain: String,
+    pub(crate) project_name: String,
+    pub(crate) resources: Vec<Resource>,
+    /// The whole document, unknown keys too.
+    document: Map<String, Value>,
+}
+
+/// One kind of the project.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resource {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api: Option<Api>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) controller: bool,
+    #[serde(default)]
+    pub(crate) domain: String,
+    #[serde(default)]
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plural: Option<String>,
+    pub(crate) version: String,
+    /// What other tools wrote.
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+/// How a kind is served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Api {
+    #[serde(default = "crd_version")]
+    pub(crate) crd_version: String,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) namespaced: bool,
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+fn crd_version() -> String {
+    "v1".to_owned()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// A PROJECT file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("it is not valid YAML: {0}")]
+    Syntax(String),
+    #[error("it has no `{0}`")]
+    Missing(&'static str),
+    #[error("its `{key}` is not as expected: {reason}")]
+    Field { key: String, reason: String },
+    #[error("its version is {0:?}, and this tool knows version \"3\"")]
+    Version(String),
+    #[error("its layout is {0:?}, and this tool knows {LAYOUT:?}")]
+    Layout(String),
+    #[error("{0}")]
+    Name(#[from] InvalidName),
+}
+
+impl ConfigError {
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::Version(_) | Self::Layout(_) => {
+                "the project was made by another tool; use that one, or start anew with `operator-sdk init`"
+                    .to_owned()
+            }
+            Self::Name(error) => error.hint().unwrap_or_default(),
+            Self::Syntax(_) | Self::Missing(_) | Self::Field { .. } => {
+                "take the file back from version control (`git checkout PROJECT`), or correct it by hand"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    pub(crate) fn new(domain: &str, project_name: &str, repo: Option<&str>) -> Self {
+        let mut document = Map::new();
+        document.insert("cliVersion".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+        document.insert("layout".to_owned(), json!([LAYOUT]));
+        document.insert("version".to_owned(), json!("3"));
+        if let Some(repo) = repo {
+            document.insert("repo".to_owned(), json!(repo));
+        }
+        Self {
+            domain: domain.to_owned(),
+            project_name: project_name.to_owned(),
+            resources: Vec::new(),
+            document,
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let document: Value = serde_saphyr::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            ConfigError::Syntax(message.lines().next().unwrap_or_default().to_owned())
+        })?;
+        let Value::Object(document) = document else {
+            return Err(ConfigError::Syntax("it is not a mapping".to_owned()));
+        };
+        check_version(&document)?;
+        check_layout(&document)?;
+        let config = Self {
+            domain: text_of(&document, "domain")?,
+            project_name: text_of(&document, "projectName")?,
+            resources: resources_of(&document)?,
+            document,
+        };
+        names::check_domain(&config.domain)?;
+        names::check_project(&config.project_name)?;
+        for resource in &config.resources {
+            names::check_kind(&resource.kind)?;
+            names::check_version(&resource.version)?;
+        }
+        Ok(config)
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let mut document = self.document.clone();
+        document.insert("domain".to_owned(), json!(self.domain));
+        document.insert("projectName".to_owned(), json!(self.project_name));
+        if !self.resources.is_empty() {
+            document.insert("resources".to_owned(), json!(self.resources));
+        }
+        format!("{HEADER}{}", render::yaml(&Value::Object(document)))
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
+        self.resources
+            .iter()
+            .find(|resource| resource.group == group && resource.version == version && resource.kind == kind)
+    }
+
+    /// Adds a resource, or replaces the one with the same group, version and kind.
+    pub(crate) fn put(&mut self, resource: Resource) {
+        let same = |r: &&mut Resource| {
+            r.group == resource.group && r.version == resource.version && r.kind == resource.kind
+        };
+        match self.resources.iter_mut().find(same) {
+            Some(there) => *there = resource,
+            None => self.resources.push(resource),
+        }
+    }
+}
+
+fn text_of(document: &Map<String, Value>, key: &'static str) -> Result<String, ConfigError> {
+    match document.get(key) {
+        None | Some(Value::Null) => Err(ConfigError::Missing(key)),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(ConfigError::Field {
+            key: key.to_owned(),
+            reason: "it is no text".to_owned(),
+        }),
+    }
+}
+
+fn check_version(document: &Map<String, Value>) -> Result<(), ConfigError> {
+    match document.get("version") {
+        None => Err(ConfigError::Missing("version")),
+        Some(Value::String(version)) if version == "3" => Ok(()),
+        Some(Value::String(other)) => Err(ConfigError::Version(other.clone())),
+        Some(other) => Err(ConfigError::Version(other.to_string())),
+    }
+}
+
+fn check_layout(document: &Map<String, Value>) -> Result<(), ConfigError> {
+    let layout = document.get("layout").ok_or(ConfigError::Missing("layout"))?;
+    let known = match layout {
+        Value::Array(plugins) => plugins.iter().any(|plugin| plugin == LAYOUT),
+        other => other == LAYOUT,
+    };
+    if known {
+        Ok(())
+    } else {
+        Err(ConfigError::Layout(layout.to_string()))
+    }
+}
+
+fn resources_of(document: &Map<String, Value>) -> Result<Vec<Resource>, ConfigError> {
+    let Some(resources) = document.get("resources") else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_value(resources.clone()).map_err(|error| ConfigError::Field {
+        key: "resources".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+// === impl Resource ===
+
+impl Resource {
+    pub(crate) fn namespaced(&self) -> bool {
+        self.api.as_ref().is_some_and(|api| api.namespaced)
+    }
+}

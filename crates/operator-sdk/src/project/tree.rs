@@ -1,0 +1,69 @@
+//! The texts of a project, read once: what a plan looks at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use super::ProjectError;
+
+/// The folders that commands look into.
+const FOLDERS: [&str; 4] = ["config", "hack", "src", "tests"];
+
+/// Text files by their path relative to the root, with `/` between.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tree(BTreeMap<String, String>);
+
+// === impl Tree ===
+
+impl Tree {
+    /// Reads the files directly under `root` and those under `config`, `hack`, `src` and `tests`.
+    ///
+    /// Links to folders are not followed, and a file that is no text counts as empty text: it is there, and nothing
+    /// edits it.
+    pub(crate) fn read(root: &Path) -> Result<Self, ProjectError> {
+        let mut tree = Self::default();
+        tree.read_folder(root, "", false)?;
+        for folder in FOLDERS {
+            let path = root.join(folder);
+            if path.is_dir() && !path.is_symlink() {
+                tree.read_folder(&path, &format!("{folder}/"), true)?;
+            }
+        }
+        Ok(tree)
+    }
+
+    fn read_folder(&mut self, folder: &Path, prefix: &str, deep: bool) -> Result<(), ProjectError> {
+        let failed = |source| ProjectError::Read {
+            path: folder.to_owned(),
+            source,
+        };
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() && deep {
+                self.read_folder(&entry.path(), &format!("{name}/"), deep)?;
+            } else if !kind.is_dir() {
+                self.0.insert(name, read_text(&entry.path())?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&str> {
+        self.0.get(path).map(String::as_str)
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, ProjectError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(String::new()),
+        // A link that leads nowhere.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(ProjectError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,126 @@
+//! What a person reads: outcomes on standard output, failures and progress on standard error.
+//!
+//! Never decides anything; colours only where a terminal shows them.
+
+use std::io::{IsTerminal, Write};
+
+use crate::apply::{Applied, Effect};
+
+/// An error as it is shown: one line, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// An error that knows the way out.
+pub(crate) trait Hinted: std::error::Error {
+    /// What the user can do.
+    fn hint(&self) -> Option<String>;
+}
+
+impl<E: Hinted> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let message = error.to_string();
+        Self {
+            message: message.lines().collect::<Vec<_>>().join(" "),
+            hint: error.hint(),
+        }
+    }
+}
+
+/// Writes to the two streams of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    out_colours: bool,
+    err_colours: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            out_colours: wanted && std::io::stdout().is_terminal(),
+            err_colours: wanted && std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// A line of the answer. A reader that went away is no reason to fail.
+    pub(crate) fn line(&self, text: &str) {
+        let _ = writeln!(std::io::stdout(), "{text}");
+    }
+
+    /// Text of the answer, as it is.
+    pub(crate) fn text(&self, text: &str) {
+        let mut out = std::io::stdout();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// A line about what is happening.
+    pub(crate) fn progress(&self, text: &str) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let label = paint(self.err_colours, Colour::Red, "error:");
+        self.progress(&format!("{label} {}", failure.message));
+        if let Some(hint) = &failure.hint {
+            self.progress(&format!(
+                "{} {hint}",
+                paint(self.err_colours, Colour::Cyan, "hint:")
+            ));
+        }
+    }
+
+    /// The files that a command wrote, one a line.
+    pub(crate) fn applied(&self, applied: &Applied) {
+        for (effect, path) in &applied.files {
+            let (colour, word) = match effect {
+                Effect::Created => (Colour::Green, "create"),
+                Effect::Updated => (Colour::Yellow, "update"),
+                Effect::Unchanged => continue,
+                Effect::Kept => (Colour::Cyan, "keep"),
+            };
+            let note = if *effect == Effect::Kept { " (yours)" } else { "" };
+            self.line(&format!(
+                "{} {}{note}",
+                paint(self.out_colours, colour, &format!("{word:>7}")),
+                path.display()
+            ));
+        }
+    }
+
+    /// A command as the user would type it.
+    pub(crate) fn command(&self, command: &str) {
+        self.line(&paint(self.out_colours, Colour::Green, &format!("$ {command}")));
+    }
+}
+
+fn paint(colours: bool, colour: Colour, text: &str) -> String {
+    if colours {
+        format!("\x1b[{}m{text}\x1b[0m", colour as u8)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The answer of `operator-sdk version`.
+pub(crate) fn version() -> String {
+    format!(
+        "operator-sdk version: v{}, kubernetes version: v{}, rust version: {}, target: {}",
+        env!("CARGO_PKG_VERSION"),
+        crate::template::KUBERNETES_VERSION,
+        env!("OPERATOR_SDK_RUSTC"),
+        env!("OPERATOR_SDK_TARGET"),
+    )
+}

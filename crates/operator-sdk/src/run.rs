@@ -1,0 +1,3 @@
+//! Commands, from their arguments to their report.
+
+pub(crate) mod scaffold;

@@ -1,0 +1,137 @@
+//! The texts of a project, and the values that they take.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior, Value};
+use serde::Serialize;
+
+use crate::plan::PlanError;
+
+/// The version of Kubernetes that the SDK is built for.
+pub(crate) const KUBERNETES_VERSION: &str = "1.36";
+
+/// A template: its name (the path below `templates/`) and its text.
+macro_rules! templates {
+    ($($name:literal),* $(,)?) => {
+        const TEMPLATES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../templates/", $name)))),*];
+    };
+}
+
+templates!(
+    "project/Cargo.toml",
+    "project/Dockerfile",
+    "project/Makefile",
+    "project/README.md",
+    "project/api.rs",
+    "project/boilerplate.rs.txt",
+    "project/controller.rs",
+    "project/dockerignore",
+    "project/gitignore",
+    "project/lib.rs",
+    "project/main.rs",
+    "config/default_kustomization.yaml",
+    "config/manager.yaml",
+    "config/manager_kustomization.yaml",
+    "config/rbac_kustomization.yaml",
+    "config/role_binding.yaml",
+    "config/service_account.yaml",
+    "config/crd_kustomization.yaml",
+    "config/access_role.yaml",
+    "config/sample.yaml",
+    "config/samples_kustomization.yaml",
+    "api/version.rs",
+    "api/types.rs",
+    "api/controller.rs",
+    "api/test.rs",
+    "image/types.rs",
+    "image/controller.rs",
+    "image/test.rs",
+);
+
+/// Renders a template; a value that it names and does not get is an error.
+pub(crate) fn render(name: &'static str, values: &impl Serialize) -> Result<String, PlanError> {
+    let broken = |error: minijinja::Error| PlanError::Template(name, error.to_string());
+    let text = TEMPLATES
+        .iter()
+        .find(|(there, _)| *there == name)
+        .map(|(_, text)| *text)
+        .ok_or_else(|| PlanError::Template(name, "it does not exist".to_owned()))?;
+    let environment = environment().map_err(broken)?;
+    environment
+        .render_named_str(name, text, Value::from(Serde(values)))
+        .map_err(broken)
+}
+
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let syntax = SyntaxConfig::builder()
+        .keep_trailing_newline(true)
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()?;
+    let mut environment = Environment::empty();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_syntax(syntax);
+    environment.add_filter("rust", |text: String| format!("{text:?}"));
+    Ok(environment)
+}
+
+/// The head of a source file: the project's boilerplate and an empty line.
+pub(crate) fn header(boilerplate: &str) -> String {
+    match boilerplate.trim_end() {
+        "" => String::new(),
+        text => format!("{text}\n\n"),
+    }
+}
+
+/// How a project depends on the SDK's crates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SdkSource {
+    /// By path, below this directory.
+    Path(String),
+    /// By version, from the registry.
+    Version,
+}
+
+/// The values of the templates of `init`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ProjectValues {
+    pub(crate) project_name: String,
+    pub(crate) crate_name: String,
+    pub(crate) domain: String,
+    pub(crate) repo: Option<String>,
+    pub(crate) owner: Option<String>,
+    pub(crate) license: bool,
+    pub(crate) year: i64,
+    pub(crate) header: String,
+    pub(crate) sdk_path: Option<String>,
+    pub(crate) sdk_version: &'static str,
+    pub(crate) rust_version: &'static str,
+}
+
+/// The values of the templates of `create api`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ApiValues {
+    pub(crate) project_name: String,
+    pub(crate) crate_name: String,
+    pub(crate) header: String,
+    pub(crate) group: String,
+    pub(crate) api_group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) kind_lower: String,
+    pub(crate) port_name: String,
+    pub(crate) snake: String,
+    pub(crate) plural: String,
+    pub(crate) namespaced: bool,
+    pub(crate) image: Option<ImageValues>,
+}
+
+/// What a complete controller runs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ImageValues {
+    pub(crate) image: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) run_as_user: Option<i64>,
+    pub(crate) size_max: i32,
+}

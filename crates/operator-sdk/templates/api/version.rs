@@ -1,0 +1,1 @@
+{{ header }}//! The kinds in version {{ version }}.

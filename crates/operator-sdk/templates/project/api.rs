@@ -1,0 +1,1 @@
+{{ header }}//! The kinds of this operator, by version.

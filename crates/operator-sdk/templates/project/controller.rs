@@ -1,0 +1,1 @@
+{{ header }}//! The controllers of this operator.

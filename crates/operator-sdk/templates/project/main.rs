@@ -1,0 +1,48 @@
+{{ header }}//! The program: without arguments it runs the operator, with `manifests` it prints what the operator
+//! needs from a cluster.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use operator_runtime::manager::ManagerArgs;
+use operator_runtime::{Manager, Result};
+
+/// A Kubernetes operator.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    manager: ManagerArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the CRDs and the permissions of this operator as JSON.
+    Manifests,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    match args.command {
+        Some(Command::Manifests) => {
+            println!("{}", {{ crate_name }}::manifests().to_json());
+            ExitCode::SUCCESS
+        }
+        None => match run(&args.manager).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(%error, "the operator ends");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+async fn run(args: &ManagerArgs) -> Result<()> {
+    let manager = Manager::builder("{{ project_name }}").args(args).build().await?;
+    {{ crate_name }}::setup(&manager)?;
+    manager.run().await
+}

@@ -1,0 +1,285 @@
+//! Bad input: one clear line and a hint, exit code 1, and nothing written.
+
+mod common;
+
+use common::{CREATE_MEMCACHED, Dir, sdk};
+
+/// `create api` with some of its arguments.
+#[track_caller]
+fn create_api(changes: &[(&str, &str)]) -> String {
+    let dir = Dir::project();
+    let defaults = [
+        ("--group", "cache"),
+        ("--version", "v1alpha1"),
+        ("--kind", "Memcached"),
+    ];
+    let value = |flag: &str| {
+        changes
+            .iter()
+            .chain(&defaults)
+            .find(|(name, _)| *name == flag)
+            .map(|(_, value)| *value)
+    };
+    let mut arguments = vec!["create".to_owned(), "api".to_owned()];
+    let flags = defaults.iter().map(|(name, _)| *name);
+    let more = changes
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| defaults.iter().all(|(known, _)| known != name));
+    for flag in flags.chain(more) {
+        arguments.push(format!("{flag}={}", value(flag).unwrap()));
+    }
+    dir.fails(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[track_caller]
+fn check(errors: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(errors.contains(part), "{part:?} is missing: {errors}");
+    }
+}
+
+#[test]
+fn a_kind_in_lower_case() {
+    check(
+        &create_api(&[("--kind", "memcached")]),
+        &["kind \"memcached\"", "CamelCase", "--kind Memcached"],
+    );
+}
+
+#[test]
+fn an_invalid_group() {
+    check(
+        &create_api(&[("--group", "Cache_1")]),
+        &["group \"Cache_1\"", "--group cache-1"],
+    );
+}
+
+#[test]
+fn an_invalid_version() {
+    check(
+        &create_api(&[("--version", "1.0")]),
+        &["version \"1.0\"", "--version v1alpha1"],
+    );
+}
+
+#[test]
+fn an_invalid_plural() {
+    check(
+        &create_api(&[("--plural", "Mem Cached")]),
+        &["plural \"Mem Cached\"", "--plural mem-cached"],
+    );
+}
+
+#[test]
+fn an_image_for_a_kind_of_the_cluster() {
+    check(
+        &create_api(&[("--namespaced", "false"), ("--image", "memcached")]),
+        &["--image", "--namespaced=false"],
+    );
+}
+
+#[test]
+fn an_image_that_is_none() {
+    check(
+        &create_api(&[("--image", "mem cached")]),
+        &["image \"mem cached\""],
+    );
+}
+
+#[test]
+fn nothing_to_write() {
+    check(
+        &create_api(&[("--resource", "false"), ("--controller", "false")]),
+        &["nothing to write"],
+    );
+}
+
+#[test]
+fn a_controller_for_no_kind() {
+    check(
+        &create_api(&[("--resource", "false")]),
+        &["cache/v1alpha1 Memcached is not a kind of this project"],
+    );
+}
+
+#[test]
+fn a_kind_that_is_there() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    check(
+        &dir.fails(CREATE_MEMCACHED),
+        &["cache/v1alpha1 Memcached exists already", "--force"],
+    );
+    let other = [
+        "create",
+        "api",
+        "--group",
+        "other",
+        "--version",
+        "v1",
+        "--kind",
+        "Memcached",
+    ];
+    check(
+        &dir.fails(&other),
+        &["has a kind Memcached already, in cache/v1alpha1"],
+    );
+}
+
+#[test]
+fn a_project_name_that_is_no_dns_label() {
+    let dir = Dir::named("My_Operator");
+    check(
+        &dir.fails(&["init"]),
+        &["project name \"My_Operator\"", "--project-name my-operator"],
+    );
+    let errors = dir.fails(&["init", "--project-name", "kube"]);
+    check(
+        &errors,
+        &["project name \"kube\"", "--project-name kube-operator"],
+    );
+}
+
+#[test]
+fn an_invalid_domain() {
+    let dir = Dir::named("op");
+    check(
+        &dir.fails(&["init", "--domain", "Example_com"]),
+        &["domain \"Example_com\"", "--domain example.com"],
+    );
+}
+
+#[test]
+fn a_directory_that_init_would_harm() {
+    let dir = Dir::named("op");
+    dir.write("Cargo.toml", "[package]\n");
+    dir.write("Makefile", "all:\n");
+    check(
+        &dir.fails(&["init"]),
+        &["Cargo.toml, Makefile", "empty directory"],
+    );
+}
+
+#[test]
+fn a_directory_that_is_a_project() {
+    check(
+        &Dir::project().fails(&["init"]),
+        &["is a project already", "create api"],
+    );
+}
+
+#[test]
+fn a_directory_that_is_none() {
+    let dir = Dir::named("op");
+    check(
+        &dir.fails(CREATE_MEMCACHED),
+        &["has no PROJECT file", "operator-sdk init"],
+    );
+}
+
+#[test]
+fn a_corrupted_project_file() {
+    let cases = [
+        ("domain: [", "not valid YAML"),
+        ("just text\n", "not a mapping"),
+        ("", "not a mapping"),
+        ("domain: example.com\n", "no `version`"),
+        ("version: \"2\"\n", "version is \"2\""),
+        (
+            "version: \"3\"\nlayout:\n- go.kubebuilder.io/v4\n",
+            "go.kubebuilder.io/v4",
+        ),
+        (
+            "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: op\n",
+            "no `domain`",
+        ),
+        (
+            "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: op\ndomain: 3\n",
+            "`domain`",
+        ),
+        (
+            "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: O P\ndomain: example.com\n",
+            "project name",
+        ),
+        (
+            "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: op\ndomain: example.com\nresources: 7\n",
+            "`resources`",
+        ),
+    ];
+    for (text, part) in cases {
+        let dir = Dir::project();
+        dir.write("PROJECT", text);
+        check(&dir.fails(CREATE_MEMCACHED), &["PROJECT file", part]);
+    }
+}
+
+#[test]
+fn source_that_cannot_be_edited() {
+    let dir = Dir::project();
+    dir.write("src/lib.rs", "pub fn other() {}\n");
+    check(
+        &dir.fails(CREATE_MEMCACHED),
+        &["src/lib.rs cannot be edited", "no function `manifests`"],
+    );
+    dir.write("src/lib.rs", "fn {\n");
+    check(
+        &dir.fails(CREATE_MEMCACHED),
+        &["src/lib.rs cannot be edited", "not valid Rust"],
+    );
+}
+
+#[test]
+fn a_kustomization_that_cannot_be_edited() {
+    let dir = Dir::project();
+    dir.write("config/default/kustomization.yaml", "resources: {\n");
+    check(
+        &dir.fails(CREATE_MEMCACHED),
+        &["config/default/kustomization.yaml cannot be edited"],
+    );
+}
+
+#[test]
+fn words_that_are_no_command() {
+    let output = sdk().arg("creat").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("unrecognized subcommand")
+    );
+    assert_eq!(sdk().arg("--help").output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn help_explains_every_command() {
+    for command in [&["init"][..], &["create", "api"], &["completion"], &["version"]] {
+        let output = sdk().args(command).arg("--help").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.contains("Usage: operator-sdk "),
+            "{command:?}: {text}"
+        );
+        assert!(!text.contains('\u{1b}'), "no colours where no terminal is");
+    }
+}
+
+#[test]
+fn completion_knows_the_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let output = sdk().args(["completion", shell]).output().unwrap();
+        assert!(output.status.success());
+        assert!(
+            String::from_utf8(output.stdout).unwrap().contains("init"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn version_names_what_it_builds_on() {
+    let output = sdk().arg("version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("operator-sdk version: v0."), "{text}");
+    assert!(text.contains("kubernetes version: v1.36"), "{text}");
+}

@@ -1,0 +1,132 @@
+//! A project in a directory of its own, and the commands that a user would type in it.
+
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The memcached operator of the tutorial, as the README makes it.
+pub const CREATE_MEMCACHED: &[&str] = &[
+    "create",
+    "api",
+    "--group",
+    "cache",
+    "--version",
+    "v1alpha1",
+    "--kind",
+    "Memcached",
+    "--image",
+    "memcached:1.6.26-alpine3.19",
+    "--image-container-command",
+    "memcached,--memory-limit=64,-o,modern,-v",
+    "--image-container-port",
+    "11211",
+    "--run-as-user",
+    "1001",
+];
+
+/// A directory that is removed with the value.
+pub struct Dir {
+    _root: tempfile::TempDir,
+    pub path: PathBuf,
+}
+
+impl Dir {
+    /// An empty directory of this name.
+    pub fn named(name: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self { _root: root, path }
+    }
+
+    /// A new project, with the SDK at a path that does not depend on the machine.
+    pub fn project() -> Self {
+        let dir = Self::named("memcached-operator");
+        dir.ok(&[
+            "init",
+            "--domain",
+            "example.com",
+            "--repo",
+            "github.com/example/memcached-operator",
+            "--sdk-path",
+            "../../crates",
+        ]);
+        dir
+    }
+
+    /// Runs the tool here.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        sdk().args(arguments).current_dir(&self.path).output().unwrap()
+    }
+
+    /// Runs the tool here, and it must succeed; what it printed.
+    #[track_caller]
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?} failed: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs the tool here, and it must fail with exit code 1, one line and a hint, and change nothing.
+    #[track_caller]
+    pub fn fails(&self, arguments: &[&str]) -> String {
+        let before = self.files();
+        let output = self.run(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        let lines: Vec<&str> = errors.lines().collect();
+        assert_eq!(lines.len(), 2, "one line and a hint: {errors}");
+        assert!(lines[0].starts_with("error: "), "{errors}");
+        assert!(lines[1].starts_with("hint: "), "{errors}");
+        assert_eq!(self.files(), before, "nothing is written");
+        errors
+    }
+
+    /// Every file with its text.
+    pub fn files(&self) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        collect(&self.path, &self.path, &mut files);
+        files
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path.join(path)).unwrap()
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.path.join(path), text).unwrap();
+    }
+}
+
+/// The tool under test.
+pub fn sdk() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_operator-sdk"))
+}
+
+/// The real kubectl; a machine without it fails the test.
+#[track_caller]
+pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
+    let output = Command::new("kubectl")
+        .args(arguments)
+        .current_dir(dir)
+        .output()
+        .expect("kubectl must be installed: this test does not skip");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "kubectl {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            files.insert(name, std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `init` and `create api`: the files that they write, and what they leave alone.
+
+mod common;
+
+use common::{CREATE_MEMCACHED, Dir, kubectl};
+
+const CREATE_FOO_BAR: &[&str] = &[
+    "create",
+    "api",
+    "--group",
+    "shop",
+    "--version",
+    "v1",
+    "--kind",
+    "FooBar",
+    "--namespaced=false",
+];
+
+/// All files in one text, without the lock: its versions change with the workspace's.
+fn tree(dir: &Dir) -> String {
+    dir.files()
+        .iter()
+        .filter(|(path, _)| *path != "Cargo.lock")
+        .map(|(path, text)| format!("=== {path}\n{text}"))
+        .collect()
+}
+
+#[test]
+fn init_writes_a_project() {
+    insta::assert_snapshot!(tree(&Dir::project()));
+}
+
+#[test]
+fn init_takes_the_name_of_the_directory_and_the_flags() {
+    let dir = Dir::named("cache-operator");
+    dir.ok(&[
+        "init",
+        "--domain",
+        "example.com",
+        "--owner",
+        "The Cache Authors",
+        "--license",
+        "none",
+        "--sdk-path",
+        "sdk",
+    ]);
+    assert!(dir.read("PROJECT").contains("projectName: cache-operator\n"));
+    assert!(
+        dir.read("Cargo.toml")
+            .contains("operator-runtime = { path = \"sdk/operator-runtime\" }")
+    );
+    assert!(!dir.read("Cargo.toml").contains("license"));
+    assert!(dir.read("src/lib.rs").starts_with("// Copyright 20"));
+    assert!(dir.read("src/lib.rs").contains(" The Cache Authors\n\n//! "));
+}
+
+#[test]
+fn init_keeps_what_a_repository_starts_with() {
+    let dir = Dir::named("op");
+    dir.write("README.md", "mine\n");
+    dir.write("notes.txt", "also mine\n");
+    let output = dir.ok(&["init", "--domain", "example.com"]);
+    assert!(output.contains("keep README.md (yours)"), "{output}");
+    assert_eq!(dir.read("README.md"), "mine\n");
+    assert!(dir.read("PROJECT").contains("projectName: op"));
+}
+
+#[test]
+fn init_depends_on_the_checkout_that_the_tool_was_built_from() {
+    let dir = Dir::named("op");
+    dir.ok(&["init", "--domain", "example.com"]);
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let expected = format!(
+        "operator-runtime = {{ path = \"{}/operator-runtime\" }}",
+        crates.display()
+    );
+    assert!(dir.read("Cargo.toml").contains(&expected));
+}
+
+#[test]
+fn a_dry_run_shows_the_diff_and_writes_nothing() {
+    let dir = Dir::named("op");
+    let diff = dir.ok(&["init", "--domain", "example.com", "--dry-run"]);
+    assert!(diff.contains("--- /dev/null\n+++ PROJECT\n"), "{diff}");
+    assert!(dir.files().is_empty());
+    let dir = Dir::project();
+    let before = dir.files();
+    let mut arguments = CREATE_MEMCACHED.to_vec();
+    arguments.push("--dry-run");
+    let diff = dir.ok(&arguments);
+    assert!(
+        diff.contains(
+            "-    let _ = manager;\n+    controller::MemcachedReconciler.setup_with_manager(manager)?;\n"
+        ),
+        "{diff}"
+    );
+    assert_eq!(dir.files(), before);
+}
+
+#[test]
+fn create_api_with_an_image_adds_a_complete_operator() {
+    let dir = Dir::project();
+    let before = dir.files();
+    dir.ok(CREATE_MEMCACHED);
+    let changed: String = dir
+        .files()
+        .iter()
+        .filter(|(path, text)| before.get(*path) != Some(text))
+        .map(|(path, text)| format!("=== {path}\n{text}"))
+        .collect();
+    insta::assert_snapshot!(changed);
+}
+
+#[test]
+fn create_api_without_an_image_shows_where_to_write() {
+    let dir = Dir::project();
+    let before = dir.files();
+    dir.ok(CREATE_FOO_BAR);
+    let changed: String = dir
+        .files()
+        .iter()
+        .filter(|(path, text)| before.get(*path) != Some(text))
+        .map(|(path, text)| format!("=== {path}\n{text}"))
+        .collect();
+    insta::assert_snapshot!(changed);
+}
+
+#[test]
+fn a_second_api_joins_the_first() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    let lib = dir
+        .read("src/lib.rs")
+        .replace("    Ok(())", "    // Mine.\n    Ok(())");
+    dir.write("src/lib.rs", &lib);
+    let kustomization = dir.read("config/default/kustomization.yaml") + "# mine\n";
+    dir.write("config/default/kustomization.yaml", &kustomization);
+    dir.ok(CREATE_FOO_BAR);
+    let lib = dir.read("src/lib.rs");
+    assert!(
+        lib.contains("    controller::MemcachedReconciler.setup_with_manager(manager)?;\n    // Mine.\n    controller::FooBarReconciler.setup_with_manager(manager)?;\n    Ok(())\n"),
+        "{lib}"
+    );
+    assert!(
+        lib.contains("        .crd::<api::v1alpha1::Memcached>()\n        .rules_of::<controller::MemcachedReconciler>()\n        .crd::<api::v1::FooBar>()\n        .rules_of::<controller::FooBarReconciler>()\n"),
+        "{lib}"
+    );
+    assert_eq!(dir.read("config/default/kustomization.yaml"), kustomization);
+    let bases = dir.read("config/crd/kustomization.yaml");
+    assert!(
+        bases.ends_with("- bases/cache.example.com_memcacheds.yaml\n- bases/shop.example.com_foobars.yaml\n"),
+        "{bases}"
+    );
+    for resource in ["  - memcacheds\n", "  - foobars\n", "  - deployments\n"] {
+        assert!(dir.read("config/rbac/role.yaml").contains(resource), "{resource}");
+    }
+}
+
+#[test]
+fn force_writes_a_kind_again() {
+    let dir = Dir::project();
+    dir.ok(CREATE_FOO_BAR);
+    let controller = dir.read("src/controller/foo_bar_controller.rs");
+    let once = dir.files();
+    dir.write("src/controller/foo_bar_controller.rs", "broken");
+    let mut arguments = CREATE_FOO_BAR.to_vec();
+    arguments.push("--force");
+    dir.ok(&arguments);
+    assert_eq!(dir.read("src/controller/foo_bar_controller.rs"), controller);
+    assert_eq!(dir.files(), once, "registered once, listed once");
+}
+
+#[test]
+fn the_type_may_come_before_the_controller() {
+    let dir = Dir::project();
+    let mut only_type = CREATE_FOO_BAR.to_vec();
+    only_type.push("--controller=false");
+    dir.ok(&only_type);
+    assert!(!dir.files().contains_key("src/controller/foo_bar_controller.rs"));
+    assert!(dir.read("src/lib.rs").contains("let _ = manager;"));
+    let mut only_controller = CREATE_FOO_BAR.to_vec();
+    only_controller.push("--resource=false");
+    dir.ok(&only_controller);
+    let whole = Dir::project();
+    whole.ok(CREATE_FOO_BAR);
+    assert_eq!(dir.files(), whole.files(), "in two steps as in one");
+}
+
+#[test]
+fn the_tree_renders_with_kustomize() {
+    let dir = Dir::project();
+    insta::assert_snapshot!(
+        "kustomize_init",
+        kubectl(&["kustomize", "config/default"], &dir.path)
+    );
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(CREATE_FOO_BAR);
+    let rendered = kubectl(&["kustomize", "config/default"], &dir.path);
+    for kind in [
+        "kind: CustomResourceDefinition",
+        "name: memcached-operator-manager-role",
+        "kind: Deployment",
+    ] {
+        assert!(rendered.contains(kind), "{kind}");
+    }
+    assert_eq!(rendered.matches("kind: CustomResourceDefinition").count(), 2);
+    assert_eq!(
+        kubectl(&["kustomize", "config/samples"], &dir.path)
+            .matches("kind: ")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn what_other_tools_wrote_into_project_stays() {
+    let dir = Dir::project();
+    let project = dir.read("PROJECT") + "plugins:\n  example.com/v1: {a: 1}\n";
+    dir.write("PROJECT", &project);
+    dir.ok(CREATE_FOO_BAR);
+    assert!(
+        dir.read("PROJECT")
+            .contains("plugins:\n  example.com/v1:\n    a: 1\n")
+    );
+}
