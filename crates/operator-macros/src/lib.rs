@@ -1,1 +1,34 @@
-//! Attribute and derive macros of operator-runtime
+//! Attribute macros of `operator-runtime`, which re-exports them; depend on that crate, not on this one.
+
+use proc_macro::TokenStream;
+
+mod rbac;
+
+/// Declares what a reconciler needs from the API server, beside the code that needs it.
+///
+/// Put it on an `impl` block, as often as there are rules. It implements `operator_runtime::manifests::Rbac` for the
+/// type of the block, whose `rules()` lists the rules in the order written. `operator-sdk generate manifests` asks the
+/// operator for them and writes `config/rbac/role.yaml`.
+///
+/// The arguments have the names and the `;` lists of kubebuilder's RBAC markers:
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `groups` | API groups; `core` or `""` is the core group |
+/// | `resources` | plural names, subresources as `pods/log` |
+/// | `verbs` | `get;list;watch;create;update;patch;delete`, or `*` |
+/// | `resource_names` | limits the rule to objects of these names |
+/// | `urls` | non-resource URLs; excludes `groups` and `resources` |
+/// | `namespace` | makes the rule part of a Role in that namespace instead of the ClusterRole |
+///
+/// ```ignore
+/// #[rbac(groups = "core", resources = "pods", verbs = "get;list;watch")]
+/// #[rbac(groups = "apps", resources = "deployments", verbs = "get;list;watch;create;patch")]
+/// impl Reconciler for MemcachedReconciler { /* … */ }
+/// ```
+#[proc_macro_attribute]
+pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    rbac::expand(arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}

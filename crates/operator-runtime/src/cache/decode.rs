@@ -1,0 +1,169 @@
+//! Objects as they arrive: decoded one by one, so that one that does not decode breaks nothing but itself, and without
+//! `managedFields`, of which only what the operator applied itself is kept.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::core::{DynamicResourceScope, ObjectMeta};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::store::Stored;
+
+/// An object from the API server, or why it is none of the type.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded<K> {
+    pub(crate) object: Result<K, Malformed>,
+    managed_fields: Vec<Value>,
+}
+
+/// An object that is no `K`: its schema and the operator's type disagree.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct Malformed {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) error: String,
+}
+
+// === impl Decoded ===
+
+impl<K> Decoded<K> {
+    /// The object beside the fields that `manager` applied to it.
+    pub(crate) fn into_stored(self, manager: &str) -> Result<Stored<K>, Malformed> {
+        let applied = self
+            .managed_fields
+            .iter()
+            .find(|entry| is_applied_by(entry, manager))
+            .map(applied);
+        self.object.map(|object| Stored {
+            object: Arc::new(object),
+            applied,
+        })
+    }
+}
+
+fn is_applied_by(entry: &Value, manager: &str) -> bool {
+    entry["manager"] == manager && entry["operation"] == "Apply" && entry.get("subresource").is_none()
+}
+
+/// API version and field set in one text; texts are smaller than trees, and most objects are never applied again.
+fn applied(entry: &Value) -> Arc<str> {
+    let version = entry["apiVersion"].as_str().unwrap_or_default();
+    format!("{version} {}", entry["fieldsV1"]).into()
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut value = Value::deserialize(deserializer)?;
+        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+        let managed_fields = match metadata.and_then(|metadata| metadata.remove("managedFields")) {
+            Some(Value::Array(entries)) => entries,
+            _ => Vec::new(),
+        };
+        let metadata = identity(&value);
+        let object = match serde_json::from_value(value) {
+            Ok(object) => Ok(object),
+            Err(_) if metadata.name.is_none() => {
+                return Err(D::Error::custom("the object has no metadata.name"));
+            }
+            Err(error) => Err(Malformed {
+                metadata,
+                error: error.to_string(),
+            }),
+        };
+        Ok(Self {
+            object,
+            managed_fields,
+        })
+    }
+}
+
+/// What tells the object from others, read without its type.
+fn identity(object: &Value) -> ObjectMeta {
+    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    ObjectMeta {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The type of `K` with a scope that is known at run time, so that one generic function serves every kind.
+impl<K: Resource> Resource for Decoded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = DynamicResourceScope;
+
+    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+
+    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+
+    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+
+    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match &self.object {
+            Ok(object) => object.meta(),
+            Err(malformed) => &malformed.metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match &mut self.object {
+            Ok(object) => object.meta_mut(),
+            Err(malformed) => &mut malformed.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn decode(value: Value) -> Decoded<ConfigMap> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn object_of_another_shape_is_isolated_with_its_identity() {
+        let metadata = json!({"name": "a", "namespace": "default", "resourceVersion": "7"});
+        let decoded = decode(json!({"metadata": metadata, "data": "not a map"}));
+        assert_eq!(decoded.meta().resource_version.as_deref(), Some("7"));
+        assert!(decoded.object.unwrap_err().error.contains("not a map"));
+    }
+
+    #[test]
+    fn only_the_own_applied_fields_are_kept() {
+        let fields = json!({"f:data": {"f:key": {}}});
+        let entry = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields});
+        let entries = json!([
+            entry("other", "Apply"),
+            entry("mine", "Update"),
+            entry("mine", "Apply")
+        ]);
+        let object = json!({"metadata": {"name": "a", "managedFields": entries}});
+        let stored = decode(object.clone()).into_stored("mine").unwrap();
+        assert_eq!(stored.object.metadata.managed_fields, None);
+        assert_eq!(stored.applied.as_deref(), Some(format!("v1 {fields}").as_str()));
+        assert_eq!(decode(object).into_stored("nobody").unwrap().applied, None);
+    }
+}

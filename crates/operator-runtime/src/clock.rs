@@ -1,0 +1,21 @@
+//! The machine's clock and its randomness, for the rooms that act; the ones that decide are handed values.
+
+use std::hash::{BuildHasher, RandomState};
+
+use jiff::Timestamp;
+
+/// Now, by the wall clock: for texts in objects, never for measuring.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// A number from 0 up to 1, to spread what would otherwise happen at once.
+pub(crate) fn jitter() -> f64 {
+    let bits = u32::try_from(random() >> 32).unwrap_or_default();
+    f64::from(bits) / f64::from(u32::MAX)
+}
+
+/// Random bits, good enough to tell names apart, not to keep secrets.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(0u8)
+}

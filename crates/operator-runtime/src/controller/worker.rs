@@ -1,0 +1,218 @@
+//! The running controller: starts the sources, waits for them, and reconciles until it is stopped.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, join_all};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
+
+use super::{Action, Context, ControllerError, ControllerOptions, Reconciler, Request, Requeue, Source};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::event_recorder::EventRecorder;
+use crate::object::{Kind, ObjectKey};
+use crate::queue::driver::{Next, WorkQueue};
+
+/// A [`Reconciler`] of any type.
+pub(crate) trait ErasedReconciler: Send + Sync {
+    fn reconcile(self: Arc<Self>, ctx: Context, request: Request) -> BoxFuture<'static, Result<Action>>;
+}
+
+impl<R: Reconciler> ErasedReconciler for R {
+    fn reconcile(self: Arc<Self>, ctx: Context, request: Request) -> BoxFuture<'static, Result<Action>> {
+        Box::pin(async move { Reconciler::reconcile(&*self, ctx, request).await })
+    }
+}
+
+/// A controller that the manager can run.
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    pub(crate) kind: Option<Kind>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) reconciler: Arc<dyn ErasedReconciler>,
+    pub(crate) options: ControllerOptions,
+    pub(crate) client: Client,
+    pub(crate) recorder: EventRecorder,
+}
+
+/// What each worker task of a controller shares.
+struct Shared {
+    name: Arc<str>,
+    kind: Option<Kind>,
+    queue: Arc<WorkQueue>,
+    reconciler: Arc<dyn ErasedReconciler>,
+    options: ControllerOptions,
+    client: Client,
+    recorder: EventRecorder,
+}
+
+// === impl Worker ===
+
+impl Worker {
+    /// Reconciles until `stop`, and then lets the reconciles that are under way finish.
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
+        let queue = Arc::new(WorkQueue::new(self.options.backoff));
+        let sources: Vec<_> = self
+            .sources
+            .into_iter()
+            .map(|source| (source.start)(queue.clone()))
+            .collect();
+        let shared = Arc::new(Shared {
+            name: self.name.into(),
+            kind: self.kind,
+            queue,
+            reconciler: self.reconciler,
+            options: self.options,
+            client: self.client,
+            recorder: self.recorder,
+        });
+        tracing::info!(controller = %shared.name, "Starting Controller");
+        if !shared.sync(sources, &stop).await? {
+            return Ok(());
+        }
+        let workers = shared.options.max_concurrent_reconciles.max(1);
+        tracing::info!(controller = %shared.name, workers, "Starting workers");
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            let shared = shared.clone();
+            tasks.spawn(async move { shared.work().await });
+        }
+        stop.cancelled().await;
+        tracing::info!(controller = %shared.name, "Shutdown signal received, waiting for all workers to finish");
+        shared.queue.stop();
+        while tasks.join_next().await.is_some() {}
+        tracing::info!(controller = %shared.name, "All workers finished");
+        Ok(())
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Waits for the first lists; `false` if the controller is stopped first.
+    async fn sync(&self, sources: Vec<BoxFuture<'static, ()>>, stop: &CancellationToken) -> Result<bool> {
+        let limit = async {
+            match self.options.cache_sync_timeout {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = join_all(sources) => Ok(true),
+            () = stop.cancelled() => Ok(false),
+            () = limit => Err(ControllerError::CacheSync {
+                name: self.name.to_string(),
+                reason: self.client.cache().unhealthy().join("; "),
+            }
+            .into()),
+        }
+    }
+
+    async fn work(&self) {
+        while let Some((key, priority)) = self.queue.next().await {
+            let outcome = self.reconcile(key.clone()).await;
+            let (next, priority) = follow_up(&outcome, priority);
+            self.queue.finish(&key, next, priority);
+        }
+    }
+
+    async fn reconcile(&self, key: ObjectKey) -> Result<Action> {
+        let id = format!("{:016x}", crate::clock::random());
+        let span = self.span(&key, &id);
+        let ctx = Context::new(self.client.clone(), self.recorder.clone(), self.name.clone(), id);
+        let reconcile = self.reconciler.clone().reconcile(ctx, key);
+        let outcome = self.limited(reconcile.instrument(span.clone())).await;
+        if let Err(error) = &outcome {
+            let terminal = error.is_terminal();
+            span.in_scope(|| tracing::error!(%error, terminal, "Reconciler error"));
+        }
+        outcome
+    }
+
+    /// Runs a reconcile in a task of its own, so that a panic ends that task alone, for as long as it may take.
+    async fn limited(
+        &self,
+        reconcile: impl Future<Output = Result<Action>> + Send + 'static,
+    ) -> Result<Action> {
+        // Dropped with the worker when the lease is lost or the grace period is over.
+        let mut task = AbortOnDropHandle::new(tokio::spawn(reconcile));
+        let Some(limit) = self.options.reconciliation_timeout else {
+            return joined(task.await);
+        };
+        match tokio::time::timeout(limit, &mut task).await {
+            Ok(outcome) => joined(outcome),
+            Err(_) => {
+                // The key stays taken until the task has really ended.
+                task.abort();
+                match task.await {
+                    Err(error) if error.is_cancelled() => Err(Error::msg(format!(
+                        "reconcile was cancelled: it took longer than {limit:?}"
+                    ))),
+                    outcome => joined(outcome),
+                }
+            }
+        }
+    }
+
+    fn span(&self, key: &ObjectKey, id: &str) -> tracing::Span {
+        let (namespace, name) = (key.namespace(), key.name());
+        let controller = self.name.as_ref();
+        let kind = self.kind.as_ref().map(tracing::field::display);
+        tracing::info_span!("reconcile", controller, kind, namespace, name, reconcile_id = id)
+    }
+}
+
+/// What the queue does after a reconcile, and with which priority.
+fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
+    match outcome {
+        Err(error) if error.is_terminal() => (Next::Terminal, priority),
+        Err(_) => (Next::Backoff, priority),
+        Ok(action) => {
+            let next = match action.requeue {
+                Requeue::Never => Next::Done,
+                Requeue::After(after) => Next::After(after),
+                Requeue::Backoff => Next::Backoff,
+            };
+            (next, action.priority.unwrap_or(priority))
+        }
+    }
+}
+
+fn joined(outcome: Result<Result<Action>, JoinError>) -> Result<Action> {
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_panic() => Err(Error::msg(format!(
+            "panic: {} [recovered]",
+            panic_message(&*error.into_panic())
+        ))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn outcome_decides_what_follows() {
+        let after = Duration::from_secs(5);
+        let next = |outcome| follow_up(&outcome, 7);
+        assert_eq!(next(Ok(Action::done())), (Next::Done, 7));
+        assert_eq!(next(Ok(Action::requeue_after(after))), (Next::After(after), 7));
+        assert_eq!(next(Ok(Action::requeue_after(Duration::ZERO))), (Next::Done, 7));
+        assert_eq!(next(Ok(Action::requeue().with_priority(-5))), (Next::Backoff, -5));
+        assert_eq!(next(Err(Error::msg("no"))), (Next::Backoff, 7));
+        assert_eq!(next(Err(Error::terminal("no"))), (Next::Terminal, 7));
+    }
+}

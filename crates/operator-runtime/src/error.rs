@@ -1,0 +1,176 @@
+//! The error of a reconciler: any error, with what the queue needs to know about it.
+//! It never knows why a reconcile failed, only whether trying again can help.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A result whose error is [`Error`] unless said otherwise.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error that ends a reconcile; `?` turns every [`std::error::Error`] into it.
+///
+/// The key is tried again with exponential backoff (5 ms doubling up to 1000 s) until a reconcile succeeds.
+/// [`Error::terminal`] says that trying again cannot help.
+///
+/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?` accept them all.
+///
+/// ```
+/// use operator_runtime::{Error, Result};
+///
+/// fn replicas(text: &str) -> Result<u16> {
+///     let replicas: u16 = text.parse()?;
+///     if replicas > 1_000 {
+///         return Err(Error::terminal("more replicas than the license allows"));
+///     }
+///     Ok(replicas)
+/// }
+/// assert!(!replicas("many").unwrap_err().is_terminal());
+/// assert!(replicas("2000").unwrap_err().is_terminal());
+/// ```
+pub struct Error {
+    source: Box<dyn StdError + Send + Sync>,
+    terminal: bool,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// An error with a text of one's own.
+    pub fn msg(message: impl fmt::Display) -> Self {
+        Self {
+            source: message.to_string().into(),
+            terminal: false,
+        }
+    }
+
+    /// An error that is not tried again: the key waits for the next event.
+    ///
+    /// The count of failures survives until the next success, as in controller-runtime's `TerminalError`.
+    pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self {
+            source: source.into(),
+            terminal: true,
+        }
+    }
+
+    /// Whether trying again is pointless.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The error of type `T` in the chain of causes, if there is one.
+    pub fn find<T: StdError + 'static>(&self) -> Option<&T> {
+        self.chain().find_map(|error| error.downcast_ref())
+    }
+
+    /// The error and its causes, outermost first.
+    pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        let outermost: &(dyn StdError + 'static) = self.source.as_ref();
+        std::iter::successors(Some(outermost), cause)
+    }
+
+    /// Whether the API server answered that the object does not exist (404).
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(|status| status.is_not_found())
+    }
+
+    /// Whether the API server answered that the object had changed meanwhile (409).
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(|status| status.is_conflict())
+    }
+
+    /// The `Status` that the API server answered with, if it was the API server that refused.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match self.find::<kube::Error>()? {
+            kube::Error::Api(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    fn from(source: E) -> Self {
+        Self {
+            source: Box::new(source),
+            terminal: false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    /// One line: the error and its causes, without repeating a cause that the text before it already contains.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&describe(self.source.as_ref()))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// An error and its causes in one line; many errors print their cause as well as offering it, so a cause whose text
+/// is already there is left out.
+pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for error in std::iter::successors(Some(error), cause) {
+        // kube prints the whole Status twice, once as a structure; the message is what its user needs.
+        let refusal = match error.downcast_ref() {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        let is_refusal = refusal.is_some();
+        let part = refusal.unwrap_or_else(|| error.to_string());
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        if is_refusal {
+            break;
+        }
+    }
+    text
+}
+
+fn cause<'a>(error: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    (*error).source()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read the licence")]
+    struct Outer(#[source] std::num::ParseIntError);
+
+    fn outer() -> Outer {
+        Outer("x".parse::<u8>().unwrap_err())
+    }
+
+    #[test]
+    fn text_names_each_cause_once() {
+        let error = Error::from(outer());
+        assert_eq!(
+            error.to_string(),
+            "cannot read the licence: invalid digit found in string"
+        );
+    }
+
+    #[test]
+    fn causes_are_found_by_type() {
+        assert!(Error::from(outer()).find::<std::num::ParseIntError>().is_some());
+        assert!(Error::msg("plain").find::<std::num::ParseIntError>().is_none());
+    }
+
+    #[test]
+    fn refusals_of_the_server_are_recognised() {
+        let status = kube::core::Status::failure("memcacheds \"a\" not found", "NotFound").with_code(404);
+        let error = Error::from(kube::Error::Api(status.boxed()));
+        assert_eq!(error.to_string(), "memcacheds \"a\" not found");
+        assert!(error.is_not_found());
+        assert!(!error.is_conflict());
+    }
+}

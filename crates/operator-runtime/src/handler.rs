@@ -1,0 +1,176 @@
+//! Handlers: which requests an event makes. [`for_object`], [`for_owner`] and [`map`] are the usual ones.
+//! They never know the queue.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+
+use crate::event::Event;
+use crate::object::{Kind, Object, ObjectKey};
+
+/// Turns an event into the keys to reconcile; duplicates are fine.
+///
+/// Every closure `Fn(&Event<K>) -> Vec<ObjectKey>` is a handler.
+pub trait EventHandler<K>: Send + Sync + 'static {
+    /// The keys to reconcile because of `event`.
+    fn requests(&self, event: &Event<K>) -> Vec<ObjectKey>;
+}
+
+impl<K, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> EventHandler<K> for F {
+    fn requests(&self, event: &Event<K>) -> Vec<ObjectKey> {
+        self(event)
+    }
+}
+
+/// Reconciles the object itself.
+pub fn for_object<K: Resource + 'static>() -> impl EventHandler<K> {
+    |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
+}
+
+/// Reconciles the owner of kind `O` that controls the object; after an update also the one that did before.
+///
+/// Owners are matched by group and kind: neither by version, so that an upgrade of `O` loses nothing, nor by uid. The
+/// namespace of the request is the object's, if `O` is namespaced.
+pub fn for_owner<O: Object, K: Resource + 'static>() -> impl EventHandler<K> {
+    for_owner_of_kind(Kind::of::<O>(), true)
+}
+
+/// Like [`for_owner`], with every owner of kind `O`, controlling or not.
+pub fn for_any_owner<O: Object, K: Resource + 'static>() -> impl EventHandler<K> {
+    for_owner_of_kind(Kind::of::<O>(), false)
+}
+
+/// Reconciles what `keys` makes of the object; after an update also what it makes of the old state.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::{ObjectKey, handler};
+///
+/// let handler = handler::map(|config: &ConfigMap| {
+///     let namespace = config.metadata.namespace.as_deref().unwrap_or_default();
+///     vec![ObjectKey::namespaced(namespace, "the-one-that-reads-it")]
+/// });
+/// # fn check(_: impl handler::EventHandler<ConfigMap>) {}
+/// # check(handler);
+/// ```
+pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'static) -> impl EventHandler<K> {
+    move |event: &Event<K>| from_objects(event, |object| keys(object))
+}
+
+/// [`for_owner`] or [`for_any_owner`], for a kind that is known at run time.
+pub(crate) fn for_owner_of_kind<K: Resource + 'static>(
+    owner: Kind,
+    only_controller: bool,
+) -> impl EventHandler<K> {
+    move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
+}
+
+fn from_objects<K>(event: &Event<K>, keys: impl Fn(&K) -> Vec<ObjectKey>) -> Vec<ObjectKey> {
+    let of_object = |object: &Arc<K>| keys(object);
+    let mut requests: Vec<_> = event.objects().flat_map(of_object).collect();
+    requests.sort();
+    requests.dedup();
+    requests
+}
+
+fn owner_keys(owner: &Kind, object: &impl Resource, only_controller: bool) -> Vec<ObjectKey> {
+    let meta = object.meta();
+    let references = meta.owner_references.iter().flatten();
+    references
+        .filter(|reference| is_of(owner, reference))
+        .filter(|reference| !only_controller || reference.controller == Some(true))
+        .map(|reference| {
+            ObjectKey::new(
+                meta.namespace.as_deref().filter(|_| owner.namespaced),
+                &reference.name,
+            )
+        })
+        .collect()
+}
+
+fn is_of(owner: &Kind, reference: &OwnerReference) -> bool {
+    let group = reference
+        .api_version
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    owner.kind == reference.kind && owner.group == group
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+
+    fn reference(api_version: &str, kind: &str, name: &str, controller: bool) -> OwnerReference {
+        OwnerReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: "1".to_owned(),
+            controller: Some(controller),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn pod(owners: Vec<OwnerReference>) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = Some("default".to_owned());
+        pod.metadata.owner_references = Some(owners);
+        Arc::new(pod)
+    }
+
+    fn created(owners: Vec<OwnerReference>) -> Event<Pod> {
+        Event::Create {
+            object: pod(owners),
+            initial: false,
+        }
+    }
+
+    #[test]
+    fn owner_of_another_version_is_found() {
+        let event = created(vec![reference("apps/v1beta2", "ReplicaSet", "web", true)]);
+        let keys = for_owner::<ReplicaSet, Pod>().requests(&event);
+        assert_eq!(keys, [ObjectKey::namespaced("default", "web")]);
+    }
+
+    #[test]
+    fn owner_of_another_kind_or_group_is_not() {
+        let event = created(vec![reference("example.com/v1", "ReplicaSet", "web", true)]);
+        assert!(for_owner::<ReplicaSet, Pod>().requests(&event).is_empty());
+        let event = created(vec![reference("apps/v1", "ReplicaSet", "web", true)]);
+        assert!(for_owner::<Deployment, Pod>().requests(&event).is_empty());
+    }
+
+    #[test]
+    fn owner_that_does_not_control_needs_any_owner() {
+        let event = created(vec![reference("apps/v1", "ReplicaSet", "web", false)]);
+        assert!(for_owner::<ReplicaSet, Pod>().requests(&event).is_empty());
+        assert_eq!(for_any_owner::<ReplicaSet, Pod>().requests(&event).len(), 1);
+    }
+
+    #[test]
+    fn cluster_scoped_owner_has_no_namespace() {
+        let event = created(vec![reference("v1", "Node", "node-1", true)]);
+        assert_eq!(
+            for_owner::<Node, Pod>().requests(&event),
+            [ObjectKey::cluster("node-1")]
+        );
+    }
+
+    #[test]
+    fn both_owners_hear_of_a_change_of_hands() {
+        let old = pod(vec![reference("apps/v1", "ReplicaSet", "old", true)]);
+        let new = pod(vec![reference("apps/v1", "ReplicaSet", "new", true)]);
+        let keys = for_owner::<ReplicaSet, Pod>().requests(&Event::Update { old, new });
+        assert_eq!(
+            keys,
+            [
+                ObjectKey::namespaced("default", "new"),
+                ObjectKey::namespaced("default", "old")
+            ]
+        );
+    }
+}

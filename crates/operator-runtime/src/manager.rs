@@ -1,0 +1,393 @@
+//! The manager: owns what controllers share, starts everything in order and stops it in the reverse one.
+//!
+//! Started in this order: health server, event recorder, caches, runnables that run on every instance, leader
+//! election, and on the leader the controllers. On SIGINT or SIGTERM no new reconcile begins; those under way have 30 s
+//! to finish; then the caches end, the health server, and last of all the lease is given back.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, CacheOptions};
+use crate::client::Client;
+use crate::controller::{ControllerError, Worker};
+use crate::error::Result;
+use crate::event_recorder::{self, EventRecorder, Recorder};
+use crate::health::Checks;
+
+mod args;
+mod lifecycle;
+mod signals;
+
+pub use args::Args;
+
+/// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
+/// same manager.
+///
+/// ```no_run
+/// use clap::Parser;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::prelude::*;
+///
+/// #[derive(Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     manager: operator_runtime::manager::Args,
+/// }
+///
+/// # struct Mine;
+/// # impl Reconciler for Mine {
+/// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// # async fn example() -> Result<()> {
+/// let args = Args::parse();
+/// args.manager.init_logging();
+/// let manager = Manager::builder("example-operator").args(&args.manager).build().await?;
+/// Controller::managed_by(&manager).for_::<Deployment>().complete(Mine)?;
+/// manager.run().await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    client: Client,
+    recorder: EventRecorder,
+    checks: Checks,
+    health_address: Option<SocketAddr>,
+    elected: watch::Sender<bool>,
+    setup: Mutex<Option<Setup>>,
+}
+
+/// What the builder and the arguments say.
+#[derive(Clone, Debug)]
+struct Options {
+    name: String,
+    cache: CacheOptions,
+    health_probe_bind_address: String,
+    graceful_shutdown_timeout: Duration,
+}
+
+/// What waits for the manager to run.
+struct Setup {
+    workers: Vec<Worker>,
+    names: HashSet<String>,
+    runnables: Vec<Runnable>,
+    recorder: Recorder,
+    health: Option<TcpListener>,
+}
+
+/// Something that runs beside the controllers for as long as the manager does: a server, a poller.
+pub struct Runnable {
+    name: String,
+    needs_leader_election: bool,
+    run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
+}
+
+/// Builds a [`Manager`].
+#[derive(Debug)]
+#[must_use = "call `build`"]
+pub struct ManagerBuilder {
+    options: Options,
+    client: Option<DebugClient>,
+}
+
+/// `kube::Client` does not implement `Debug`.
+struct DebugClient(kube::Client);
+
+/// Why a manager cannot be built, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// There is no cluster to talk to.
+    #[error("cannot connect to a cluster: set KUBECONFIG, or run in a pod with a service account")]
+    Connect(#[source] kube::Error),
+    /// The address of a server is none, or is in use.
+    #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
+    Listen {
+        /// The flag that names the address.
+        flag: &'static str,
+        /// The address.
+        address: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A manager runs once.
+    #[error("manager already started")]
+    AlreadyStarted,
+    /// Something did not end in time; it was aborted.
+    #[error("failed waiting for all runnables to end within grace period of {0:?}")]
+    GracePeriod(Duration),
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Begins a manager; `name` is the operator's, used as field manager of its writes and source of its events.
+    pub fn builder(name: &str) -> ManagerBuilder {
+        ManagerBuilder {
+            options: Options {
+                name: name.to_owned(),
+                cache: CacheOptions::default(),
+                health_probe_bind_address: String::new(),
+                graceful_shutdown_timeout: Duration::from_secs(30),
+            },
+            client: None,
+        }
+    }
+
+    /// The name of the operator.
+    pub fn name(&self) -> &str {
+        &self.inner.options.name
+    }
+
+    /// The client: reads from the cache, writes to the API server.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        self.inner.client.cache()
+    }
+
+    /// The event recorder.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.inner.recorder
+    }
+
+    /// Where `/healthz` and `/readyz` are served, if they are.
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.inner.health_address
+    }
+
+    /// Adds a check to `/healthz`: alive or not. It must be quick; the kubelet restarts the pod where it fails.
+    pub fn add_health_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        self.inner.checks.add_health(name, check);
+    }
+
+    /// Adds a check to `/readyz`: of use or not. The check `caches` is there already: it fails while a watch does.
+    pub fn add_ready_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        self.inner.checks.add_ready(name, check);
+    }
+
+    /// Adds something to run beside the controllers.
+    ///
+    /// # Errors
+    /// If the manager runs already.
+    pub fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
+        let mut setup = self.inner.setup.lock();
+        setup
+            .as_mut()
+            .ok_or(ManagerError::AlreadyStarted)?
+            .runnables
+            .push(runnable);
+        Ok(())
+    }
+
+    /// Waits until this instance leads, or at once where leader election is off and the manager runs.
+    pub async fn elected(&self) {
+        let mut elected = self.inner.elected.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = elected.wait_for(|elected| *elected).await;
+    }
+
+    /// Runs until SIGINT or SIGTERM, or until something fails; a second signal ends the process at once.
+    ///
+    /// # Errors
+    /// The first error of a runnable, or that something did not end in time.
+    pub async fn run(self) -> Result<()> {
+        self.run_until(signals::shutdown()).await
+    }
+
+    /// Runs until `shutdown` is ready, or until something fails.
+    ///
+    /// # Errors
+    /// As [`Manager::run`].
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let setup = self
+            .inner
+            .setup
+            .lock()
+            .take()
+            .ok_or(ManagerError::AlreadyStarted)?;
+        lifecycle::run(&self.inner, setup, shutdown).await
+    }
+
+    pub(crate) fn add_controller(&self, worker: Worker) -> Result<(), ControllerError> {
+        let mut setup = self.inner.setup.lock();
+        let setup = setup
+            .as_mut()
+            .ok_or_else(|| ControllerError::ManagerStarted(worker.name.clone()))?;
+        if !setup.names.insert(worker.name.clone()) {
+            return Err(ControllerError::DuplicateName(worker.name));
+        }
+        setup.workers.push(worker);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Manager")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl ManagerBuilder ===
+
+impl ManagerBuilder {
+    /// Takes what the command line and the environment say.
+    pub fn args(mut self, args: &Args) -> Self {
+        self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
+        self.options.cache.namespaces = args.namespaces();
+        self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
+        self
+    }
+
+    /// Uses this client instead of one from the kubeconfig or the service account.
+    pub fn client(mut self, client: kube::Client) -> Self {
+        self.client = Some(DebugClient(client));
+        self
+    }
+
+    /// Watches these namespaces only; all when empty.
+    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.options.cache.namespaces = namespaces.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// How the cache watches.
+    pub fn cache_options(mut self, options: CacheOptions) -> Self {
+        self.options.cache = options;
+        self
+    }
+
+    /// Where `/healthz` and `/readyz` are served, such as `:8081`; nowhere when empty or `0`.
+    pub fn health_probe_bind_address(mut self, address: &str) -> Self {
+        self.options.health_probe_bind_address = address.to_owned();
+        self
+    }
+
+    /// How long reconciles and runnables may take to end when the manager stops; 30 s unless said otherwise.
+    pub fn graceful_shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.options.graceful_shutdown_timeout = timeout;
+        self
+    }
+
+    /// Connects, and binds the servers, so that a mistake shows before anything runs.
+    ///
+    /// # Errors
+    /// If there is no cluster, or an address is in use.
+    pub async fn build(self) -> Result<Manager, ManagerError> {
+        let options = self.options;
+        let kube = match self.client {
+            Some(DebugClient(client)) => client,
+            None => kube::Client::try_default().await.map_err(ManagerError::Connect)?,
+        };
+        let health = listen("health-probe-bind-address", &options.health_probe_bind_address).await?;
+        let health_address = health.as_ref().and_then(|listener| listener.local_addr().ok());
+        let cache = Cache::new(kube.clone(), &options.name, options.cache.clone());
+        let checks = Checks::new(cache.clone());
+        let (recorder, sender) =
+            event_recorder::recorder(kube.clone(), &options.name, &instance(&options.name));
+        let setup = Setup {
+            workers: Vec::new(),
+            names: HashSet::new(),
+            runnables: Vec::new(),
+            recorder: sender,
+            health,
+        };
+        let inner = Inner {
+            client: Client::new(kube, cache),
+            recorder,
+            checks,
+            health_address,
+            elected: watch::Sender::new(false),
+            setup: Mutex::new(Some(setup)),
+            options,
+        };
+        Ok(Manager {
+            inner: Arc::new(inner),
+        })
+    }
+}
+
+/// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
+fn instance(name: &str) -> String {
+    std::env::var("POD_NAME")
+        .or_else(|_| std::env::var("HOSTNAME"))
+        .unwrap_or_else(|_| name.to_owned())
+}
+
+/// Binds an address as the Go tools write it: `:8081` is every interface; `0` and nothing are off.
+async fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>, ManagerError> {
+    if address.is_empty() || address == "0" {
+        return Ok(None);
+    }
+    let full = if address.starts_with(':') {
+        format!("0.0.0.0{address}")
+    } else {
+        address.to_owned()
+    };
+    let listener = TcpListener::bind(&full).await;
+    listener.map(Some).map_err(|source| ManagerError::Listen {
+        flag,
+        address: address.to_owned(),
+        source,
+    })
+}
+
+impl fmt::Debug for DebugClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("kube::Client")
+    }
+}
+
+// === impl Runnable ===
+
+impl Runnable {
+    /// Runs `run` on the leader, until the token that it is given is cancelled. An error ends the manager; returning
+    /// early without one is fine.
+    pub fn new<F, R>(name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> R + Send + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        Self {
+            name: name.to_owned(),
+            needs_leader_election: true,
+            run: Box::new(|stop| Box::pin(run(stop))),
+        }
+    }
+
+    /// Runs it on every instance, leading or not.
+    #[must_use]
+    pub fn on_every_instance(mut self) -> Self {
+        self.needs_leader_election = false;
+        self
+    }
+}
+
+impl fmt::Debug for Runnable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Runnable")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! The command line of an operator: the flags and environment variables that kubebuilder's scaffolds know.
+
+use std::time::Duration;
+
+use crate::logging::{Encoder, LogLevel};
+
+/// The flags of a manager; flatten them into the arguments of the operator.
+///
+/// Switches are on when they are named and can be given a value, as in Go: `--leader-elect`, `--leader-elect=false`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Manager")]
+pub struct Args {
+    /// Where /metrics is served, such as :8443; 0 switches it off.
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    pub metrics_bind_address: String,
+
+    /// Where /healthz and /readyz are served; 0 switches it off.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub health_probe_bind_address: String,
+
+    /// Reconcile on one instance at a time, elected through a Lease.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// The namespaces to watch, separated by commas; all when empty.
+    #[arg(
+        long,
+        env = "WATCH_NAMESPACE",
+        value_name = "NAMESPACES",
+        default_value = "",
+        hide_env_values = true
+    )]
+    pub watch_namespace: String,
+
+    /// How many seconds reconciles may take to end when the operator stops.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub graceful_shutdown_seconds: u64,
+
+    /// Log readable text with debug messages, as while developing, instead of JSON.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
+    pub zap_devel: bool,
+
+    /// The form of the log: console while developing, json otherwise.
+    #[arg(long, value_name = "ENCODER")]
+    pub zap_encoder: Option<Encoder>,
+
+    /// What is logged: debug, info, error, panic, or a number (1 is debug, more is trace); RUST_LOG goes before.
+    #[arg(long, value_name = "LEVEL")]
+    pub zap_log_level: Option<LogLevel>,
+}
+
+// === impl Args ===
+
+impl Args {
+    /// Writes the log to standard error as the flags say, from now on and for the whole process. A log that somebody
+    /// set up before stays as it is.
+    pub fn init_logging(&self) {
+        let encoder = self.zap_encoder.unwrap_or(if self.zap_devel {
+            Encoder::Console
+        } else {
+            Encoder::Json
+        });
+        let level = self.zap_log_level.unwrap_or(if self.zap_devel {
+            LogLevel::DEBUG
+        } else {
+            LogLevel::INFO
+        });
+        crate::logging::init(encoder, level);
+    }
+
+    /// The namespaces of `WATCH_NAMESPACE`.
+    pub fn namespaces(&self) -> Vec<String> {
+        let names = self.watch_namespace.split(',').map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    pub(super) fn graceful_shutdown_timeout(&self) -> Duration {
+        Duration::from_secs(self.graceful_shutdown_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        manager: Args,
+    }
+
+    fn parse(arguments: &[&str]) -> Args {
+        Cli::try_parse_from([&["operator"], arguments].concat())
+            .unwrap()
+            .manager
+    }
+
+    #[test]
+    fn switches_take_a_value_or_none() {
+        assert!(!parse(&[]).leader_elect);
+        assert!(parse(&["--leader-elect"]).leader_elect);
+        assert!(!parse(&["--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn flags_of_a_scaffolded_deployment_are_known() {
+        let args = parse(&[
+            "--leader-elect",
+            "--health-probe-bind-address=:8081",
+            "--zap-devel=false",
+        ]);
+        assert_eq!(args.health_probe_bind_address, ":8081");
+        assert_eq!(args.metrics_bind_address, "0");
+    }
+
+    #[test]
+    fn namespaces_are_separated_by_commas() {
+        assert_eq!(parse(&["--watch-namespace=a, b,"]).namespaces(), ["a", "b"]);
+        assert!(parse(&["--watch-namespace="]).namespaces().is_empty());
+    }
+
+    #[test]
+    fn unknown_log_level_is_an_error() {
+        assert!(Cli::try_parse_from(["operator", "--zap-log-level=loud"]).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! The queue shared between sources, which add, and workers, which wait.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::state::{Add, Backoff, Queue};
+use crate::object::ObjectKey;
+
+/// A key that has been ready for this long is served before keys of a higher priority.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The queue of one controller.
+#[derive(Debug)]
+pub(crate) struct WorkQueue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue<ObjectKey>,
+    stopped: bool,
+}
+
+/// What follows from a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing until the next event; the failures are forgotten.
+    Done,
+    /// Again after this time; the failures are forgotten.
+    After(Duration),
+    /// Again after the backoff; one failure more.
+    Backoff,
+    /// Nothing until the next event; the failures still count.
+    Terminal,
+}
+
+// === impl WorkQueue ===
+
+impl WorkQueue {
+    pub(crate) fn new(backoff: Backoff) -> Self {
+        let queue = Queue::new(backoff, PATIENCE);
+        Self {
+            state: Mutex::new(State {
+                queue,
+                stopped: false,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Adds a key that is ready at once.
+    pub(crate) fn add(&self, key: ObjectKey, priority: i32) {
+        let after = Duration::ZERO;
+        self.state
+            .lock()
+            .queue
+            .add(key, Add { priority, after }, Instant::now());
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next key; `None` once the queue is stopped.
+    pub(crate) async fn next(&self) -> Option<(ObjectKey, i32)> {
+        loop {
+            let changed = self.changed.notified();
+            let wake = {
+                let mut state = self.state.lock();
+                if state.stopped {
+                    self.changed.notify_one();
+                    return None;
+                }
+                if let Some(next) = state.queue.pop(Instant::now()) {
+                    // One notification may stand for several keys: the next worker looks for itself.
+                    self.changed.notify_one();
+                    return Some(next);
+                }
+                state.queue.next_ready()
+            };
+            match wake {
+                Some(wake) => {
+                    tokio::select! {
+                        () = changed => {}
+                        () = tokio::time::sleep_until(wake.into()) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Ends the run of a key and schedules what follows from it.
+    pub(crate) fn finish(&self, key: &ObjectKey, next: Next, priority: i32) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if matches!(next, Next::Done | Next::After(_)) {
+            state.queue.forget(key);
+        }
+        match next {
+            Next::After(after) => state.queue.add(key.clone(), Add { priority, after }, now),
+            Next::Backoff => state.queue.add_rate_limited(key.clone(), priority, now),
+            Next::Done | Next::Terminal => {}
+        }
+        state.queue.done(key, now);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Makes every [`WorkQueue::next`] return `None`, at once; what is queued is dropped.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::namespaced("default", name)
+    }
+
+    #[tokio::test]
+    async fn each_waiting_worker_gets_a_key() {
+        let queue = Arc::new(WorkQueue::new(Backoff::default()));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        for name in ["a", "b", "c"] {
+            queue.add(key(name), 0);
+        }
+        let mut served = Vec::new();
+        for worker in workers {
+            served.push(worker.await.unwrap().unwrap().0);
+        }
+        served.sort();
+        assert_eq!(served, [key("a"), key("b"), key("c")]);
+    }
+
+    #[tokio::test]
+    async fn requeued_key_comes_back_when_its_time_has_come() {
+        let queue = WorkQueue::new(Backoff::default());
+        queue.add(key("a"), 0);
+        let (served, priority) = queue.next().await.unwrap();
+        queue.finish(&served, Next::After(Duration::from_millis(1)), priority);
+        assert_eq!(queue.next().await.unwrap().0, key("a"));
+    }
+
+    #[tokio::test]
+    async fn stopping_ends_every_worker_and_drops_what_is_queued() {
+        let queue = Arc::new(WorkQueue::new(Backoff::default()));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        queue.stop();
+        for worker in workers {
+            assert!(worker.await.unwrap().is_none());
+        }
+        queue.add(key("late"), 0);
+        assert!(queue.next().await.is_none());
+    }
+}

@@ -1,0 +1,305 @@
+//! The memcached operator, complete: the types, the reconciler and the program that a scaffolded project has.
+
+use std::collections::BTreeMap;
+
+use clap::{Parser, Subcommand};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, ContainerPort, Pod, PodSecurityContext, PodSpec, PodTemplateSpec,
+    SeccompProfile, SecurityContext,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::{CustomResource, ResourceExt};
+use operator_runtime::manifests::Manifests;
+use operator_runtime::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+// === src/api/v1alpha1/memcached_types.rs ===
+
+/// What a Memcached should be like.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "cache.example.com",
+    version = "v1alpha1",
+    kind = "Memcached",
+    namespaced,
+    status = "MemcachedStatus"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedSpec {
+    /// How many memcached instances run.
+    #[schemars(range(min = 1, max = 5))]
+    pub size: i32,
+}
+
+/// What a Memcached is like.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedStatus {
+    /// Available, Progressing and Degraded.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub conditions: Conditions,
+
+    /// The names of the memcached pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+}
+
+// === src/controller/memcached_controller.rs ===
+
+const IMAGE: &str = "memcached:1.6.26-alpine3.19";
+
+/// Keeps a Deployment of memcached for each Memcached.
+#[derive(Clone)]
+pub struct MemcachedReconciler;
+
+#[rbac(
+    groups = "cache.example.com",
+    resources = "memcacheds",
+    verbs = "get;list;watch;create;update;patch;delete"
+)]
+#[rbac(
+    groups = "cache.example.com",
+    resources = "memcacheds/status",
+    verbs = "get;update;patch"
+)]
+#[rbac(
+    groups = "cache.example.com",
+    resources = "memcacheds/finalizers",
+    verbs = "update"
+)]
+#[rbac(
+    groups = "apps",
+    resources = "deployments",
+    verbs = "get;list;watch;create;update;patch;delete"
+)]
+#[rbac(groups = "core", resources = "pods", verbs = "get;list;watch")]
+#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
+impl Reconciler for MemcachedReconciler {
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        let Some(memcached) = ctx.get::<Memcached>(&request).await? else {
+            // It was deleted, and Kubernetes deletes what it owned.
+            return Ok(Action::done());
+        };
+
+        let existed = ctx.get::<Deployment>(&request).await?.is_some();
+        let deployment = ctx.apply_owned(&*memcached, deployment_for(&memcached)).await?;
+        if !existed {
+            let note = format!("Created Deployment {}", deployment.name_any());
+            ctx.event(&*memcached).normal("Created", note).await?;
+        }
+
+        let size = memcached.spec.size;
+        let ready = deployment
+            .status
+            .as_ref()
+            .and_then(|status| status.ready_replicas)
+            .unwrap_or_default();
+        let message = format!("{ready} of {size} replicas are ready");
+        let (available, progressing) = if ready == size {
+            (
+                Condition::available(true, "AllReplicasReady", &message),
+                Condition::progressing(false, "Done", &message),
+            )
+        } else {
+            (
+                Condition::available(false, "ReplicasMissing", &message),
+                Condition::progressing(true, "Scaling", &message),
+            )
+        };
+        let nodes = pods_of(&ctx, &memcached).await?;
+        ctx.status(&*memcached)
+            .condition(available)
+            .condition(progressing)
+            .condition(Condition::degraded(
+                false,
+                "AsExpected",
+                "The Deployment is as it should be",
+            ))
+            .set("nodes", nodes)
+            .patch()
+            .await?;
+        Ok(Action::done())
+    }
+}
+
+/// The names of the pods of a Memcached, sorted.
+async fn pods_of(ctx: &Context, memcached: &Memcached) -> Result<Vec<String>> {
+    let labels = labels_for(memcached);
+    let pods = ctx.list::<Pod>(memcached.namespace().as_deref()).await?;
+    let own = pods.iter().filter(|pod| {
+        labels
+            .iter()
+            .all(|(key, value)| pod.labels().get(key) == Some(value))
+    });
+    let mut names: Vec<_> = own.map(|pod| pod.name_any()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn labels_for(memcached: &Memcached) -> BTreeMap<String, String> {
+    [
+        ("app.kubernetes.io/name", "memcached-operator".to_owned()),
+        ("app.kubernetes.io/instance", memcached.name_any()),
+        ("app.kubernetes.io/managed-by", "MemcachedController".to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+/// The Deployment that a Memcached asks for. What it leaves out is up to Kubernetes, or to others.
+fn deployment_for(memcached: &Memcached) -> Deployment {
+    let labels = labels_for(memcached);
+    let container = Container {
+        name: "memcached".to_owned(),
+        image: Some(IMAGE.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        command: Some(
+            ["memcached", "--memory-limit=64", "-o", "modern", "-v"]
+                .map(str::to_owned)
+                .into(),
+        ),
+        ports: Some(vec![ContainerPort {
+            container_port: 11211,
+            name: Some("memcached".to_owned()),
+            ..ContainerPort::default()
+        }]),
+        security_context: Some(SecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(1001),
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                ..Capabilities::default()
+            }),
+            ..SecurityContext::default()
+        }),
+        ..Container::default()
+    };
+    Deployment {
+        metadata: ObjectMeta {
+            name: memcached.metadata.name.clone(),
+            namespace: memcached.metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        spec: DeploymentSpec {
+            replicas: Some(memcached.spec.size),
+            selector: LabelSelector {
+                match_labels: Some(labels.clone()),
+                ..LabelSelector::default()
+            },
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(PodSpec {
+                    security_context: Some(PodSecurityContext {
+                        run_as_non_root: Some(true),
+                        seccomp_profile: Some(SeccompProfile {
+                            type_: "RuntimeDefault".to_owned(),
+                            ..SeccompProfile::default()
+                        }),
+                        ..PodSecurityContext::default()
+                    }),
+                    containers: vec![container],
+                    ..PodSpec::default()
+                }),
+            },
+            ..DeploymentSpec::default()
+        },
+        ..Deployment::default()
+    }
+}
+
+// === src/lib.rs ===
+
+/// What `operator-sdk generate manifests` asks the operator for.
+pub fn manifests() -> Manifests {
+    Manifests::new()
+        .crd::<Memcached>()
+        .rules(MemcachedReconciler::rules())
+}
+
+/// Adds the controllers to the manager.
+pub fn add_controllers(manager: &Manager) -> Result<()> {
+    Controller::managed_by(manager)
+        .for_::<Memcached>()
+        .owns::<Deployment>()
+        .watches::<Pod>(operator_runtime::handler::map(memcached_of_pod))
+        .complete(MemcachedReconciler)?;
+    Ok(())
+}
+
+/// Pods belong to a ReplicaSet, not to the Memcached, so their label says whose they are.
+fn memcached_of_pod(pod: &Pod) -> Vec<Request> {
+    let (namespace, labels) = (pod.namespace().unwrap_or_default(), pod.labels());
+    let is_ours = labels
+        .get("app.kubernetes.io/managed-by")
+        .is_some_and(|manager| manager == "MemcachedController");
+    let name = labels.get("app.kubernetes.io/instance").filter(|_| is_ours);
+    name.map(|name| Request::namespaced(&namespace, name))
+        .into_iter()
+        .collect()
+}
+
+// === src/main.rs ===
+
+/// The memcached operator.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    manager: operator_runtime::manager::Args,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prints the CRDs and RBAC rules of this operator as JSON.
+    Manifests,
+}
+
+/// `#[tokio::main] async fn main() -> Result<()>` of the program.
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    if let Some(Command::Manifests) = args.command {
+        println!("{}", manifests().to_json());
+        return Ok(());
+    }
+    args.manager.init_logging();
+    let manager = Manager::builder("memcached-operator")
+        .args(&args.manager)
+        .build()
+        .await?;
+    add_controllers(&manager)?;
+    manager.run().await
+}
+
+// === tests ===
+
+#[test]
+fn manifests_have_the_crd_and_every_rule() {
+    let manifests: serde_json::Value = serde_json::from_str(&manifests().to_json()).unwrap();
+    assert_eq!(
+        manifests["crds"][0]["metadata"]["name"],
+        "memcacheds.cache.example.com"
+    );
+    let schema = &manifests["crds"][0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(
+        schema["spec"]["properties"]["size"]["maximum"].as_f64(),
+        Some(5.0)
+    );
+    assert_eq!(
+        schema["status"]["properties"]["conditions"]["x-kubernetes-list-type"],
+        "map"
+    );
+    let rules = manifests["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 6);
+    assert_eq!(
+        rules[4],
+        serde_json::json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
+    );
+}
