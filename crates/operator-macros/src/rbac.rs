@@ -101,7 +101,7 @@ impl Rule {
 
     fn is_complete(&self) -> bool {
         let of_resources = !self.groups.is_empty() && !self.resources.is_empty();
-        !self.verbs.is_empty() && (of_resources != !self.urls.is_empty())
+        !self.verbs.is_empty() && of_resources == self.urls.is_empty()
     }
 
     fn expand(&self) -> TokenStream {

@@ -46,7 +46,7 @@ pub enum CacheError {
     #[error("{kind} is not in the cache yet: {reason}")]
     NotSynced {
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// What its watches say.
         reason: String,
     },
@@ -54,7 +54,7 @@ pub enum CacheError {
     #[error("{kind} {key} does not fit its type: {error}; repair the object or the type")]
     Malformed {
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// The object.
         key: ObjectKey,
         /// Where it does not fit.
@@ -64,7 +64,7 @@ pub enum CacheError {
     #[error("{kind} {key} is not watched: the operator watches other namespaces only (WATCH_NAMESPACE)")]
     NotWatched {
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// The object.
         key: ObjectKey,
     },
@@ -175,7 +175,7 @@ impl Cache {
     pub(crate) async fn stored<K: Object>(&self, key: &ObjectKey) -> Result<Option<Stored<K>>, CacheError> {
         let informer = self.synced::<K>().await?;
         if !informer.covers(key) {
-            let (kind, key) = (Kind::of::<K>(), key.clone());
+            let (kind, key) = (informer.kind().to_string(), key.clone());
             return Err(CacheError::NotWatched { kind, key });
         }
         informer
@@ -262,7 +262,7 @@ impl Cache {
         if !informer.is_synced() {
             let synced = tokio::time::timeout(self.inner.options.read_timeout, informer.synced());
             synced.await.map_err(|_| CacheError::NotSynced {
-                kind: informer.kind().clone(),
+                kind: informer.kind().to_string(),
                 reason: informer.unhealthy().join("; "),
             })?;
         }
@@ -276,7 +276,7 @@ fn watched_as<K: Object>(informer: &Arc<Informer<K>>) -> Arc<dyn Watched> {
 
 fn malformed_error<K: Object>(key: &ObjectKey, malformed: Malformed) -> CacheError {
     CacheError::Malformed {
-        kind: Kind::of::<K>(),
+        kind: Kind::of::<K>().to_string(),
         key: key.clone(),
         error: malformed.error,
     }

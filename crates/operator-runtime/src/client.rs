@@ -56,7 +56,7 @@ pub enum ClientError {
         /// What was to be done.
         verb: &'static str,
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// The empty field of the metadata.
         field: &'static str,
     },
@@ -66,7 +66,7 @@ pub enum ClientError {
         /// What was to be done.
         verb: &'static str,
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// The object.
         key: ObjectKey,
         /// Why.
@@ -79,7 +79,7 @@ pub enum ClientError {
         /// What was to be done.
         verb: &'static str,
         /// The kind.
-        kind: Kind,
+        kind: String,
         /// The object.
         key: ObjectKey,
         /// What the server or the network said.
@@ -299,7 +299,7 @@ impl Client {
         let answer: Decoded<K> = self.send(target, request).await?;
         let malformed = |error: String| {
             ClientError::Cache(CacheError::Malformed {
-                kind: target.kind.clone(),
+                kind: target.kind.to_string(),
                 key: target.key.clone(),
                 error,
             })
@@ -416,7 +416,7 @@ impl Target {
         let target = Self::unnamed(verb, object);
         let incomplete = |field| ClientError::Incomplete {
             verb,
-            kind: target.kind.clone(),
+            kind: target.kind.to_string(),
             field,
         };
         if target.key.name().is_empty() {
@@ -431,7 +431,7 @@ impl Target {
     fn unserializable(&self, source: serde_json::Error) -> ClientError {
         ClientError::Serialize {
             verb: self.verb,
-            kind: self.kind.clone(),
+            kind: self.kind.to_string(),
             key: self.key.clone(),
             source,
         }
@@ -440,7 +440,7 @@ impl Target {
     fn failed(&self, source: kube::Error) -> ClientError {
         ClientError::Request {
             verb: self.verb,
-            kind: self.kind.clone(),
+            kind: self.kind.to_string(),
             key: self.key.clone(),
             source,
         }

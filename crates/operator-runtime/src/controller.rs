@@ -132,13 +132,13 @@ pub enum ControllerError {
     #[error("a controller is for one kind, and for_ was called for {first} and for {second}: use watches")]
     TwoPrimaries {
         /// The kind of the first call.
-        first: Kind,
+        first: String,
         /// The kind of the second.
-        second: Kind,
+        second: String,
     },
     /// `owns` needs to know whose objects they are.
     #[error("owns::<{0}> needs for_, which says who the owner is")]
-    OwnsWithoutFor(Kind),
+    OwnsWithoutFor(String),
     /// Names are labels of metrics and logs, so they differ within a manager.
     #[error("controller {0} exists already: give one of the two another name with named")]
     DuplicateName(String),
@@ -238,7 +238,10 @@ impl Controller {
     pub fn for_where<K: Object>(mut self, predicate: impl Predicate<K>) -> Self {
         let kind = Kind::of::<K>();
         if let Some(first) = self.primary.replace(kind.clone()) {
-            self.mistake = Some(ControllerError::TwoPrimaries { first, second: kind });
+            self.mistake = Some(ControllerError::TwoPrimaries {
+                first: first.to_string(),
+                second: kind.to_string(),
+            });
         }
         self.watches_where::<K>(handler::for_object(), predicate)
     }
@@ -252,9 +255,10 @@ impl Controller {
     pub fn owns_where<K: Object>(mut self, predicate: impl Predicate<K>) -> Self {
         let cache = self.manager.cache().clone();
         self.sources.push(Box::new(move |primary| {
-            let owner = primary.ok_or_else(|| ControllerError::OwnsWithoutFor(Kind::of::<K>()))?;
+            let owner =
+                primary.ok_or_else(|| ControllerError::OwnsWithoutFor(Kind::of::<K>().to_string()))?;
             Ok(source(
-                cache,
+                &cache,
                 handler::for_owner_of_kind::<K>(owner.clone(), true),
                 predicate,
             ))
@@ -275,7 +279,7 @@ impl Controller {
     ) -> Self {
         let cache = self.manager.cache().clone();
         self.sources
-            .push(Box::new(move |_| Ok(source(cache, handler, predicate))));
+            .push(Box::new(move |_| Ok(source(&cache, handler, predicate))));
         self
     }
 
@@ -327,7 +331,7 @@ impl Controller {
     }
 }
 
-fn source<K: Object>(cache: Cache, handler: impl EventHandler<K>, predicate: impl Predicate<K>) -> Source {
+fn source<K: Object>(cache: &Cache, handler: impl EventHandler<K>, predicate: impl Predicate<K>) -> Source {
     // The informer exists from now on, so that its watch starts with the cache.
     let informer = cache.informer::<K>();
     Source {

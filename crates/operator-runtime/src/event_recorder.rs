@@ -141,16 +141,16 @@ impl EventWriter<'_> {
         self.record("Warning", reason, note.into())
     }
 
-    fn record(self, type_: &'static str, reason: &str, note: String) -> Result<(), InvalidReason> {
+    fn record(&self, type_: &'static str, reason: &str, note: String) -> Result<(), InvalidReason> {
         if reason.is_empty() || reason.chars().count() > REASON_LENGTH {
             return Err(InvalidReason(reason.to_owned()));
         }
         tracing::debug!(type_, reason, note, object = self.regarding.name, "Event");
         let entry = Entry {
             type_,
-            regarding: self.regarding,
+            regarding: self.regarding.clone(),
             reason: reason.to_owned(),
-            action: self.action.unwrap_or_else(|| reason.to_owned()),
+            action: self.action.clone().unwrap_or_else(|| reason.to_owned()),
             note: note.chars().take(NOTE_LENGTH).collect(),
         };
         if self.recorder.queue.try_send(entry).is_err() {

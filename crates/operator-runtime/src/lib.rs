@@ -85,6 +85,7 @@ pub mod client;
 mod clock;
 pub mod condition;
 pub mod controller;
+pub mod election;
 mod error;
 pub mod event;
 pub mod event_recorder;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
 use crate::controller::{ControllerError, Worker};
+use crate::election::Election;
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
@@ -87,6 +88,7 @@ struct Setup {
     runnables: Vec<Runnable>,
     recorder: Recorder,
     health: Option<TcpListener>,
+    election: Option<Box<dyn Election>>,
 }
 
 /// Something that runs beside the controllers for as long as the manager does: a server, a poller.
@@ -102,10 +104,14 @@ pub struct Runnable {
 pub struct ManagerBuilder {
     options: Options,
     client: Option<DebugClient>,
+    election: Option<DebugElection>,
 }
 
 /// `kube::Client` does not implement `Debug`.
 struct DebugClient(kube::Client);
+
+/// Nor need elections.
+struct DebugElection(Box<dyn Election>);
 
 /// Why a manager cannot be built, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +151,7 @@ impl Manager {
                 graceful_shutdown_timeout: Duration::from_secs(30),
             },
             client: None,
+            election: None,
         }
     }
 
@@ -283,6 +290,12 @@ impl ManagerBuilder {
         self
     }
 
+    /// Runs the controllers only while this election is won.
+    pub fn election(mut self, election: impl Election) -> Self {
+        self.election = Some(DebugElection(Box::new(election)));
+        self
+    }
+
     /// How long reconciles and runnables may take to end when the manager stops; 30 s unless said otherwise.
     pub fn graceful_shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.options.graceful_shutdown_timeout = timeout;
@@ -311,6 +324,7 @@ impl ManagerBuilder {
             runnables: Vec::new(),
             recorder: sender,
             health,
+            election: self.election.map(|DebugElection(election)| election),
         };
         let inner = Inner {
             client: Client::new(kube, cache),
@@ -355,6 +369,12 @@ async fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>
 impl fmt::Debug for DebugClient {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("kube::Client")
+    }
+}
+
+impl fmt::Debug for DebugElection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Election")
     }
 }
 

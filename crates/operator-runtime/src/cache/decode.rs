@@ -23,7 +23,7 @@ pub(crate) struct Decoded<K> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Malformed {
-    pub(crate) metadata: ObjectMeta,
+    pub(crate) metadata: Box<ObjectMeta>,
     pub(crate) error: String,
 }
 
@@ -62,7 +62,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
             Some(Value::Array(entries)) => entries,
             _ => Vec::new(),
         };
-        let metadata = identity(&value);
+        let metadata = Box::new(identity(&value));
         let object = match serde_json::from_value(value) {
             Ok(object) => Ok(object),
             Err(_) if metadata.name.is_none() => {

@@ -3,19 +3,23 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Inner, ManagerError, Runnable, Setup};
 use crate::cache::Cache;
+use crate::controller::Worker;
+use crate::election::Election;
 use crate::error::{Error, Result};
 
 /// What runs, in the order in which it is started.
 struct Groups {
     servers: Group,
     events: Group,
+    /// What runs on every instance.
     others: Group,
+    /// What runs on the leader.
     leader: Group,
 }
 
@@ -26,54 +30,72 @@ struct Group {
     failures: mpsc::UnboundedSender<Error>,
 }
 
+/// What waits to be started in a group.
+#[derive(Default)]
+struct Pending {
+    workers: Vec<Worker>,
+    runnables: Vec<Runnable>,
+}
+
 /// Runs the manager from start to end.
-pub(super) async fn run(inner: &Inner, setup: Setup, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub(super) async fn run(inner: &Inner, mut setup: Setup, shutdown: impl Future<Output = ()>) -> Result<()> {
     let (failures, mut failed) = mpsc::unbounded_channel();
     let mut groups = Groups::new(&failures);
+    let cache = inner.client.cache();
+    let mut election = setup.election.take();
     tracing::info!(manager = inner.options.name, "Starting manager");
-
-    if let Some(listener) = setup.health {
-        let checks = inner.checks.clone();
-        groups
-            .servers
-            .spawn(move |stop| crate::health::serve(listener, checks, stop));
-    }
-    let recorder = setup.recorder;
-    groups.events.spawn(move |stop| async move {
-        recorder.run(stop).await;
-        Ok(())
-    });
-    inner.client.cache().start();
-    let (of_leader, others): (Vec<_>, Vec<_>) = setup
-        .runnables
-        .into_iter()
-        .partition(|runnable| runnable.needs_leader_election);
-    groups.others.spawn_all(others);
-    let (workers, eager): (Vec<_>, Vec<_>) = setup
-        .workers
-        .into_iter()
-        .partition(|worker| worker.options.needs_leader_election);
-    for worker in eager {
-        groups.others.spawn(move |stop| worker.run(stop));
-    }
-    for worker in workers {
-        groups.leader.spawn(move |stop| worker.run(stop));
-    }
-    groups.leader.spawn_all(of_leader);
-    inner.elected.send_replace(true);
+    let of_leader = groups.start(inner, setup);
 
     let outcome = tokio::select! {
         () = shutdown => Ok(()),
         Some(error) = failed.recv() => Err(error),
+        error = lead(&mut election, &mut groups.leader, of_leader, &inner.elected) => {
+            // Another instance may act already: nothing here may go on.
+            groups.leader.tasks.abort_all();
+            Err(error)
+        }
     };
     if let Err(error) = &outcome {
         tracing::error!(%error, "Stopping manager");
     }
-    let stopped = groups
-        .stop(inner.client.cache(), inner.options.graceful_shutdown_timeout)
-        .await;
+    let leads = *inner.elected.borrow();
+    let grace = inner.options.graceful_shutdown_timeout;
+    let stopped = tokio::select! {
+        stopped = groups.stop(cache, grace) => stopped,
+        error = keep(&mut election), if leads && outcome.is_ok() => Err(error),
+    };
+    // Whatever has not ended is aborted before the next leader may act.
+    drop(groups);
+    if let Some(election) = election.as_mut().filter(|_| leads) {
+        election.release().await;
+    }
     tracing::info!(manager = inner.options.name, "Manager stopped");
     outcome.and(stopped)
+}
+
+/// Starts what the leader runs once this instance leads; ends when it does not any more.
+async fn lead(
+    election: &mut Option<Box<dyn Election>>,
+    group: &mut Group,
+    pending: Pending,
+    elected: &watch::Sender<bool>,
+) -> Error {
+    if let Some(election) = election
+        && let Err(error) = election.acquire().await
+    {
+        return error;
+    }
+    elected.send_replace(true);
+    group.start(pending);
+    keep(election).await
+}
+
+/// Ends when leadership is lost: never without an election.
+async fn keep(election: &mut Option<Box<dyn Election>>) -> Error {
+    match election {
+        Some(election) => election.keep().await,
+        None => std::future::pending().await,
+    }
 }
 
 // === impl Groups ===
@@ -93,8 +115,26 @@ impl Groups {
         }
     }
 
+    /// Starts what needs no leader, in order, and returns what does.
+    fn start(&mut self, inner: &Inner, setup: Setup) -> Pending {
+        if let Some(listener) = setup.health {
+            let checks = inner.checks.clone();
+            self.servers
+                .spawn(move |stop| crate::health::serve(listener, checks, stop));
+        }
+        let recorder = setup.recorder;
+        self.events.spawn(move |stop| async move {
+            recorder.run(stop).await;
+            Ok(())
+        });
+        inner.client.cache().start();
+        let (of_leader, others) = Pending::split(setup.workers, setup.runnables);
+        self.others.start(others);
+        of_leader
+    }
+
     /// Stops one group after the other; what has not ended after `grace` is aborted.
-    async fn stop(mut self, cache: &Cache, grace: Duration) -> Result<()> {
+    async fn stop(&mut self, cache: &Cache, grace: Duration) -> Result<()> {
         let in_order = async {
             self.others.stop().await;
             self.leader.stop().await;
@@ -107,9 +147,38 @@ impl Groups {
     }
 }
 
+// === impl Pending ===
+
+impl Pending {
+    /// What the leader runs, and what every instance runs.
+    fn split(workers: Vec<Worker>, runnables: Vec<Runnable>) -> (Self, Self) {
+        let (leader_workers, workers) = workers
+            .into_iter()
+            .partition(|worker| worker.options.needs_leader_election);
+        let (leader_runnables, runnables) = runnables
+            .into_iter()
+            .partition(|runnable| runnable.needs_leader_election);
+        let of_leader = Self {
+            workers: leader_workers,
+            runnables: leader_runnables,
+        };
+        (of_leader, Self { workers, runnables })
+    }
+}
+
 // === impl Group ===
 
 impl Group {
+    fn start(&mut self, pending: Pending) {
+        for runnable in pending.runnables {
+            tracing::debug!(runnable = runnable.name, "Starting runnable");
+            self.spawn(runnable.run);
+        }
+        for worker in pending.workers {
+            self.spawn(move |stop| worker.run(stop));
+        }
+    }
+
     fn spawn<R>(&mut self, run: impl FnOnce(CancellationToken) -> R)
     where
         R: Future<Output = Result<()>> + Send + 'static,
@@ -121,13 +190,6 @@ impl Group {
                 let _ = failures.send(error);
             }
         });
-    }
-
-    fn spawn_all(&mut self, runnables: Vec<Runnable>) {
-        for runnable in runnables {
-            tracing::debug!(runnable = runnable.name, "Starting runnable");
-            self.spawn(runnable.run);
-        }
     }
 
     async fn stop(&mut self) {

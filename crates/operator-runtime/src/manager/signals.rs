@@ -36,6 +36,6 @@ async fn next() {
 async fn interrupt() {
     if let Err(error) = tokio::signal::ctrl_c().await {
         tracing::error!(%error, "SIGINT cannot be caught");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
