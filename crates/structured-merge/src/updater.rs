@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::field_manager::{ConvertError, Converter};
 use crate::field_set::FieldSet;
@@ -123,7 +123,7 @@ impl Updater<'_> {
             None => merged,
         };
         self.take(live, &new, version, &mut owners, me, force)?;
-        Ok(((!go::equal(live, &new)).then_some(new), owners))
+        Ok(((!same_object(live, &new)).then_some(new), owners))
     }
 
     fn without_reset_fields(&self, fields: FieldSet, version: &str) -> FieldSet {
@@ -388,6 +388,28 @@ impl Updater<'_> {
             &present.difference(&left).intersection(&named(&last.fields)),
         ))
     }
+}
+
+/// Whether a merge left everything as it was. The merged object has no managedFields.
+fn same_object(live: &Value, merged: &Value) -> bool {
+    let (Some(live), Some(merged)) = (live.as_object(), merged.as_object()) else {
+        return live == merged;
+    };
+    live.len() == merged.len()
+        && live
+            .iter()
+            .all(|(key, value)| match (key.as_str(), value, merged.get(key)) {
+                (_, _, None) => false,
+                ("metadata", Value::Object(live), Some(Value::Object(merged))) => same_metadata(live, merged),
+                (_, value, Some(other)) => go::equal(value, other),
+            })
+}
+
+fn same_metadata(live: &Map<String, Value>, merged: &Map<String, Value>) -> bool {
+    live.len() - usize::from(live.contains_key("managedFields")) == merged.len()
+        && merged
+            .iter()
+            .all(|(key, value)| live.get(key).is_some_and(|other| go::equal(value, other)))
 }
 
 fn conflicting_fields(conflicts: Vec<(Manager, FieldSet)>) -> Vec<OwnedByOther> {
