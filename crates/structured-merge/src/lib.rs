@@ -9,6 +9,7 @@
 //! * [`typed`]: validate, merge, compare, remove and list the fields of a value of some type
 //! * [`managed_fields`]: `metadata.managedFields` and the managers in it
 //! * [`field_manager`]: what a write does to the object and to its managers
+//! * [`strategic`]: strategic merge patches
 //! * [`scale`]: managers seen through a scale subresource
 
 pub mod builtin;
@@ -19,6 +20,7 @@ pub mod managed_fields;
 pub mod path;
 pub mod scale;
 pub mod schema;
+pub mod strategic;
 pub mod typed;
 mod updater;
 

@@ -1,0 +1,87 @@
+//! The order of a merged list: items of the patch in the patch's order, the others where they were among them.
+
+use serde_json::Value;
+
+use super::{StrategicError, no_merge_key};
+
+/// How items are told apart: by the value of this key, or, when it is empty, by themselves.
+#[derive(Clone, Copy)]
+pub(super) struct Keyed<'a>(pub(super) &'a str);
+
+impl<'a> Keyed<'a> {
+    pub(super) fn value(self, item: &'a Value) -> Result<&'a Value, StrategicError> {
+        self.find(item).ok_or_else(|| no_merge_key(item, self.0))
+    }
+
+    fn find(self, item: &Value) -> Option<&Value> {
+        if self.0.is_empty() {
+            Some(item)
+        } else {
+            item.get(self.0)
+        }
+    }
+
+    pub(super) fn same(self, left: &Value, right: &Value) -> Result<bool, StrategicError> {
+        let left = self.find(left).ok_or_else(|| no_merge_key(left, self.0))?;
+        let right = self.find(right).ok_or_else(|| no_merge_key(right, self.0))?;
+        Ok(left == right)
+    }
+
+    fn position(self, item: &Value, list: &[Value]) -> Option<usize> {
+        let value = self.find(item)?;
+        list.iter()
+            .position(|candidate| self.find(candidate) == Some(value))
+    }
+
+    /// Splits a list into items that `by` has, too, and the others.
+    pub(super) fn partition(
+        self,
+        items: Vec<Value>,
+        by: &[Value],
+    ) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
+        if let Some(item) = items.iter().find(|item| self.find(item).is_none()) {
+            return Err(no_merge_key(item, self.0));
+        }
+        Ok(items
+            .into_iter()
+            .partition(|item| self.position(item, by).is_some()))
+    }
+
+    /// Joins the items of the patch, in the order of the patch, with those that only the server has, in the order of
+    /// the server. An item of the server stands before the first item of the patch that the server has after it.
+    pub(super) fn normalized(
+        self,
+        patched: Vec<Value>,
+        server_only: Vec<Value>,
+        patch_order: &[Value],
+        server_order: &[Value],
+    ) -> Result<Vec<Value>, StrategicError> {
+        let patched = self.sorted(patched, patch_order)?;
+        let server_only = self.sorted(server_only, server_order)?;
+        let comes_first = |left: &Value, right: &Value| {
+            let places = (
+                self.position(left, server_order),
+                self.position(right, server_order),
+            );
+            matches!(places, (Some(left), Some(right)) if left < right)
+        };
+        let mut out = Vec::with_capacity(patched.len() + server_only.len());
+        let mut server_only = server_only.into_iter().peekable();
+        for item in patched {
+            while let Some(other) = server_only.next_if(|other| comes_first(other, &item)) {
+                out.push(other);
+            }
+            out.push(item);
+        }
+        out.extend(server_only);
+        Ok(out)
+    }
+
+    fn sorted(self, mut items: Vec<Value>, order: &[Value]) -> Result<Vec<Value>, StrategicError> {
+        if let Some(item) = items.iter().chain(order).find(|item| self.find(item).is_none()) {
+            return Err(no_merge_key(item, self.0));
+        }
+        items.sort_by_key(|item| self.position(item, order));
+        Ok(items)
+    }
+}
