@@ -1,1 +1,138 @@
-//! Controllers and simulated nodes for the embedded Kubernetes API server
+//! Controllers and simulated nodes for the embedded Kubernetes API server.
+//!
+//! What kube-controller-manager, kube-scheduler and kubelets do beside a real API server, as far as operators can see
+//! it: namespaces go away, garbage is collected, Deployments become ReplicaSets become Pods, and Pods become Ready
+//! without anything being run.
+//!
+//! Every controller is a pure function from what is known (a shared index of all objects) to a plan of writes; one
+//! engine feeds the index, calls the functions and carries the plans out. Nothing polls: an idle control plane uses no
+//! CPU.
+
+mod clock;
+mod controller;
+mod engine;
+mod hash;
+mod kind;
+mod object;
+mod objects;
+mod owner;
+mod plan;
+mod pod;
+mod queue;
+mod recorder;
+mod selector;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use operator_apiserver::client::Client;
+use tokio::task::JoinSet;
+
+pub use crate::clock::Clock;
+pub use crate::controller::node::Delays;
+
+use crate::engine::{Cache, Controller, Runner, Subscriber, feed};
+use crate::queue::Queue;
+use crate::recorder::Recorder;
+
+/// Which controllers run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Controllers {
+    /// All of them.
+    #[default]
+    All,
+    /// None: the API server alone, as controller-runtime's envtest has it.
+    None,
+}
+
+/// What runs beside the API server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which controllers run. Default: all.
+    pub controllers: Controllers,
+    /// How many simulated nodes there are, named `node-1` and so on, and a scheduler for them if there is one. Without
+    /// nodes pods stay Pending, or belong to whoever plays the node. Default: 1. At most 128 have addresses of their own.
+    pub nodes: usize,
+    /// How long the stages of a simulated pod's life take. Default: no time.
+    pub delays: Delays,
+    /// Whether nodes record the Events Pulled, Created and Started for each container. Default: no.
+    pub container_events: bool,
+    /// The certificate of the server's authority in PEM, published in each namespace. Default: empty.
+    pub root_ca: String,
+    /// The clock of the controllers. Default: the system's.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            controllers: Controllers::All,
+            nodes: 1,
+            delays: Delays::default(),
+            container_events: false,
+            root_ca: String::new(),
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// The running controllers. They stop when it is dropped.
+#[derive(Debug)]
+#[must_use = "the controllers stop when this is dropped"]
+pub struct ControlPlane {
+    tasks: JoinSet<()>,
+}
+
+impl ControlPlane {
+    /// Starts controllers and nodes on a server. Must be called within a tokio runtime.
+    pub fn start(client: &Client, options: Options) -> Self {
+        let mut tasks = JoinSet::new();
+        let cache = Cache::new();
+        let recorder = Arc::new(Recorder::new(client.clone(), options.clock.clone()));
+        let mut subscribers = Vec::new();
+        let clock = options.clock.clone();
+        for controller in controllers(options) {
+            let queue = Arc::new(Queue::default());
+            controller.initial.iter().cloned().for_each(|key| queue.add(key));
+            subscribers.push(Subscriber {
+                keys: controller.keys,
+                queue: queue.clone(),
+            });
+            let runner = Runner::new(controller, queue, &cache, client, &clock, &recorder);
+            tasks.spawn(runner.run());
+        }
+        if !subscribers.is_empty() {
+            tasks.spawn(feed(client.clone(), cache, subscribers));
+        }
+        Self { tasks }
+    }
+
+    /// Stops everything, and returns when it has stopped. Stop it before the server.
+    pub async fn shutdown(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+fn controllers(options: Options) -> Vec<Controller> {
+    if options.controllers == Controllers::None {
+        return Vec::new();
+    }
+    let mut controllers = vec![
+        controller::namespace::controller(),
+        controller::garbage::controller(),
+        controller::service_account::controller(options.root_ca),
+        controller::deployment::controller(),
+        controller::replica_set::controller(),
+        controller::replica_set::replication_controller(),
+    ];
+    if options.nodes > 0 {
+        controllers.push(controller::scheduler::controller());
+        controllers.push(controller::node::controller(
+            options.nodes,
+            options.delays,
+            options.container_events,
+        ));
+    }
+    controllers
+}

@@ -1,0 +1,33 @@
+//! The controllers, one a file: each is a pure function from what is known to what is to be done.
+
+pub(crate) mod deployment;
+pub(crate) mod garbage;
+pub(crate) mod namespace;
+pub(crate) mod node;
+pub(crate) mod replica_set;
+pub(crate) mod scheduler;
+pub(crate) mod service_account;
+
+use operator_apiserver::client::Event;
+
+use crate::kind::Kind;
+use crate::object::Object;
+use crate::objects::Key;
+use crate::owner::controller_of;
+
+/// The key of the object itself, if it is of a kind.
+pub(crate) fn key_of(kind: &Kind, event: &Event, keys: &mut Vec<Key>) {
+    if kind.is(&event.gvr) {
+        keys.push(Key::of(&event.object));
+    }
+}
+
+/// The keys of the objects of `owner` that control the object of the event, before or after it.
+pub(crate) fn keys_of_controller(owner: &Kind, event: &Event, keys: &mut Vec<Key>) {
+    for object in std::iter::once(&event.object).chain(&event.old) {
+        let controller = controller_of(object).filter(|controller| controller.text("/kind") == owner.name);
+        if let Some(controller) = controller {
+            keys.push(Key::new(object.namespace(), controller.text("/name")));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Which ReplicaSet belongs to the current template, and what it is named, labelled and annotated.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::controller::deployment::{Rollout, replicas, rollout};
+use crate::hash::template_hash;
+use crate::kind::{DEPLOYMENT, REPLICA_SET};
+use crate::object::{Object, set, unset};
+use crate::owner::controller_reference;
+use crate::plan::{Action, World, update};
+
+const HASH: &str = "pod-template-hash";
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
+
+/// Annotations of a Deployment that its ReplicaSets do not get.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.deployment.rollback.to",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAXIMUM,
+];
+
+/// Sorts ReplicaSets by age and finds the new one: the oldest whose template is the current one.
+pub(super) fn sort(deployment: &Value, mut sets: Vec<Arc<Value>>) -> Rollout<'_> {
+    sets.sort_by_cached_key(|set| (set.time("/metadata/creationTimestamp"), set.name().to_owned()));
+    let wanted = plain_template(deployment);
+    let new = sets.iter().position(|set| plain_template(set) == wanted);
+    let new = new.map(|at| sets.remove(at));
+    Rollout {
+        deployment,
+        new,
+        old: sets,
+    }
+}
+
+fn plain_template(object: &Value) -> Value {
+    let mut template = object.pointer("/spec/template").cloned().unwrap_or_default();
+    unset(&mut template, &["metadata", "labels", HASH]);
+    template
+}
+
+/// The revision of a ReplicaSet; 0 if it has none.
+fn revision_of(object: &Value) -> i64 {
+    let revision = object.annotation(REVISION);
+    revision.and_then(|revision| revision.parse().ok()).unwrap_or(0)
+}
+
+fn new_revision(rollout: &Rollout<'_>) -> i64 {
+    let last = rollout.old.iter().map(|set| revision_of(set)).max();
+    last.unwrap_or(0) + 1
+}
+
+/// The ReplicaSet of the current template, to be created.
+pub(super) fn new_set(rollout: &Rollout<'_>, target: i64) -> Value {
+    let deployment = rollout.deployment;
+    let collisions = deployment.int("/status/collisionCount");
+    let mut template = deployment.pointer("/spec/template").cloned().unwrap_or_default();
+    let hash = template_hash(&template, collisions);
+    set(&mut template, &["metadata", "labels", HASH], json!(hash));
+    let mut selector = deployment.pointer("/spec/selector").cloned().unwrap_or_default();
+    set(&mut selector, &["matchLabels", HASH], json!(hash));
+    let mut spec = json!({"replicas": target, "selector": selector, "template": template});
+    if let Some(seconds) = deployment.int("/spec/minReadySeconds") {
+        spec["minReadySeconds"] = seconds.into();
+    }
+    let mut made = json!({
+        "metadata": {
+            "name": format!("{}-{hash}", deployment.name()),
+            "namespace": deployment.namespace(),
+            "labels": spec["template"]["metadata"]["labels"],
+            "annotations": copied(deployment),
+            "ownerReferences": [controller_reference(&DEPLOYMENT, deployment)],
+        },
+        "spec": spec,
+    });
+    set(
+        &mut made,
+        &["metadata", "annotations", REVISION],
+        json!(new_revision(rollout).to_string()),
+    );
+    annotate_replicas(&mut made, rollout);
+    made
+}
+
+fn copied(deployment: &Value) -> Map<String, Value> {
+    let annotations = deployment.texts("/metadata/annotations").into_iter();
+    let annotations = annotations.filter(|(name, _)| !NOT_COPIED.contains(name));
+    annotations
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect()
+}
+
+/// Notes on a ReplicaSet how many replicas its Deployment wants and allows.
+pub(super) fn annotate_replicas(replica_set: &mut Value, rollout: &Rollout<'_>) {
+    let desired = rollout.wanted();
+    let maximum = rollout::allowed(rollout);
+    set(
+        replica_set,
+        &["metadata", "annotations", DESIRED],
+        json!(desired.to_string()),
+    );
+    set(
+        replica_set,
+        &["metadata", "annotations", MAXIMUM],
+        json!(maximum.to_string()),
+    );
+}
+
+/// The number of replicas that the Deployment wanted when the ReplicaSet was last looked at.
+pub(super) fn desired(set: &Value) -> Option<i64> {
+    set.annotation(DESIRED)?.parse().ok()
+}
+
+/// The number of replicas that the Deployment allowed when the ReplicaSet was last looked at.
+pub(super) fn maximum(set: &Value) -> Option<i64> {
+    set.annotation(MAXIMUM)?.parse().ok()
+}
+
+/// Brings the annotations of the new ReplicaSet up to date, and then the revision of the Deployment.
+pub(super) fn annotate(_: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
+    let Some(new) = &rollout.new else {
+        return Vec::new();
+    };
+    let mut annotated = Value::clone(new);
+    for (name, value) in copied(rollout.deployment) {
+        set(&mut annotated, &["metadata", "annotations", &name], value);
+    }
+    advance(&mut annotated, new, new_revision(rollout));
+    let seconds = rollout
+        .deployment
+        .int("/spec/minReadySeconds")
+        .filter(|seconds| *seconds > 0);
+    match seconds {
+        Some(seconds) => set(&mut annotated, &["spec", "minReadySeconds"], seconds.into()),
+        None => unset(&mut annotated, &["spec", "minReadySeconds"]),
+    }
+    if annotated != **new {
+        return vec![update(&REPLICA_SET, annotated, None)];
+    }
+    let revision = new.annotation(REVISION).unwrap_or_default();
+    if rollout.deployment.annotation(REVISION) == Some(revision) {
+        return Vec::new();
+    }
+    let mut deployment = rollout.deployment.clone();
+    set(
+        &mut deployment,
+        &["metadata", "annotations", REVISION],
+        json!(revision),
+    );
+    vec![crate::plan::update_subresource(&DEPLOYMENT, "status", deployment)]
+}
+
+/// Gives a ReplicaSet that is the new one again the next revision, and notes the one that it had.
+fn advance(annotated: &mut Value, before: &Value, revision: i64) {
+    let had = revision_of(before);
+    if had >= revision {
+        return;
+    }
+    set(
+        annotated,
+        &["metadata", "annotations", REVISION],
+        json!(revision.to_string()),
+    );
+    if had > 0 {
+        let history = match before.annotation(HISTORY) {
+            Some(history) => format!("{history},{had}"),
+            None => had.to_string(),
+        };
+        set(annotated, &["metadata", "annotations", HISTORY], json!(history));
+    }
+}
+
+/// The old ReplicaSets beyond the history limit that have nothing left, oldest revision first.
+pub(super) fn surplus(rollout: &Rollout<'_>) -> Vec<Arc<Value>> {
+    let limit = rollout.deployment.int("/spec/revisionHistoryLimit").unwrap_or(10);
+    let mut sets: Vec<_> = rollout
+        .old
+        .iter()
+        .filter(|set| !set.is_terminating())
+        .cloned()
+        .collect();
+    let surplus = sets.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    sets.sort_by_cached_key(|set| revision_of(set));
+    sets.truncate(surplus);
+    sets.retain(|set| {
+        let observed = set.int("/status/observedGeneration").unwrap_or(0);
+        replicas(set) == 0 && set.int("/status/replicas").unwrap_or(0) == 0 && observed >= set.generation()
+    });
+    sets
+}

@@ -1,0 +1,181 @@
+//! Runs controllers: one feed keeps the shared index, one task a controller takes its keys and carries out its plans.
+
+mod execute;
+mod feed;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use operator_apiserver::client::{Client, Event};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+pub(crate) use feed::{Subscriber, feed};
+
+use crate::clock::Clock;
+use crate::engine::execute::{Executor, Refusal};
+use crate::objects::{Key, Objects};
+use crate::plan::{Failure, Plan, World};
+use crate::queue::Queue;
+use crate::recorder::Recorder;
+
+/// How often a key is planned anew before it has to wait: a plan that never settles must not spin.
+const ROUNDS_MAX: usize = 32;
+
+/// How long the index may take to show a write of our own. It runs in the same process, so this is never reached
+/// while the server lives.
+const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+
+/// What to do for a key, as a function of what is known.
+type Decide = dyn FnMut(&World<'_>, &Key) -> Plan + Send;
+
+/// A controller: which keys an event concerns, and what to do for a key.
+pub(crate) struct Controller {
+    pub(crate) name: &'static str,
+    pub(crate) keys: fn(&Objects, &Event, &mut Vec<Key>),
+    pub(crate) plan: Box<Decide>,
+    /// Keys that are looked at once at the start, whatever the events say.
+    pub(crate) initial: Vec<Key>,
+}
+
+/// The shared index and the revision that it has reached.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub(crate) objects: RwLock<Objects>,
+    pub(crate) revision: watch::Sender<u64>,
+}
+
+impl Cache {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            objects: RwLock::default(),
+            revision: watch::Sender::new(0),
+        })
+    }
+
+    /// Waits until the index shows what `seen` looks for.
+    async fn wait(&self, seen: impl Fn(&Objects, u64) -> bool) {
+        let mut revision = self.revision.subscribe();
+        let reached = revision.wait_for(|revision| seen(&self.objects.read(), *revision));
+        if tokio::time::timeout(CATCH_UP_MAX, reached).await.is_err() {
+            tracing::warn!("the index lags behind the server");
+        }
+    }
+}
+
+/// Runs one controller until its task is dropped.
+pub(crate) struct Runner {
+    controller: Controller,
+    queue: Arc<Queue>,
+    cache: Arc<Cache>,
+    client: Client,
+    clock: Clock,
+    executor: Executor,
+    failures: HashMap<Key, Failure>,
+}
+
+impl Runner {
+    pub(crate) fn new(
+        controller: Controller,
+        queue: Arc<Queue>,
+        cache: &Arc<Cache>,
+        client: &Client,
+        clock: &Clock,
+        recorder: &Arc<Recorder>,
+    ) -> Self {
+        Self {
+            controller,
+            queue,
+            cache: cache.clone(),
+            client: client.clone(),
+            clock: clock.clone(),
+            executor: Executor::new(client.clone(), cache.clone(), recorder.clone()),
+            failures: HashMap::new(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let key = self.queue.next().await;
+            self.reconcile(&key).await;
+        }
+    }
+
+    async fn reconcile(&mut self, key: &Key) {
+        for _ in 0..ROUNDS_MAX {
+            let plan = self.plan(key);
+            if plan.actions.is_empty() {
+                self.failures.remove(key);
+                return self.settle(key, plan).await;
+            }
+            let refused = self.executor.all(plan.actions).await;
+            if let Err(refusal) = refused {
+                return self.refused(key, refusal).await;
+            }
+        }
+        tracing::debug!(controller = self.controller.name, ?key, "plan does not settle");
+        self.queue.retry(key.clone());
+    }
+
+    fn plan(&mut self, key: &Key) -> Plan {
+        let objects = self.cache.objects.read();
+        let world = World {
+            objects: &objects,
+            now: self.clock.now(),
+            failure: self.failures.get(key),
+            resources: &|| self.client.resources(),
+        };
+        (self.controller.plan)(&world, key)
+    }
+
+    /// Nothing is left to do but to say so.
+    async fn settle(&mut self, key: &Key, plan: Plan) {
+        if let Some(delay) = plan.after {
+            self.queue.add_after(key.clone(), delay);
+        }
+        match plan.status {
+            None => self.queue.forget(key),
+            Some(status) => match self.executor.one(status).await {
+                Ok(()) => self.queue.forget(key),
+                Err(refusal) => {
+                    self.log(key, &refusal);
+                    self.queue.retry(key.clone());
+                }
+            },
+        }
+    }
+
+    /// An action was refused: the status says why, and the key comes back later.
+    async fn refused(&mut self, key: &Key, refusal: Refusal) {
+        self.log(key, &refusal);
+        if let Refusal::Failed(failure) = refusal {
+            self.failures.insert(key.clone(), failure);
+            if let Some(status) = self.plan(key).status {
+                let _ = self.executor.one(status).await;
+            }
+        }
+        self.queue.retry(key.clone());
+    }
+
+    fn log(&self, key: &Key, refusal: &Refusal) {
+        let Key { namespace, name } = key;
+        let controller = self.controller.name;
+        match refusal {
+            Refusal::Stale(status) if matches!(status.code, 404 | 409) => {
+                tracing::debug!(controller, namespace, name, %status, "planning again");
+            }
+            Refusal::Stale(status) => tracing::warn!(controller, namespace, name, %status, "write refused"),
+            Refusal::Failed(failure) => {
+                tracing::warn!(
+                    controller,
+                    namespace,
+                    name,
+                    error = failure.message,
+                    "{}",
+                    failure.reason
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Carries actions out, and waits until the index shows them, so that the next plan knows of them.
+
+use std::sync::Arc;
+
+use operator_apiserver::client::{Client, Gvr, Patch};
+use operator_apiserver::status::Status;
+use serde_json::{Value, json};
+
+use crate::engine::Cache;
+use crate::kind::POD;
+use crate::object::Object;
+use crate::objects::Key;
+use crate::plan::{Action, Delete, Failure, Note};
+use crate::recorder::Recorder;
+
+/// Why an action was not carried out.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The plan was made from an old state: plan again.
+    Stale(Status),
+    /// The server will not have it: tell the user.
+    Failed(Failure),
+}
+
+/// Carries actions out.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    client: Client,
+    cache: Arc<Cache>,
+    recorder: Arc<Recorder>,
+}
+
+impl Executor {
+    pub(crate) fn new(client: Client, cache: Arc<Cache>, recorder: Arc<Recorder>) -> Self {
+        Self {
+            client,
+            cache,
+            recorder,
+        }
+    }
+
+    /// Carries actions out in order, up to the first that is refused.
+    pub(crate) async fn all(&self, actions: Vec<Action>) -> Result<(), Refusal> {
+        for action in actions {
+            self.one(action).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries one action out.
+    pub(crate) async fn one(&self, action: Action) -> Result<(), Refusal> {
+        match action {
+            Action::Create { gvr, object, note } => self.create(&gvr, *object, note).await,
+            Action::Update {
+                gvr,
+                subresource,
+                object,
+                note,
+            } => {
+                let written = self.client.update(&gvr, subresource, *object).await;
+                self.written(written, note).await
+            }
+            Action::Patch {
+                gvr,
+                namespace,
+                name,
+                subresource,
+                patch,
+            } => {
+                let patch = Patch::Merge(patch);
+                let written = self
+                    .client
+                    .patch(&gvr, &namespace, &name, subresource, patch)
+                    .await;
+                self.written(written, None).await
+            }
+            Action::Delete {
+                gvr,
+                namespace,
+                name,
+                options,
+                note,
+            } => self.delete(&gvr, Key { namespace, name }, options, note).await,
+            Action::Bind { pod, node, note } => self.bind(&pod, &node, note).await,
+            Action::Record(note) => {
+                self.recorder.record(&note).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn create(&self, gvr: &Gvr, object: Value, note: Option<Note>) -> Result<(), Refusal> {
+        let namespace = object.namespace().to_owned();
+        let created = self.client.create(gvr, &namespace, object).await;
+        match created {
+            Err(status) if is_namespace_terminating(&status) || status.reason() == "AlreadyExists" => {
+                Err(Refusal::Stale(status))
+            }
+            Err(status) => Err(self
+                .failed("FailedCreate", "Error creating: ", &status, note)
+                .await),
+            created => self.written(created, note).await,
+        }
+    }
+
+    /// Waits for the write to be seen. The object being gone, or another version of it, is a matter of plan again.
+    async fn written(&self, written: Result<Arc<Value>, Status>, note: Option<Note>) -> Result<(), Refusal> {
+        let object = written.map_err(Refusal::Stale)?;
+        if let Ok(version) = object.version().parse::<u64>() {
+            self.cache.wait(|_, revision| revision >= version).await;
+        }
+        if let Some(mut note) = note {
+            note.message = note.message.replace("{name}", object.name());
+            self.recorder.record(&note).await;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, gvr: &Gvr, key: Key, delete: Delete, note: Option<Note>) -> Result<(), Refusal> {
+        let version = self.version(gvr, &key);
+        let uid = delete.uid.clone();
+        let deleted = self
+            .client
+            .delete(gvr, &key.namespace, &key.name, delete.into())
+            .await;
+        match deleted {
+            Err(status) if status.code == 404 => {}
+            Err(status) if status.code == 409 => return Err(Refusal::Stale(status)),
+            Err(status) => {
+                return Err(self
+                    .failed("FailedDelete", "Error deleting: ", &status, note)
+                    .await);
+            }
+            Ok(_) => {
+                if let Some(note) = note {
+                    self.recorder.record(&note).await;
+                }
+            }
+        }
+        let changed = |object: Option<&Arc<Value>>| {
+            object.is_none_or(|object| {
+                object.uid() != uid || object.is_terminating() || object.version() != version
+            })
+        };
+        self.cache
+            .wait(|objects, _| changed(objects.find(gvr, &key)))
+            .await;
+        Ok(())
+    }
+
+    fn version(&self, gvr: &Gvr, key: &Key) -> String {
+        let objects = self.cache.objects.read();
+        objects
+            .find(gvr, key)
+            .map(|object| object.version().to_owned())
+            .unwrap_or_default()
+    }
+
+    async fn bind(&self, pod: &Value, node: &str, note: Option<Note>) -> Result<(), Refusal> {
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name(), "namespace": pod.namespace(), "uid": pod.uid()},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let bound = self.client.update(&POD.gvr, Some("binding"), binding).await;
+        bound.map_err(Refusal::Stale)?;
+        let key = Key::of(pod);
+        let is_bound =
+            |pod: Option<&Arc<Value>>| pod.is_none_or(|pod| !pod.text("/spec/nodeName").is_empty());
+        self.cache
+            .wait(|objects, _| is_bound(objects.find(&POD.gvr, &key)))
+            .await;
+        if let Some(note) = note {
+            self.recorder.record(&note).await;
+        }
+        Ok(())
+    }
+
+    async fn failed(
+        &self,
+        reason: &'static str,
+        prefix: &str,
+        status: &Status,
+        note: Option<Note>,
+    ) -> Refusal {
+        if let Some(note) = note.filter(|note| !note.refused.is_empty()) {
+            let warning = Note {
+                kind: "Warning",
+                reason: note.refused,
+                message: format!("{prefix}{status}"),
+                ..note
+            };
+            self.recorder.record(&warning).await;
+        }
+        Refusal::Failed(Failure {
+            reason,
+            message: status.to_string(),
+        })
+    }
+}
+
+/// Whether an object was refused because its namespace is going away: then nobody waits for it.
+fn is_namespace_terminating(status: &Status) -> bool {
+    let causes = status.body.items("/details/causes");
+    causes
+        .iter()
+        .any(|cause| cause.text("/reason") == "NamespaceTerminating")
+}

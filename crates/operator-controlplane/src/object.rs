@@ -1,0 +1,189 @@
+//! Kubernetes objects as JSON trees: the reads and the comparisons that every controller needs.
+//!
+//! Knows no client and no clock. Missing fields read as empty, since a controller treats them alike.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Reads of a JSON tree by JSON pointer; a field of another type reads as missing.
+pub(crate) trait Object {
+    /// The text at a pointer, or `""`.
+    fn text(&self, pointer: &str) -> &str;
+    /// The integer at a pointer, if there is one.
+    fn int(&self, pointer: &str) -> Option<i64>;
+    /// Whether the value at a pointer is `true`.
+    fn flag(&self, pointer: &str) -> bool;
+    /// The list at a pointer, or an empty one.
+    fn items(&self, pointer: &str) -> &[Value];
+    /// The entries of the object at a pointer whose values are texts.
+    fn texts(&self, pointer: &str) -> Vec<(&str, &str)>;
+    /// The time at a pointer, if it is one.
+    fn time(&self, pointer: &str) -> Option<Timestamp>;
+
+    /// `metadata.name`.
+    fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+    /// `metadata.namespace`; empty if cluster-scoped.
+    fn namespace(&self) -> &str {
+        self.text("/metadata/namespace")
+    }
+    /// `metadata.uid`.
+    fn uid(&self) -> &str {
+        self.text("/metadata/uid")
+    }
+    /// `metadata.resourceVersion`.
+    fn version(&self) -> &str {
+        self.text("/metadata/resourceVersion")
+    }
+    /// `metadata.generation`, or 0.
+    fn generation(&self) -> i64 {
+        self.int("/metadata/generation").unwrap_or(0)
+    }
+    /// A label, if it is set.
+    fn label(&self, name: &str) -> Option<&str>;
+    /// An annotation, if it is set.
+    fn annotation(&self, name: &str) -> Option<&str>;
+    /// Whether the object waits for its finalizers or its grace period to end.
+    fn is_terminating(&self) -> bool {
+        !self.text("/metadata/deletionTimestamp").is_empty()
+    }
+    /// Whether the object carries a finalizer.
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.items("/metadata/finalizers")
+            .iter()
+            .any(|finalizer| finalizer == name)
+    }
+    /// The status condition of a type.
+    fn condition(&self, kind: &str) -> Option<&Value> {
+        self.items("/status/conditions")
+            .iter()
+            .find(|condition| condition.text("/type") == kind)
+    }
+    /// Whether the status condition of a type is `True`.
+    fn is_condition_true(&self, kind: &str) -> bool {
+        self.condition(kind)
+            .is_some_and(|condition| condition.text("/status") == "True")
+    }
+}
+
+impl Object for Value {
+    fn text(&self, pointer: &str) -> &str {
+        self.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn int(&self, pointer: &str) -> Option<i64> {
+        self.pointer(pointer).and_then(Value::as_i64)
+    }
+
+    fn flag(&self, pointer: &str) -> bool {
+        self.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn items(&self, pointer: &str) -> &[Value] {
+        self.pointer(pointer)
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    fn texts(&self, pointer: &str) -> Vec<(&str, &str)> {
+        let entries = self.pointer(pointer).and_then(Value::as_object);
+        entries
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+            .collect()
+    }
+
+    fn time(&self, pointer: &str) -> Option<Timestamp> {
+        self.text(pointer).parse().ok()
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        entry(self, "labels", name)
+    }
+
+    fn annotation(&self, name: &str) -> Option<&str> {
+        entry(self, "annotations", name)
+    }
+}
+
+fn entry<'a>(object: &'a Value, map: &str, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get(map)?.get(name)?.as_str()
+}
+
+/// A time as Kubernetes writes it: whole seconds, UTC.
+pub(crate) fn time(at: Timestamp) -> Value {
+    Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Sets `object[path[0]][path[1]]… = value`, making the objects on the way.
+pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) {
+    let mut at = object;
+    for field in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        let Value::Object(fields) = at else { return };
+        at = fields.entry((*field).to_owned()).or_insert(Value::Null);
+    }
+    *at = value;
+}
+
+/// Removes a field, if it is there.
+pub(crate) fn unset(object: &mut Value, path: &[&str]) {
+    let Some((last, way)) = path.split_last() else {
+        return;
+    };
+    let mut at = object;
+    for field in way {
+        match at.get_mut(*field) {
+            Some(next) => at = next,
+            None => return,
+        }
+    }
+    if let Value::Object(fields) = at {
+        fields.remove(*last);
+    }
+}
+
+/// A status from counters: those that are zero are left out, as `omitempty` does.
+pub(crate) fn counters(fields: &[(&str, i64)]) -> Map<String, Value> {
+    fields
+        .iter()
+        .filter(|(_, count)| *count != 0)
+        .map(|(name, count)| ((*name).to_owned(), json!(count)))
+        .collect()
+}
+
+/// The object with another status.
+pub(crate) fn with_status(object: &Value, status: Value) -> Value {
+    let mut object = object.clone();
+    set(&mut object, &["status"], status);
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_makes_the_way_and_unset_takes_only_the_leaf() {
+        let mut object = json!({"metadata": {"name": "a"}});
+        set(&mut object, &["metadata", "labels", "x"], json!("y"));
+        assert_eq!(object.label("x"), Some("y"));
+        unset(&mut object, &["metadata", "labels", "x"]);
+        unset(&mut object, &["metadata", "missing", "x"]);
+        assert_eq!(object, json!({"metadata": {"name": "a", "labels": {}}}));
+    }
+
+    #[test]
+    fn times_are_written_in_whole_seconds() {
+        let at = Timestamp::from_millisecond(1_704_067_200_999).unwrap();
+        assert_eq!(time(at), json!("2024-01-01T00:00:00Z"));
+        assert_eq!(
+            json!({"t": time(at)}).time("/t").unwrap().as_second(),
+            1_704_067_200
+        );
+    }
+}

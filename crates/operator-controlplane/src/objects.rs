@@ -1,0 +1,240 @@
+//! The shared index: every object of every resource, by name, by uid and by owner, as of one revision.
+//!
+//! Knows no client: the engine feeds it with events, and controllers read it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use operator_apiserver::client::{Event, EventType, Gvr};
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::object::Object;
+
+/// Namespace (empty if cluster-scoped) and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// The key of an object.
+    pub(crate) fn of(object: &Value) -> Self {
+        Self::new(object.namespace(), object.name())
+    }
+}
+
+/// Where an object lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Id {
+    pub(crate) gvr: Arc<Gvr>,
+    pub(crate) key: Key,
+}
+
+type Resource = BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>;
+
+/// All objects. Every read is a lookup or a range.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    /// Group, then plural: an object is in one version at a time.
+    resources: HashMap<String, HashMap<String, Resource>>,
+    uids: HashMap<String, Id>,
+    dependents: HashMap<String, BTreeSet<Id>>,
+}
+
+impl Objects {
+    /// An object of a built-in kind.
+    pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.find(&kind.gvr, &Key::new(namespace, name))
+    }
+
+    /// An object of any resource.
+    pub(crate) fn find(&self, gvr: &Gvr, key: &Key) -> Option<&Arc<Value>> {
+        self.resource(gvr)?.get(key).map(|(_, object)| object)
+    }
+
+    /// The objects of a kind in a namespace, or in all of them if it is empty, by namespace and name.
+    pub(crate) fn list<'a>(
+        &'a self,
+        kind: &Kind,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Value>> {
+        let objects = self.resource(&kind.gvr);
+        objects
+            .into_iter()
+            .flat_map(move |objects| objects.range(Key::new(namespace, "")..))
+            .take_while(move |(key, _)| namespace.is_empty() || key.namespace == namespace)
+            .map(|(_, (_, object))| object)
+    }
+
+    /// The object with a uid.
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<(&Id, &Arc<Value>)> {
+        let id = self.uids.get(uid)?;
+        Some((id, self.find(&id.gvr, &id.key)?))
+    }
+
+    /// The objects that name a uid among their owners.
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+        let ids = self.dependents.get(uid).into_iter().flatten();
+        ids.filter_map(|id| Some((id, self.find(&id.gvr, &id.key)?)))
+    }
+
+    /// The objects of a kind that name a uid among their owners.
+    pub(crate) fn owned<'a>(&'a self, kind: &'a Kind, uid: &str) -> impl Iterator<Item = &'a Arc<Value>> {
+        self.dependents(uid)
+            .filter(|(id, _)| kind.is(&id.gvr))
+            .map(|(_, object)| object)
+    }
+
+    /// Every object of every resource in a namespace, in order of group, plural and name.
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Id, &Arc<Value>)> {
+        let mut found: Vec<_> = self
+            .resources
+            .values()
+            .flat_map(HashMap::values)
+            .flat_map(|objects| {
+                objects
+                    .range(Key::new(namespace, "")..)
+                    .take_while(|(key, _)| key.namespace == namespace)
+            })
+            .map(|(key, (gvr, object))| {
+                let id = Id {
+                    gvr: gvr.clone(),
+                    key: key.clone(),
+                };
+                (id, object)
+            })
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        found
+    }
+
+    /// Objects that name an owner which is not there.
+    pub(crate) fn with_missing_owners(&self) -> impl Iterator<Item = &Arc<Value>> {
+        let missing = self
+            .dependents
+            .iter()
+            .filter(|(uid, _)| !self.uids.contains_key(*uid));
+        missing
+            .flat_map(|(_, ids)| ids)
+            .filter_map(|id| self.find(&id.gvr, &id.key))
+    }
+
+    /// Every object, for a comparison with a new snapshot.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Gvr>, &Arc<Value>)> {
+        let objects = self
+            .resources
+            .values()
+            .flat_map(HashMap::values)
+            .flat_map(BTreeMap::values);
+        objects.map(|(gvr, object)| (gvr, object))
+    }
+
+    /// Takes an event in.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event.kind {
+            EventType::Added | EventType::Modified => self.insert(&event.gvr, &event.object),
+            EventType::Deleted => self.remove(&event.gvr, &Key::of(&event.object)),
+        }
+    }
+
+    /// Puts an object in, in the place of an earlier state of it.
+    pub(crate) fn insert(&mut self, gvr: &Arc<Gvr>, object: &Arc<Value>) {
+        let key = Key::of(object);
+        self.remove(gvr, &key);
+        let id = Id {
+            gvr: gvr.clone(),
+            key: key.clone(),
+        };
+        for owner in object.items("/metadata/ownerReferences") {
+            let owned = self.dependents.entry(owner.text("/uid").to_owned());
+            owned.or_default().insert(id.clone());
+        }
+        self.uids.insert(object.uid().to_owned(), id);
+        let group = self.resources.entry(gvr.group.clone()).or_default();
+        let resource = group.entry(gvr.resource.clone()).or_default();
+        resource.insert(key, (gvr.clone(), object.clone()));
+    }
+
+    fn remove(&mut self, gvr: &Gvr, key: &Key) {
+        let group = self.resources.get_mut(&gvr.group);
+        let Some(resource) = group.and_then(|group| group.get_mut(&gvr.resource)) else {
+            return;
+        };
+        let Some((gvr, object)) = resource.remove(key) else {
+            return;
+        };
+        let id = Id {
+            gvr,
+            key: key.clone(),
+        };
+        self.uids.remove(object.uid());
+        for owner in object.items("/metadata/ownerReferences") {
+            let uid = owner.text("/uid");
+            if let Some(owned) = self.dependents.get_mut(uid) {
+                owned.remove(&id);
+                if owned.is_empty() {
+                    self.dependents.remove(uid);
+                }
+            }
+        }
+    }
+
+    fn resource(&self, gvr: &Gvr) -> Option<&Resource> {
+        self.resources.get(&gvr.group)?.get(&gvr.resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::{CONFIG_MAP, POD};
+
+    fn put(objects: &mut Objects, kind: &Kind, object: Value) {
+        objects.insert(&Arc::new(kind.gvr.clone()), &Arc::new(object));
+    }
+
+    fn child(uid: &str, owner: &str) -> Value {
+        json!({"metadata": {"namespace": "a", "name": "child", "uid": uid, "ownerReferences": [{"uid": owner}]}})
+    }
+
+    #[test]
+    fn a_list_is_limited_to_its_namespace() {
+        let mut objects = Objects::default();
+        for (namespace, name) in [("a", "x"), ("a-b", "x"), ("b", "y")] {
+            put(
+                &mut objects,
+                &POD,
+                json!({"metadata": {"namespace": namespace, "name": name, "uid": namespace}}),
+            );
+        }
+        assert_eq!(objects.list(&POD, "a").count(), 1);
+        assert_eq!(objects.list(&POD, "").count(), 3);
+        assert_eq!(objects.list(&CONFIG_MAP, "").count(), 0);
+        assert_eq!(objects.in_namespace("b").len(), 1);
+    }
+
+    #[test]
+    fn an_owner_finds_its_dependents_until_the_reference_changes() {
+        let mut objects = Objects::default();
+        put(&mut objects, &POD, child("c", "owner"));
+        assert_eq!(objects.owned(&POD, "owner").count(), 1);
+        assert_eq!(objects.with_missing_owners().count(), 1);
+        put(&mut objects, &POD, child("c", "other"));
+        assert_eq!(objects.owned(&POD, "owner").count(), 0);
+        assert_eq!(objects.dependents("other").count(), 1);
+        objects.remove(&POD.gvr, &Key::new("a", "child"));
+        assert_eq!(objects.dependents("other").count(), 0);
+        assert!(objects.by_uid("c").is_none());
+    }
+}
