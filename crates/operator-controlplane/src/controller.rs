@@ -2,6 +2,7 @@
 
 pub(crate) mod deployment;
 pub(crate) mod garbage;
+pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod replica_set;

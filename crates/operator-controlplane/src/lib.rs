@@ -125,6 +125,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::deployment::controller(),
         controller::replica_set::controller(),
         controller::replica_set::replication_controller(),
+        controller::job::controller(),
     ];
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());

@@ -168,7 +168,7 @@ fn progress(world: &World<'_>, rollout: &Rollout<'_>, status: &mut Map<String, V
     } else if has_progressed(deployment, &snapshot) {
         let mut condition = build(
             world.now,
-            &progressing("True", "ReplicaSetUpdated", format!("{subject} is progressing.")),
+            progressing("True", "ReplicaSetUpdated", format!("{subject} is progressing.")),
         );
         if let Some(before) = before.filter(|before| before.text("/status") == "True") {
             condition["lastTransitionTime"] = before["lastTransitionTime"].clone();

@@ -1,0 +1,181 @@
+//! How a Job ends, and what its status says on the way there.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::controller::job::{Run, now};
+use crate::kind::JOB;
+use crate::object::{Object, set, unset};
+use crate::plan::{Action, World, until, update_status};
+use crate::pod;
+
+/// How a Job is to end.
+pub(super) struct Verdict {
+    reason: &'static str,
+    message: String,
+    is_success: bool,
+    /// Whether the status says so already.
+    pub(super) is_told: bool,
+}
+
+impl Verdict {
+    /// The conditions that announce the end and that say that it is reached.
+    fn kinds(&self) -> (&'static str, &'static str) {
+        if self.is_success {
+            ("SuccessCriteriaMet", "Complete")
+        } else {
+            ("FailureTarget", "Failed")
+        }
+    }
+}
+
+/// Whether a Job has ended.
+pub(crate) fn is_finished(job: &Value) -> bool {
+    job.is_condition_true("Complete") || job.is_condition_true("Failed")
+}
+
+/// How a Job is to end, if that is known.
+pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
+    let job = run.job;
+    for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
+        if let Some(told) = job.condition(kind).filter(|told| told.text("/status") == "True") {
+            return Some(Verdict {
+                reason: reason(told.text("/reason")),
+                message: told.text("/message").to_owned(),
+                is_success,
+                is_told: true,
+            });
+        }
+    }
+    let verdict = |reason, message: &str, is_success| {
+        Some(Verdict {
+            reason,
+            message: message.to_owned(),
+            is_success,
+            is_told: false,
+        })
+    };
+    if run.failures() > job.int("/spec/backoffLimit").unwrap_or(6) || restarts_exceeded(run) {
+        return verdict("BackoffLimitExceeded", "Job has reached the specified backoff limit", false);
+    }
+    if ends_at(job).is_some_and(|end| end <= world.now) {
+        return verdict("DeadlineExceeded", "Job was active longer than specified deadline", false);
+    }
+    if is_satisfied(run) {
+        return verdict("CompletionsReached", "Reached expected number of succeeded pods", true);
+    }
+    None
+}
+
+/// A reason as it was told, for the condition that repeats it.
+fn reason(told: &str) -> &'static str {
+    const REASONS: [&str; 4] = ["BackoffLimitExceeded", "DeadlineExceeded", "CompletionsReached", "SuccessPolicy"];
+    REASONS.into_iter().find(|reason| *reason == told).unwrap_or("PodFailurePolicy")
+}
+
+fn restarts_exceeded(run: &Run<'_>) -> bool {
+    if run.job.text("/spec/template/spec/restartPolicy") != "OnFailure" {
+        return false;
+    }
+    let limit = run.job.int("/spec/backoffLimit").unwrap_or(6);
+    let statuses = run.active.iter().flat_map(|pod| pod.items("/status/containerStatuses"));
+    let restarts: i64 = statuses.filter_map(|status| status.int("/restartCount")).sum();
+    restarts > 0 && restarts >= limit
+}
+
+fn is_satisfied(run: &Run<'_>) -> bool {
+    match run.completions() {
+        Some(completions) => run.successes() >= completions,
+        None => run.successes() > 0 && run.active.is_empty(),
+    }
+}
+
+/// When the active deadline of a Job ends it.
+fn ends_at(job: &Value) -> Option<Timestamp> {
+    let seconds = job.int("/spec/activeDeadlineSeconds")?;
+    let start = job.time("/status/startTime")?;
+    start.checked_add(SignedDuration::from_secs(seconds)).ok()
+}
+
+/// When a Job has to be looked at again because of its deadline.
+pub(super) fn deadline(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
+    let end = ends_at(run.job).filter(|end| *end > world.now)?;
+    Some(until(world.now, end))
+}
+
+/// The status as it is now. The end is told in two writes: first what it will be, then that it is reached.
+pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Option<Action> {
+    let job = run.job;
+    let mut status = job.get("status").cloned().unwrap_or_else(|| json!({}));
+    count_live(&mut status, run, world);
+    let is_suspended = job.flag("/spec/suspend");
+    suspend(&mut status, world, run, is_suspended);
+    if let Some(verdict) = verdict {
+        let (target, end) = verdict.kinds();
+        if !verdict.is_told {
+            push(&mut status, world, target, verdict.reason, &verdict.message);
+        } else if run.active.is_empty() && run.ending.is_empty() {
+            push(&mut status, world, end, verdict.reason, &verdict.message);
+            if verdict.is_success {
+                set(&mut status, &["completionTime"], now(world));
+            }
+        }
+    }
+    update_status(&JOB, job, status)
+}
+
+/// The counts of the pods that live, and the start.
+pub(super) fn count_live(status: &mut Value, run: &Run<'_>, world: &World<'_>) {
+    if status.text("/startTime").is_empty() && !run.job.flag("/spec/suspend") {
+        set(status, &["startTime"], now(world));
+    }
+    match run.active.len() {
+        0 => unset(status, &["active"]),
+        active => set(status, &["active"], json!(active)),
+    }
+    let ready = run.active.iter().filter(|pod| pod::is_ready(pod)).count();
+    set(status, &["ready"], json!(ready));
+    set(status, &["terminating"], json!(run.ending.len()));
+    if status.get("uncountedTerminatedPods").is_none() {
+        set(status, &["uncountedTerminatedPods"], json!({}));
+    }
+}
+
+fn suspend(status: &mut Value, world: &World<'_>, run: &Run<'_>, is_suspended: bool) {
+    const KIND: &str = "Suspended";
+    let was_suspended = run.job.is_condition_true(KIND);
+    let (value, reason, message) = match (was_suspended, is_suspended) {
+        (false, true) => ("True", "JobSuspended", "Job suspended"),
+        (true, false) => ("False", "JobResumed", "Job resumed"),
+        _ => return,
+    };
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.retain(|condition| condition.text("/type") != KIND);
+    }
+    push(status, world, KIND, reason, message);
+    if let Some(last) = status.get_mut("conditions").and_then(Value::as_array_mut).and_then(|all| all.last_mut()) {
+        last["status"] = value.into();
+    }
+    if is_suspended {
+        unset(status, &["startTime"]);
+    } else {
+        set(status, &["startTime"], now(world));
+    }
+}
+
+fn push(status: &mut Value, world: &World<'_>, kind: &str, reason: &str, message: &str) {
+    let condition = json!({
+        "type": kind,
+        "status": "True",
+        "lastProbeTime": now(world),
+        "lastTransitionTime": now(world),
+        "reason": reason,
+        "message": message,
+    });
+    match status.get_mut("conditions").and_then(Value::as_array_mut) {
+        Some(conditions) => conditions.push(condition),
+        None => set(status, &["conditions"], json!([condition])),
+    }
+}
