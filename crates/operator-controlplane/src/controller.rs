@@ -8,6 +8,7 @@ pub(crate) mod node;
 pub(crate) mod replica_set;
 pub(crate) mod scheduler;
 pub(crate) mod service_account;
+pub(crate) mod stateful_set;
 
 use operator_apiserver::client::Event;
 

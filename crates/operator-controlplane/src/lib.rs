@@ -12,6 +12,7 @@ mod clock;
 mod controller;
 mod engine;
 mod hash;
+mod history;
 mod kind;
 mod object;
 mod objects;
@@ -125,6 +126,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::deployment::controller(),
         controller::replica_set::controller(),
         controller::replica_set::replication_controller(),
+        controller::stateful_set::controller(),
         controller::job::controller(),
     ];
     if options.nodes > 0 {

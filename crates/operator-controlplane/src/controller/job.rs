@@ -96,7 +96,9 @@ impl<'a> Run<'a> {
         if self.is_indexed() {
             return index::completed(self).len().try_into().unwrap_or(i64::MAX);
         }
-        self.job.int("/status/succeeded").unwrap_or(0) + listed(self.job, "succeeded") + untold(self, &self.succeeded)
+        self.job.int("/status/succeeded").unwrap_or(0)
+            + listed(self.job, "succeeded")
+            + untold(self, &self.succeeded)
     }
 
     /// The failures, counted or not.
@@ -106,7 +108,9 @@ impl<'a> Run<'a> {
 }
 
 fn uncounted_uids<'a>(job: &'a Value, outcome: &str) -> BTreeSet<&'a str> {
-    let uids = job.items(&format!("/status/uncountedTerminatedPods/{outcome}")).iter();
+    let uids = job
+        .items(&format!("/status/uncountedTerminatedPods/{outcome}"))
+        .iter();
     uids.filter_map(Value::as_str).collect()
 }
 
@@ -119,7 +123,10 @@ fn untold(run: &Run<'_>, ended: &[Arc<Value>]) -> i64 {
     let succeeded = uncounted_uids(run.job, "succeeded");
     let failed = uncounted_uids(run.job, "failed");
     let is_told = |pod: &Value| succeeded.contains(pod.uid()) || failed.contains(pod.uid());
-    let count = ended.iter().filter(|pod| pod.has_finalizer(TRACKING) && !is_told(pod)).count();
+    let count = ended
+        .iter()
+        .filter(|pod| pod.has_finalizer(TRACKING) && !is_told(pod))
+        .count();
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -128,7 +135,9 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
         return release_orphans(world, key);
     };
     let selector = job.pointer("/spec/selector");
-    let claim = claim(world.objects, &JOB, job, &POD, |pod| selects(selector, &pod.texts("/metadata/labels")));
+    let claim = claim(world.objects, &JOB, job, &POD, |pod| {
+        selects(selector, &pod.texts("/metadata/labels"))
+    });
     if !claim.actions.is_empty() {
         return Plan::actions(claim.actions);
     }
@@ -150,14 +159,24 @@ fn release_orphans(world: &World<'_>, key: &Key) -> Plan {
     let orphans = pods.filter(|pod| {
         pod.has_finalizer(TRACKING) && pod.label("batch.kubernetes.io/job-name") == Some(&key.name)
     });
-    Plan::actions(orphans.map(|pod| remove_finalizer(&POD.gvr, pod, TRACKING)).collect())
+    Plan::actions(
+        orphans
+            .map(|pod| remove_finalizer(&POD.gvr, pod, TRACKING))
+            .collect(),
+    )
 }
 
 /// The next of the three steps that count ended pods.
 fn count(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let uncounted = run.uncounted();
     let told = tell(run, &uncounted);
-    if told != run.job.pointer("/status/uncountedTerminatedPods").cloned().unwrap_or_else(|| json!({})) {
+    if told
+        != run
+            .job
+            .pointer("/status/uncountedTerminatedPods")
+            .cloned()
+            .unwrap_or_else(|| json!({}))
+    {
         let mut status = run.job.get("status").cloned().unwrap_or_default();
         set(&mut status, &["uncountedTerminatedPods"], told);
         return update_status(&JOB, run.job, status).into_iter().collect();
@@ -178,7 +197,11 @@ fn count(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
         }
     }
     if run.is_indexed() {
-        set(&mut status, &["completedIndexes"], index::ranges(&index::completed(run)).into());
+        set(
+            &mut status,
+            &["completedIndexes"],
+            index::ranges(&index::completed(run)).into(),
+        );
     }
     set(&mut status, &["uncountedTerminatedPods"], json!({}));
     outcome::count_live(&mut status, run, world);
@@ -191,7 +214,9 @@ fn tell(run: &Run<'_>, uncounted: &[&Arc<Value>]) -> Value {
     for outcome in ["succeeded", "failed"] {
         let mut uids = uncounted_uids(run.job, outcome);
         let is_success = outcome == "succeeded";
-        let ended = uncounted.iter().filter(|pod| (pod::phase(pod) == "Succeeded") == is_success);
+        let ended = uncounted
+            .iter()
+            .filter(|pod| (pod::phase(pod) == "Succeeded") == is_success);
         uids.extend(ended.map(|pod| pod.uid()));
         if !uids.is_empty() {
             told[outcome] = json!(uids);
@@ -227,7 +252,11 @@ fn decide(world: &World<'_>, run: &Run<'_>) -> Plan {
 
 fn stop(job: &Value, pod: &Value) -> Action {
     let message = format!("Deleted pod: {}", pod.name());
-    delete(&POD, pod, Some(Note::normal(COMPONENT, &JOB, job, "SuccessfulDelete", message)))
+    delete(
+        &POD,
+        pod,
+        Some(Note::normal(COMPONENT, &JOB, job, "SuccessfulDelete", message)),
+    )
 }
 
 /// Starts pods up to the parallelism, or stops those that are too many.
@@ -260,7 +289,11 @@ fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
         };
     }
     let indexes = index::free(run, missing);
-    Plan::actions((0..missing).filter_map(|n| start(run, indexes.as_ref().map(|free| free.get(n).copied()))).collect())
+    Plan::actions(
+        (0..missing)
+            .filter_map(|n| start(run, indexes.as_ref().map(|free| free.get(n).copied())))
+            .collect(),
+    )
 }
 
 /// Creates a pod; of an indexed Job it is the pod of one index.
@@ -274,7 +307,13 @@ fn start(run: &Run<'_>, index: Option<Option<i64>>) -> Option<Action> {
     if let Some(index) = index {
         index::number(&mut pod, job.name(), index?);
     }
-    let note = Note::normal(COMPONENT, &JOB, job, "SuccessfulCreate", "Created pod: {name}".to_owned());
+    let note = Note::normal(
+        COMPONENT,
+        &JOB,
+        job,
+        "SuccessfulCreate",
+        "Created pod: {name}".to_owned(),
+    );
     Some(create(&POD, pod, Some(note.or("FailedCreate"))))
 }
 
@@ -288,7 +327,9 @@ fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
     let failures = u32::try_from(run.failed.len()).unwrap_or(u32::MAX);
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let wait = BACKOFF_FIRST.saturating_mul(factor).min(BACKOFF_MAX);
-    let ready = last.checked_add(jiff::SignedDuration::try_from(wait).unwrap_or_default()).ok()?;
+    let ready = last
+        .checked_add(jiff::SignedDuration::try_from(wait).unwrap_or_default())
+        .ok()?;
     (ready > world.now).then(|| crate::plan::until(world.now, ready))
 }
 
@@ -297,7 +338,10 @@ fn finished_at(pod: &Value) -> Option<jiff::Timestamp> {
     let ends = statuses.filter_map(|status| status.time("/state/terminated/finishedAt"));
     ends.max()
         .or_else(|| pod.time("/metadata/deletionTimestamp"))
-        .or_else(|| pod.condition("Ready").and_then(|ready| ready.time("/lastTransitionTime")))
+        .or_else(|| {
+            pod.condition("Ready")
+                .and_then(|ready| ready.time("/lastTransitionTime"))
+        })
 }
 
 /// The time now, for a status.

@@ -30,7 +30,11 @@ pub(super) fn free(run: &Run<'_>, count: usize) -> Option<Vec<i64>> {
     let completed = completed(run);
     let busy: BTreeSet<i64> = run.active.iter().filter_map(|pod| index_of(pod)).collect();
     let all = 0..run.completions().unwrap_or(0);
-    Some(all.filter(|index| !completed.contains(index) && !busy.contains(index)).take(count).collect())
+    Some(
+        all.filter(|index| !completed.contains(index) && !busy.contains(index))
+            .take(count)
+            .collect(),
+    )
 }
 
 /// Makes a pod the one of an index: annotation, label, host name and environment.
@@ -38,12 +42,18 @@ pub(super) fn number(made: &mut Value, job: &str, index: i64) {
     let text = json!(index.to_string());
     set(made, &["metadata", "annotations", INDEX], text.clone());
     set(made, &["metadata", "labels", INDEX], text);
-    set(made, &["metadata", "generateName"], json!(format!("{job}-{index}-")));
+    set(
+        made,
+        &["metadata", "generateName"],
+        json!(format!("{job}-{index}-")),
+    );
     set(made, &["spec", "hostname"], json!(format!("{job}-{index}")));
     let source = json!({"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX}']")}});
     let variable = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": source});
     for field in ["initContainers", "containers"] {
-        let containers = made.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+        let containers = made
+            .pointer_mut(&format!("/spec/{field}"))
+            .and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             let mut environment = container.items("/env").to_vec();
             environment.retain(|entry| entry.text("/name") != "JOB_COMPLETION_INDEX");

@@ -58,21 +58,41 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
         })
     };
     if run.failures() > job.int("/spec/backoffLimit").unwrap_or(6) || restarts_exceeded(run) {
-        return verdict("BackoffLimitExceeded", "Job has reached the specified backoff limit", false);
+        return verdict(
+            "BackoffLimitExceeded",
+            "Job has reached the specified backoff limit",
+            false,
+        );
     }
     if ends_at(job).is_some_and(|end| end <= world.now) {
-        return verdict("DeadlineExceeded", "Job was active longer than specified deadline", false);
+        return verdict(
+            "DeadlineExceeded",
+            "Job was active longer than specified deadline",
+            false,
+        );
     }
     if is_satisfied(run) {
-        return verdict("CompletionsReached", "Reached expected number of succeeded pods", true);
+        return verdict(
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+            true,
+        );
     }
     None
 }
 
 /// A reason as it was told, for the condition that repeats it.
 fn reason(told: &str) -> &'static str {
-    const REASONS: [&str; 4] = ["BackoffLimitExceeded", "DeadlineExceeded", "CompletionsReached", "SuccessPolicy"];
-    REASONS.into_iter().find(|reason| *reason == told).unwrap_or("PodFailurePolicy")
+    const REASONS: [&str; 4] = [
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "CompletionsReached",
+        "SuccessPolicy",
+    ];
+    REASONS
+        .into_iter()
+        .find(|reason| *reason == told)
+        .unwrap_or("PodFailurePolicy")
 }
 
 fn restarts_exceeded(run: &Run<'_>) -> bool {
@@ -80,7 +100,10 @@ fn restarts_exceeded(run: &Run<'_>) -> bool {
         return false;
     }
     let limit = run.job.int("/spec/backoffLimit").unwrap_or(6);
-    let statuses = run.active.iter().flat_map(|pod| pod.items("/status/containerStatuses"));
+    let statuses = run
+        .active
+        .iter()
+        .flat_map(|pod| pod.items("/status/containerStatuses"));
     let restarts: i64 = statuses.filter_map(|status| status.int("/restartCount")).sum();
     restarts > 0 && restarts >= limit
 }
@@ -155,7 +178,11 @@ fn suspend(status: &mut Value, world: &World<'_>, run: &Run<'_>, is_suspended: b
         conditions.retain(|condition| condition.text("/type") != KIND);
     }
     push(status, world, KIND, reason, message);
-    if let Some(last) = status.get_mut("conditions").and_then(Value::as_array_mut).and_then(|all| all.last_mut()) {
+    if let Some(last) = status
+        .get_mut("conditions")
+        .and_then(Value::as_array_mut)
+        .and_then(|all| all.last_mut())
+    {
         last["status"] = value.into();
     }
     if is_suspended {

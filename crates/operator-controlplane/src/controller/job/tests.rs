@@ -38,7 +38,11 @@ impl Stage {
     }
 
     fn pods(&self) -> Vec<Value> {
-        self.scene.objects.list(&POD, "a").map(|pod| Value::clone(pod)).collect()
+        self.scene
+            .objects
+            .list(&POD, "a")
+            .map(|pod| Value::clone(pod))
+            .collect()
     }
 
     /// Ends every pod that runs.
@@ -92,7 +96,10 @@ impl Stage {
 
     fn conditions(&self) -> Vec<String> {
         let job = self.job();
-        job.items("/status/conditions").iter().map(|condition| condition.text("/type").to_owned()).collect()
+        job.items("/status/conditions")
+            .iter()
+            .map(|condition| condition.text("/type").to_owned())
+            .collect()
     }
 }
 
@@ -101,13 +108,19 @@ fn a_job_completes_when_its_pod_succeeds() {
     let mut stage = Stage::new(json!({}));
     stage.settle();
     let job = stage.job();
-    assert_eq!((job.int("/status/active"), job.int("/status/ready")), (Some(1), Some(0)));
+    assert_eq!(
+        (job.int("/status/active"), job.int("/status/ready")),
+        (Some(1), Some(0))
+    );
     assert!(stage.pods()[0].has_finalizer(TRACKING));
     stage.end("Succeeded");
     stage.settle();
     assert_eq!(stage.conditions(), ["SuccessCriteriaMet", "Complete"]);
     let job = stage.job();
-    assert_eq!((job.int("/status/succeeded"), job.int("/status/active")), (Some(1), None));
+    assert_eq!(
+        (job.int("/status/succeeded"), job.int("/status/active")),
+        (Some(1), None)
+    );
     assert_eq!(job["status"]["uncountedTerminatedPods"], json!({}));
     assert!(!job.text("/status/completionTime").is_empty());
     assert!(!stage.pods()[0].has_finalizer(TRACKING));
@@ -144,7 +157,11 @@ fn a_failed_pod_is_replaced_after_a_wait_that_doubles() {
 fn an_indexed_job_runs_each_index_once() {
     let mut stage = Stage::new(json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}));
     stage.settle();
-    let indexes: Vec<_> = stage.pods().iter().map(|pod| pod.text("/spec/hostname").to_owned()).collect();
+    let indexes: Vec<_> = stage
+        .pods()
+        .iter()
+        .map(|pod| pod.text("/spec/hostname").to_owned())
+        .collect();
     assert_eq!(indexes, ["j-0", "j-1"]);
     for _ in 0..3 {
         stage.end("Succeeded");
@@ -169,7 +186,10 @@ fn a_deadline_ends_the_job_and_its_pods() {
 fn a_suspended_job_has_no_pods_until_it_is_resumed() {
     let mut stage = Stage::new(json!({"suspend": true}));
     stage.settle();
-    assert_eq!((stage.created, stage.conditions()), (0, vec!["Suspended".to_owned()]));
+    assert_eq!(
+        (stage.created, stage.conditions()),
+        (0, vec!["Suspended".to_owned()])
+    );
     let mut job = stage.job();
     job["spec"]["suspend"] = false.into();
     stage.scene.put(&JOB, job);
