@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use operator_apiserver::client::{Client, Gvr, Patch};
 use operator_apiserver::status::Status;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::engine::Cache;
 use crate::kind::POD;
@@ -157,13 +157,7 @@ impl Executor {
     }
 
     async fn bind(&self, pod: &Value, node: &str, note: Option<Note>) -> Result<(), Refusal> {
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name(), "namespace": pod.namespace(), "uid": pod.uid()},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
-        let bound = self.client.update(&POD.gvr, Some("binding"), binding).await;
+        let bound = self.client.bind(pod.namespace(), pod.name(), node).await;
         bound.map_err(Refusal::Stale)?;
         let key = Key::of(pod);
         let is_bound =

@@ -25,7 +25,8 @@ pub(crate) struct Subscriber {
 pub(crate) async fn feed(client: Client, cache: Arc<Cache>, subscribers: Vec<Subscriber>) {
     loop {
         let (revision, objects) = client.snapshot();
-        for event in difference(&cache.objects.read(), revision, &objects) {
+        let missed = difference(&cache.objects.read(), revision, &objects);
+        for event in missed {
             take(&cache, &subscribers, &event);
         }
         cache.revision.send_replace(revision);

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::{Scene, names};
 
-fn job(spec: Value) -> Value {
+fn job(spec: &Value) -> Value {
     let mut job = json!({
         "metadata": {"namespace": "a", "name": "j", "uid": "j"},
         "spec": {
@@ -27,7 +27,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(spec: Value) -> Self {
+    fn new(spec: &Value) -> Self {
         let mut scene = Scene::new();
         scene.put(&JOB, job(spec));
         Self { scene, created: 0 }
@@ -105,7 +105,7 @@ impl Stage {
 
 #[test]
 fn a_job_completes_when_its_pod_succeeds() {
-    let mut stage = Stage::new(json!({}));
+    let mut stage = Stage::new(&json!({}));
     stage.settle();
     let job = stage.job();
     assert_eq!(
@@ -128,7 +128,7 @@ fn a_job_completes_when_its_pod_succeeds() {
 
 #[test]
 fn too_many_failures_fail_the_job() {
-    let mut stage = Stage::new(json!({"backoffLimit": 0}));
+    let mut stage = Stage::new(&json!({"backoffLimit": 0}));
     stage.settle();
     stage.end("Failed");
     stage.settle();
@@ -141,7 +141,7 @@ fn too_many_failures_fail_the_job() {
 
 #[test]
 fn a_failed_pod_is_replaced_after_a_wait_that_doubles() {
-    let mut stage = Stage::new(json!({}));
+    let mut stage = Stage::new(&json!({}));
     stage.settle();
     stage.end("Failed");
     assert_eq!(stage.settle(), Some(Duration::from_secs(10)));
@@ -155,7 +155,7 @@ fn a_failed_pod_is_replaced_after_a_wait_that_doubles() {
 
 #[test]
 fn an_indexed_job_runs_each_index_once() {
-    let mut stage = Stage::new(json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}));
+    let mut stage = Stage::new(&json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}));
     stage.settle();
     let indexes: Vec<_> = stage
         .pods()
@@ -174,7 +174,7 @@ fn an_indexed_job_runs_each_index_once() {
 
 #[test]
 fn a_deadline_ends_the_job_and_its_pods() {
-    let mut stage = Stage::new(json!({"activeDeadlineSeconds": 60}));
+    let mut stage = Stage::new(&json!({"activeDeadlineSeconds": 60}));
     assert_eq!(stage.settle(), Some(Duration::from_secs(60)));
     stage.scene.wait(60);
     stage.settle();
@@ -184,7 +184,7 @@ fn a_deadline_ends_the_job_and_its_pods() {
 
 #[test]
 fn a_suspended_job_has_no_pods_until_it_is_resumed() {
-    let mut stage = Stage::new(json!({"suspend": true}));
+    let mut stage = Stage::new(&json!({"suspend": true}));
     stage.settle();
     assert_eq!(
         (stage.created, stage.conditions()),

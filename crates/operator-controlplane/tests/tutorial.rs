@@ -1,0 +1,203 @@
+//! The walk of the tutorial: a Deployment comes up on a simulated node, is scaled, rolled and deleted.
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use operator_apiserver::ApiServer;
+use operator_apiserver::client::{Client, DeleteOptions, EventType, Gvr, Patch};
+use operator_controlplane::{ControlPlane, Options};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "default";
+
+struct Stage {
+    client: Client,
+    _control_plane: ControlPlane,
+}
+
+fn stage(options: Options) -> Stage {
+    let server = ApiServer::builder().build().unwrap();
+    let client = server.client();
+    Stage {
+        _control_plane: ControlPlane::start(&client, options),
+        client,
+    }
+}
+
+fn gvr(group: &str, resource: &str) -> Gvr {
+    Gvr::new(group, "v1", resource)
+}
+
+fn deployment(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
+            },
+        },
+    })
+}
+
+impl Stage {
+    /// Waits until the objects of a resource are as asked, and says how they were if that takes too long.
+    async fn eventually(&self, gvr: &Gvr, wanted: impl Fn(&[Arc<Value>]) -> bool) -> Vec<Arc<Value>> {
+        let (revision, _) = self.client.snapshot();
+        let mut watch = self.client.watch(revision);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        loop {
+            let items = self.client.list(gvr, NAMESPACE, "").await.unwrap().items;
+            if wanted(&items) {
+                return items;
+            }
+            let event = tokio::time::timeout_at(deadline, watch.next()).await;
+            assert!(event.is_ok(), "not reached: {items:#?}");
+        }
+    }
+
+    async fn patch(&self, patch: Value) {
+        let patch = Patch::Merge(patch);
+        let deployments = gvr("apps", "deployments");
+        self.client
+            .patch(&deployments, NAMESPACE, "web", None, patch)
+            .await
+            .unwrap();
+    }
+
+    async fn available(&self, replicas: i64) {
+        let is_up = |items: &[Arc<Value>]| {
+            let status = &items[0]["status"];
+            status["availableReplicas"] == replicas
+                && status["replicas"] == replicas
+                && status["updatedReplicas"] == replicas
+                && status["observedGeneration"] == items[0]["metadata"]["generation"]
+        };
+        self.eventually(&gvr("apps", "deployments"), is_up).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deployment_comes_up_scales_rolls_and_goes() {
+    let stage = stage(Options::default());
+    let deployments = gvr("apps", "deployments");
+    stage
+        .client
+        .create(&deployments, NAMESPACE, deployment(3))
+        .await
+        .unwrap();
+    stage.available(3).await;
+    let pods = stage
+        .client
+        .list(&gvr("", "pods"), NAMESPACE, "app=web")
+        .await
+        .unwrap()
+        .items;
+    for pod in &pods {
+        assert_eq!(pod["status"]["phase"], "Running");
+        assert_eq!(pod["spec"]["nodeName"], "node-1");
+    }
+    stage.patch(json!({"spec": {"replicas": 4}})).await;
+    stage.available(4).await;
+    let image =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "example.com/c:2"}]}}}});
+    stage.patch(image).await;
+    stage.available(4).await;
+    stage
+        .client
+        .delete(&deployments, NAMESPACE, "web", DeleteOptions::default())
+        .await
+        .unwrap();
+    stage
+        .eventually(&gvr("apps", "replicasets"), <[_]>::is_empty)
+        .await;
+    stage.eventually(&gvr("", "pods"), <[_]>::is_empty).await;
+}
+
+#[tokio::test]
+async fn a_settled_control_plane_writes_nothing() {
+    let stage = stage(Options::default());
+    stage
+        .client
+        .create(&gvr("apps", "deployments"), NAMESPACE, deployment(2))
+        .await
+        .unwrap();
+    stage.available(2).await;
+    let is_quiet = async {
+        let mut last = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let (revision, _) = stage.client.snapshot();
+            if revision == last {
+                return;
+            }
+            last = revision;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), is_quiet)
+        .await
+        .expect("the writes never end");
+}
+
+#[tokio::test]
+async fn a_namespace_takes_its_contents_with_it() {
+    let stage = stage(Options::default());
+    let namespaces = gvr("", "namespaces");
+    let (revision, _) = stage.client.snapshot();
+    let mut watch = stage.client.watch(revision);
+    stage
+        .client
+        .create(
+            &namespaces,
+            "",
+            json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}}),
+        )
+        .await
+        .unwrap();
+    stage
+        .client
+        .create(&gvr("apps", "deployments"), "n", deployment(1))
+        .await
+        .unwrap();
+    let mut is_deleted = false;
+    let gone = async {
+        while let Some(event) = watch.next().await {
+            if event.gvr.resource == "pods" && event.object["status"]["phase"] == "Running" && !is_deleted {
+                is_deleted = true;
+                let options = DeleteOptions::default();
+                stage.client.delete(&namespaces, "", "n", options).await.unwrap();
+            }
+            let is_namespace = event.gvr.resource == "namespaces" && event.object["metadata"]["name"] == "n";
+            if is_namespace && event.kind == EventType::Deleted {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone)
+        .await
+        .expect("the namespace stays");
+    let left = stage.client.snapshot().1;
+    assert!(
+        left.iter()
+            .all(|(_, object)| object["metadata"]["namespace"] != "n"),
+        "{left:#?}"
+    );
+}
+
+#[tokio::test]
+async fn without_controllers_nothing_happens() {
+    let stage = stage(Options {
+        controllers: operator_controlplane::Controllers::None,
+        ..Options::default()
+    });
+    let (before, _) = stage.client.snapshot();
+    stage
+        .client
+        .create(&gvr("apps", "deployments"), NAMESPACE, deployment(1))
+        .await
+        .unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(stage.client.snapshot().0, before + 1);
+}
