@@ -40,16 +40,10 @@ fn new_items_come_before_those_only_the_server_has() {
 #[test]
 fn directives_delete_and_replace_items() {
     let live = json!([{"name": "a"}, {"name": "b"}]);
-    assert_containers(
-        live.clone(),
-        json!([{"name": "a", "$patch": "delete"}]),
-        json!([{"name": "b"}]),
-    );
-    assert_containers(
-        live,
-        json!([{"name": "c"}, {"$patch": "replace"}]),
-        json!([{"name": "c"}]),
-    );
+    let deleted = json!([{"name": "a", "$patch": "delete"}]);
+    assert_containers(&live, &deleted, json!([{"name": "b"}]));
+    let replaced = json!([{"name": "c"}, {"$patch": "replace"}]);
+    assert_containers(&live, &replaced, json!([{"name": "c"}]));
 }
 
 #[test]
