@@ -224,8 +224,12 @@ impl Client {
                 verb::patch::Patch::Apply { config, force }
             }
         };
-        let validation = FieldValidation::Ignore;
-        let (_, patched) = verb::patch::apply(&self.registry, &write, &patch, validation).await?;
+        let patching = verb::patch::Patching {
+            patch,
+            validation: FieldValidation::Ignore,
+            faults: Vec::new(),
+        };
+        let (_, patched) = verb::patch::apply(&self.registry, &mut write, &patching).await?;
         Ok(patched)
     }
 
@@ -318,6 +322,7 @@ impl Client {
             subresource: subresource.unwrap_or_default().to_owned(),
             user: User::admin(),
             manager: self.manager.clone(),
+            tracked: false,
             dry_run: false,
             warnings: Warnings::default(),
         })

@@ -1,15 +1,107 @@
 //! Who owns which field: the one door to structured-merge.
 
-use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 
-use crate::registry::{Registry, Write};
+use serde_json::{Value, json};
+use structured_merge::{ApplyError, FieldManager, FieldSet, Schema, Settings};
+
+use crate::builtin;
+use crate::registry::{Backing, Definition, Registry, Write};
+use crate::status::{self, Status};
+
+/// The field managers of a definition: one for the resource, one for each subresource, made when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
+
+impl FieldManagers {
+    /// Room for the managers of a resource with these subresources.
+    pub(crate) fn new<'a>(subresources: impl Iterator<Item = &'a str>) -> Self {
+        let names = std::iter::once("").chain(subresources);
+        Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
+    }
+}
 
 /// Records what a create (no `live`) or an update changed.
-pub(crate) fn update(_registry: &Registry, _write: &Write, _live: Option<&Value>, object: &mut Value) {
-    crate::object::set_meta(object, "managedFields", None);
+pub(crate) fn update(registry: &Registry, write: &Write, live: Option<&Value>, object: &mut Value) {
+    let Some(manager) = manager(write) else {
+        return;
+    };
+    let new = std::mem::take(object);
+    *object = manager.update(live, new, &write.manager, &registry.timestamp());
+}
+
+/// Server-side apply: merges a configuration into the live object.
+pub(crate) fn apply(
+    registry: &Registry,
+    write: &Write,
+    live: Option<&Value>,
+    config: &Value,
+    force: bool,
+) -> Result<Value, Status> {
+    let Some(manager) = manager(write) else {
+        return Err(status::internal("the kind has no field manager"));
+    };
+    manager
+        .apply(live, config, &write.manager, force, &registry.timestamp())
+        .map_err(|error| match error {
+            ApplyError::Conflict(conflicts) => {
+                let causes = conflicts
+                    .causes
+                    .into_iter()
+                    .map(|conflict| (conflict.message, conflict.field))
+                    .collect();
+                status::apply_conflict(&conflicts.message, causes)
+            }
+            ApplyError::BadRequest(why) => status::bad_request(why),
+            ApplyError::Internal(why) => status::plain(why),
+        })
 }
 
 /// Whether two versions of an object differ in nothing but the times of their managed fields.
 pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
-    a == b
+    structured_merge::managed_fields::equal_but_for_times(a, b)
+}
+
+fn manager(write: &Write) -> Option<&FieldManager> {
+    let definition = &write.definition;
+    let cell = definition.field_managers.0.get(&write.subresource)?;
+    Some(cell.get_or_init(|| FieldManager::new(settings(definition, &write.subresource))))
+}
+
+fn settings(definition: &Definition, subresource: &str) -> Settings {
+    let subject = &definition.subject;
+    let api_version = definition.api_version();
+    let schemas = match &definition.backing {
+        Backing::Builtin { gvk, .. } => {
+            let schema = Schema::builtin(gvk.group, gvk.version, gvk.kind);
+            schema
+                .map(|schema| BTreeMap::from([(api_version.clone(), schema)]))
+                .unwrap_or_default()
+        }
+        Backing::Custom(version) => version.merge_schemas.clone(),
+    };
+    let reset = reset_fields(definition, subresource);
+    let reset_fields = FieldSet::from_value(&reset)
+        .map(|set| BTreeMap::from([(api_version, set)]))
+        .unwrap_or_default();
+    Settings {
+        group: subject.group.clone(),
+        version: definition.version.clone(),
+        kind: subject.kind.clone(),
+        subresource: subresource.to_owned(),
+        schemas,
+        reset_fields,
+        converter: None,
+    }
+}
+
+/// What a writer never owns, as FieldsV1.
+fn reset_fields(definition: &Definition, subresource: &str) -> Value {
+    match (&definition.backing, subresource) {
+        (Backing::Builtin { gvk, .. }, _) => builtin::reset_fields(gvk, subresource),
+        (Backing::Custom(version), "") if version.has_status => json!({"f:status": {}}),
+        (Backing::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
+        (Backing::Custom(_), _) => json!({}),
+    }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Write {
     pub(crate) subresource: String,
     pub(crate) user: User,
     pub(crate) manager: String,
+    /// Whether the managed fields are already those of the new object (server-side apply).
+    pub(crate) tracked: bool,
     pub(crate) dry_run: bool,
     pub(crate) warnings: Warnings,
 }

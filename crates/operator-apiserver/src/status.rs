@@ -313,6 +313,27 @@ pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
     )
 }
 
+/// A patch of a type that built-in resources do not take.
+pub(crate) fn unsupported_patch_type() -> Status {
+    failure(
+        415,
+        "UnsupportedMediaType",
+        "415: Unsupported Media Type",
+        Some(Map::new()),
+    )
+}
+
+/// A patch whose result is no object of the kind; `shown` is the patched object, or the patch.
+pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
+    let nothing = Subject {
+        group: String::new(),
+        resource: String::new(),
+        kind: String::new(),
+    };
+    let error = field::Error::invalid(field::Path::new("patch"), shown.into(), why);
+    invalid(&nothing, "", &[error])
+}
+
 /// An internal error as `errors.NewInternalError` words it.
 pub(crate) fn internal(why: &str) -> Status {
     let mut details = Map::new();

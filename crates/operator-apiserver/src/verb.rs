@@ -76,6 +76,7 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
 
 /// The write that a request is.
 pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
+    options::check_manager(call)?;
     Ok(Write {
         definition: definition.clone(),
         namespace: if definition.namespaced {
@@ -87,6 +88,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         subresource: call.info.subresource.clone(),
         user: call.user.clone(),
         manager: options::field_manager(call),
+        tracked: false,
         dry_run: options::dry_run(call)?,
         warnings: Warnings::default(),
     })

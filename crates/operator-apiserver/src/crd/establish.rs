@@ -3,15 +3,18 @@
 //! The real server runs these as controllers and is late by seconds; here they run inside the commit that caused
 //! them, so that a CRD is served before its creation is answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use structured_merge::Schema;
 
 use super::TABLE;
 use super::names::{self, Names};
 use super::version::{CustomVersion, PrinterColumn, Scale};
 use crate::builtin::Column;
 use crate::client::Gvr;
+use crate::managed_fields::FieldManagers;
 use crate::object;
 use crate::registry::{Backing, Catalog, Definition, Registry, Subresource, builtin_catalog};
 use crate::status::Subject;
@@ -274,6 +277,10 @@ fn definitions(crd: &Value) -> Vec<Definition> {
         return Vec::new();
     };
     let storage = Arc::new(Gvr::new(group, object::text(storage, &["name"]), &names.plural));
+    let family = Family {
+        namespaced: spec["scope"] == "Namespaced",
+        merge_schemas: merge_schemas(group, &versions),
+    };
     let mut served: Vec<&Value> = versions
         .into_iter()
         .filter(|version| version["served"] == true)
@@ -281,12 +288,33 @@ fn definitions(crd: &Value) -> Vec<Definition> {
     served.sort_by_key(|version| crate::discovery::version_priority(object::text(version, &["name"])));
     served
         .into_iter()
-        .map(|version| definition(spec, version, &names, &storage))
+        .map(|version| definition(version, &names, &storage, &family))
         .collect()
 }
 
-fn definition(spec: &Value, version: &Value, names: &Names, storage: &Arc<Gvr>) -> Definition {
-    let custom = custom_version(&storage.group, version, names, storage);
+/// What the versions of a CRD have in common.
+struct Family {
+    namespaced: bool,
+    merge_schemas: BTreeMap<String, Schema>,
+}
+
+/// The types of all versions, by apiVersion, for the tracking of field owners.
+fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
+    versions
+        .iter()
+        .map(|version| {
+            let api_version = format!("{group}/{}", object::text(version, &["name"]));
+            let schema = match version.pointer("/schema/openAPIV3Schema") {
+                Some(schema) => Schema::structural(schema),
+                None => Schema::deduced(),
+            };
+            (api_version, schema)
+        })
+        .collect()
+}
+
+fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Family) -> Definition {
+    let custom = custom_version(version, names, storage, family);
     let subject = Subject {
         group: storage.group.clone(),
         resource: names.plural.clone(),
@@ -313,23 +341,25 @@ fn definition(spec: &Value, version: &Value, names: &Names, storage: &Arc<Gvr>) 
         version: version_name,
         singular: names.singular_or_default(),
         list_kind: names.list_kind_or_default(),
-        namespaced: spec["scope"] == "Namespaced",
+        namespaced: family.namespaced,
         verbs: ALL_VERBS.map(str::to_owned).to_vec(),
         short_names: names.short_names.clone(),
         categories: names.categories.clone(),
+        field_managers: FieldManagers::new(subresources.iter().map(|sub| sub.name.as_str())),
         subresources,
         backing: Backing::Custom(Arc::new(custom)),
         subject,
     }
 }
 
-fn custom_version(group: &str, version: &Value, names: &Names, storage: &Gvr) -> CustomVersion {
+fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family) -> CustomVersion {
+    let group = &storage.group;
     let name = object::text(version, &["name"]);
     let deprecated = version["deprecated"] == true;
     CustomVersion {
         api_version: format!("{group}/{name}"),
         storage_api_version: format!("{group}/{}", storage.version),
-        kind: names.kind.clone(),
+        merge_schemas: family.merge_schemas.clone(),
         has_status: version
             .pointer("/subresources/status")
             .is_some_and(|status| !status.is_null()),

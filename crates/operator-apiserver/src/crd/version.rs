@@ -1,9 +1,11 @@
 //! One version of a custom resource: its rules, read from the CRD once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 use structural_schema::field;
+use structured_merge::Schema;
 
 use crate::builtin::Column;
 use crate::object;
@@ -15,7 +17,8 @@ pub(crate) struct CustomVersion {
     pub(crate) api_version: String,
     /// `group/version` of the stored form.
     pub(crate) storage_api_version: String,
-    pub(crate) kind: String,
+    /// The types of all versions of the CRD, by apiVersion.
+    pub(crate) merge_schemas: BTreeMap<String, Schema>,
     pub(crate) has_status: bool,
     pub(crate) scale: Option<Scale>,
     pub(crate) columns: Vec<PrinterColumn>,

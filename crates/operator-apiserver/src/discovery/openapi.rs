@@ -1,16 +1,32 @@
-//! OpenAPI documents.
+//! OpenAPI documents over HTTP; what is in them is made by [`crate::openapi`].
 
+use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use serde_json::Value;
+use sha2::{Digest, Sha512};
 
-use super::{groups, negotiated};
+use super::{GroupVersion, groups, negotiated};
 use crate::call::{Answer, Call};
-use crate::registry::{Definition, Registry, api_version};
+use crate::openapi::{self, Resource, Subresource};
+use crate::registry::{Backing, Definition, Registry};
 use crate::status::Status;
 
-/// `/openapi/v2`: not served; clients that need schemas read version 3.
-pub(super) fn v2(_registry: &Registry, _call: &Call) -> Result<Answer, Status> {
-    Ok(Answer::not_found())
+/// A year after which a client may ask again for a document that its URL already identifies.
+const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
+
+/// `/openapi/v2`.
+pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    let groups = groups(registry);
+    let definitions: Vec<&Definition> = groups
+        .iter()
+        .flat_map(|group| &group.versions)
+        .flat_map(|version| &version.resources)
+        .map(|definition| &**definition)
+        .collect();
+    with_resources(&definitions, |resources| {
+        negotiated(call, &openapi::v2_document(resources))
+    })
 }
 
 /// `/openapi/v3` and the documents below it.
@@ -24,23 +40,20 @@ pub(super) fn v3(registry: &Registry, call: &Call, rest: &[&str]) -> Result<Answ
 }
 
 fn missing() -> Answer {
-    Answer::new(StatusCode::NOT_FOUND, "text/plain", Default::default())
+    Answer::new(StatusCode::NOT_FOUND, "text/plain", Bytes::new())
 }
 
 fn index(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let mut paths = Map::new();
+    let mut entries: Vec<(String, String)> = Vec::new();
     for group in groups(registry) {
         for version in &group.versions {
-            let path = if group.name.is_empty() {
-                format!("api/{}", version.name)
-            } else {
-                format!("apis/{}/{}", group.name, version.name)
-            };
-            let url = format!("/openapi/v3/{path}");
-            paths.insert(path, json!({"serverRelativeURL": url}));
+            let path = openapi::group_version_path(&group.name, &version.name);
+            let (_, hash) = render(version);
+            entries.push((path, hash));
         }
     }
-    negotiated(call, &json!({"paths": paths}))
+    let entries = entries.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
+    negotiated(call, &openapi::v3_index(entries))
 }
 
 fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
@@ -52,62 +65,87 @@ fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Res
     let Some(found) = found else {
         return Ok(missing());
     };
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for definition in &found.resources {
-        add_resource(&mut paths, &mut schemas, definition);
+    let (bytes, hash) = render(found);
+    let etag = format!("\"{hash}\"");
+    let asked = call.query.text("hash");
+    if !asked.is_empty() && asked != hash {
+        let mut moved = Answer::new(StatusCode::MOVED_PERMANENTLY, "text/plain", Bytes::new());
+        moved.set(LOCATION, &format!("{}?hash={hash}", call.info.path));
+        return Ok(moved);
     }
-    negotiated(
-        call,
-        &json!({
-            "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.2"},
-            "paths": paths,
-            "components": {"schemas": schemas},
-        }),
-    )
+    let mut answer = if call.header(IF_NONE_MATCH) == etag {
+        Answer::new(StatusCode::NOT_MODIFIED, "application/json", Bytes::new())
+    } else {
+        Answer::new(StatusCode::OK, "application/json", bytes)
+    };
+    answer.set(ETAG, &etag);
+    answer.set(VARY, "Accept");
+    if !asked.is_empty() {
+        answer.set(CACHE_CONTROL, "public, immutable");
+        answer.set(EXPIRES, FAR_FUTURE);
+    }
+    Ok(answer)
 }
 
-fn add_resource(paths: &mut Map<String, Value>, schemas: &mut Map<String, Value>, definition: &Definition) {
-    let subject = &definition.subject;
-    let gvk = json!({
-        "group": subject.group, "version": definition.version, "kind": subject.kind,
-    });
-    let root = if subject.group.is_empty() {
-        format!("/api/{}", definition.version)
-    } else {
-        format!("/apis/{}/{}", subject.group, definition.version)
-    };
-    let scope = if definition.namespaced {
-        "/namespaces/{namespace}"
-    } else {
-        ""
-    };
-    let path = format!("{root}{scope}/{}/{{name}}", subject.resource);
-    let parameters: Vec<Value> = ["dryRun", "fieldManager", "fieldValidation", "force"]
+/// The document of a version, and the hash that its URL carries.
+fn render(version: &GroupVersion) -> (Bytes, String) {
+    let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
+    let document: Value = with_resources(&definitions, openapi::v3_document);
+    let bytes = Bytes::from(document.to_string());
+    let digest = Sha512::digest(&bytes);
+    let hash = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    (bytes, hash)
+}
+
+/// Shows definitions as the generator of documents wants them.
+fn with_resources<T>(definitions: &[&Definition], generate: impl FnOnce(&[Resource<'_>]) -> T) -> T {
+    let verbs: Vec<Vec<&str>> = definitions
         .iter()
-        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
+        .map(|definition| definition.verbs.iter().map(String::as_str).collect())
         .collect();
-    paths.insert(
-        path,
-        json!({
-            "patch": {
-                "parameters": parameters,
-                "responses": {"200": {"description": "OK"}},
-                "x-kubernetes-action": "patch",
-                "x-kubernetes-group-version-kind": gvk,
-            },
-        }),
-    );
-    let name = format!(
-        "{}.{}",
-        api_version(&subject.group, &definition.version).replace('/', "."),
-        subject.kind
-    );
-    let mut schema = match &definition.backing {
-        crate::registry::Backing::Custom(version) => version.schema.clone(),
-        crate::registry::Backing::Builtin { .. } => json!({"type": "object"}),
-    };
-    schema["x-kubernetes-group-version-kind"] = json!([gvk]);
-    schemas.insert(name, schema);
+    let subresource_verbs: Vec<Vec<Vec<&str>>> = definitions
+        .iter()
+        .map(|definition| {
+            let subresources = definition.subresources.iter();
+            subresources
+                .map(|sub| sub.verbs.iter().map(String::as_str).collect())
+                .collect()
+        })
+        .collect();
+    let resources: Vec<Resource<'_>> = definitions
+        .iter()
+        .zip(&verbs)
+        .zip(&subresource_verbs)
+        .map(|((definition, verbs), subresource_verbs)| resource(definition, verbs, subresource_verbs))
+        .collect();
+    generate(&resources)
+}
+
+fn resource<'a>(
+    definition: &'a Definition,
+    verbs: &'a [&'a str],
+    subresource_verbs: &'a [Vec<&'a str>],
+) -> Resource<'a> {
+    let subresources = definition.subresources.iter().zip(subresource_verbs);
+    Resource {
+        group: &definition.subject.group,
+        version: &definition.version,
+        plural: &definition.subject.resource,
+        kind: &definition.subject.kind,
+        namespaced: definition.namespaced,
+        verbs,
+        subresources: subresources
+            .map(|(sub, verbs)| Subresource {
+                name: &sub.name,
+                verbs,
+                group: &sub.group,
+                version: &sub.version,
+                kind: &sub.kind,
+            })
+            .collect(),
+        schema: match &definition.backing {
+            Backing::Custom(version) => Some(&version.schema),
+            Backing::Builtin { .. } => None,
+        },
+    }
 }

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Form;
-use crate::object::go_quote;
+use crate::json::{self, Parsed};
+use crate::protobuf;
 use crate::status::{self, Status};
+use crate::yaml;
 
 /// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,42 +37,25 @@ impl Media {
     }
 }
 
-/// A decoded body.
-#[derive(Debug)]
-pub(crate) struct Decoded {
-    pub(crate) value: Value,
-    /// Texts of keys that appear twice.
-    pub(crate) duplicates: Vec<String>,
-}
-
 /// Reads a body. The error is the parser's text.
 ///
 /// `default_kind` is the apiVersion and kind of a protobuf message that does not name its own.
-pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Decoded, String> {
-    let value = match media {
-        Media::Json => parse_json(bytes)?,
-        Media::Yaml => parse_yaml(bytes)?,
-        Media::Protobuf => crate::protobuf::decode(bytes, default_kind).map_err(|error| error.to_string())?,
-    };
-    Ok(Decoded {
-        value,
-        duplicates: Vec::new(),
-    })
+pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Parsed, String> {
+    match media {
+        Media::Json => json::parse(bytes),
+        Media::Yaml => parse_yaml(bytes),
+        Media::Protobuf => protobuf::decode(bytes, default_kind)
+            .map(|value| Parsed {
+                value,
+                duplicates: Vec::new(),
+            })
+            .map_err(|error| error.to_string()),
+    }
 }
 
-pub(crate) fn parse_json(bytes: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        if bytes.is_empty() || error.is_eof() {
-            "unexpected end of JSON input".to_owned()
-        } else {
-            error.to_string()
-        }
-    })
-}
-
-pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("yaml: {error}"))?;
+    yaml::parse(text)
 }
 
 /// What a client sees of a body that could not be read: its beginning.
@@ -97,9 +82,7 @@ pub(crate) fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Status {
 /// Writes a tree in the form asked for.
 pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
     if form.yaml {
-        let text = serde_saphyr::to_string(value)
-            .unwrap_or_else(|error| format!("# {}\n", go_quote(&error.to_string())));
-        return Bytes::from(text);
+        return Bytes::from(yaml::to_string(value));
     }
     if form.pretty {
         let mut text = serde_json::to_string_pretty(value).unwrap_or_default();

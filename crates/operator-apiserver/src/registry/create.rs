@@ -54,7 +54,9 @@ impl Registry {
         if draws {
             self.draw_name(&mut object);
         }
-        managed_fields::update(self, write, None, &mut object);
+        if !write.tracked {
+            managed_fields::update(self, write, None, &mut object);
+        }
         admission::admit(self, write, Operation::Create, &mut object, None).await?;
         definition.prepare_for_create(&mut object);
         if metadata::dedupe_owners(&mut object) {

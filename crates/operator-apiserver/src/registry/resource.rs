@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use crate::builtin::{self, Gvk, Strategy};
 use crate::client::Gvr;
 use crate::crd::CustomVersion;
+use crate::managed_fields::FieldManagers;
 use crate::status::Subject;
 use crate::store::TableId;
 
@@ -26,6 +27,7 @@ pub(crate) struct Definition {
     pub(crate) categories: Vec<String>,
     pub(crate) subresources: Vec<Subresource>,
     pub(crate) backing: Backing,
+    pub(crate) field_managers: FieldManagers,
 }
 
 /// A subresource, and the type of its body.
@@ -159,7 +161,7 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         kind: resource.gvk.kind.to_owned(),
     };
     let prefix = format!("{}/", resource.name);
-    let subresources = all
+    let subresources: Vec<Subresource> = all
         .iter()
         .filter(|sub| {
             sub.served_group == resource.served_group && sub.served_version == resource.served_version
@@ -187,6 +189,7 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         verbs: owned(resource.verbs),
         short_names: owned(resource.short_names),
         categories: owned(resource.categories),
+        field_managers: FieldManagers::new(subresources.iter().map(|sub| sub.name.as_str())),
         subresources,
         backing: Backing::Builtin {
             gvk: &resource.gvk,

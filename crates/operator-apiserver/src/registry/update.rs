@@ -15,11 +15,6 @@ use crate::store::{Rejected, Stored};
 pub(crate) trait Change: Send + Sync {
     /// The new object, before defaults of the registry.
     fn apply(&self, live: &Value) -> Result<Value, Status>;
-
-    /// Whether the managed fields are already those of the new object (server-side apply).
-    fn tracks_fields(&self) -> bool {
-        false
-    }
 }
 
 impl<F> Change for F
@@ -59,7 +54,7 @@ impl Registry {
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
         restore_server_fields(&mut object, &old);
-        if !change.tracks_fields() {
+        if !write.tracked {
             managed_fields::update(self, write, Some(&old), &mut object);
         }
         admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;

@@ -53,7 +53,7 @@ fn wanted(call: &Call, live: &Value) -> Result<Value, Status> {
     let content_type = call.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let parse = || {
-        body::parse_json(&call.body)
+        crate::json::parse(&call.body)
             .map_err(|why| status::bad_request(format!("error decoding patch: {why}")))
     };
     let mut scale = live.clone();
@@ -66,15 +66,15 @@ fn wanted(call: &Call, live: &Value) -> Result<Value, Status> {
         }
         (_, "application/json-patch+json") => {
             let patch = parse()?;
-            let operations = patch.as_array().cloned().unwrap_or_default();
+            let operations = patch.value.as_array().cloned().unwrap_or_default();
             json_patch::apply(&mut scale, &operations)
                 .map_err(|error| status::bad_request(error.to_string()))?;
         }
         (_, "application/apply-patch+yaml") => {
             let patch = body::parse_yaml(&call.body).map_err(status::bad_request)?;
-            merge::apply(&mut scale, &patch);
+            merge::apply(&mut scale, &patch.value);
         }
-        _ => merge::apply(&mut scale, &parse()?),
+        _ => merge::apply(&mut scale, &parse()?.value),
     }
     Ok(scale)
 }

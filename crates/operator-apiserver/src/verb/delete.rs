@@ -52,6 +52,7 @@ pub(super) async fn serve_collection(
             subresource: String::new(),
             user: write.user.clone(),
             manager: write.manager.clone(),
+            tracked: false,
             dry_run: write.dry_run,
             warnings: Default::default(),
         };

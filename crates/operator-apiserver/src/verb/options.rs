@@ -54,6 +54,48 @@ fn refuse(call: &Call, errors: &[Error]) -> Status {
     status::invalid(&options_subject(options_kind(call)), "", errors)
 }
 
+/// The longest name of a field manager.
+const MANAGER_LENGTH_MAX: usize = 128;
+
+/// Checks `fieldManager`.
+pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
+    let given = call.query.text("fieldManager");
+    let path = Path::new("fieldManager");
+    let mut errors = Vec::new();
+    if given.len() > MANAGER_LENGTH_MAX {
+        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
+    }
+    for (index, character) in given.char_indices() {
+        if character.is_control() {
+            let why = format!("invalid character {character:?} (at position {index})");
+            errors.push(Error::invalid(path.clone(), given.into(), why));
+        }
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(refuse(call, &errors))
+    }
+}
+
+/// An apply has to say who applies.
+pub(crate) fn require_manager(call: &Call) -> Result<(), Status> {
+    if !call.query.text("fieldManager").is_empty() {
+        return Ok(());
+    }
+    let error = Error::required(Path::new("fieldManager"), "is required for apply patch");
+    Err(refuse(call, &[error]))
+}
+
+/// Only an apply can be forced.
+pub(crate) fn check_no_force(call: &Call) -> Result<(), Status> {
+    if call.query.get("force").is_none() {
+        return Ok(());
+    }
+    let error = Error::forbidden(Path::new("force"), "may not be specified for non-apply patch");
+    Err(refuse(call, &[error]))
+}
+
 pub(crate) fn dry_run(call: &Call) -> Result<bool, Status> {
     let mut values = call.query.all("dryRun").peekable();
     if values.peek().is_none() {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::options::{self, FieldValidation};
 use super::{object_body, render, warned, write};
 use crate::call::{Answer, Call};
+use crate::managed_fields;
 use crate::negotiate::{Form, body};
 use crate::object;
 use crate::patch::{json, merge};
-use crate::registry::{Definition, Registry, Warnings, Write};
+use crate::registry::{Definition, Registry, Write};
 use crate::status::{self, Status};
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -29,16 +30,24 @@ pub(crate) enum Patch {
     Apply { config: Value, force: bool },
 }
 
+/// A patch, and how its target is to be checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Patching {
+    pub(crate) patch: Patch,
+    pub(crate) validation: FieldValidation,
+    /// What the text of the patch says twice, and what its operations have too much.
+    pub(crate) faults: Vec<String>,
+}
+
 pub(super) async fn serve(
     registry: &Registry,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
-    let write = write(call, definition)?;
-    let patch = parse(call, definition, &write)?;
-    let validation = options::field_validation(call)?;
-    let (code, patched) = apply(registry, &write, &patch, validation).await?;
+    let mut write = write(call, definition)?;
+    let patching = parse(call, definition)?;
+    let (code, patched) = apply(registry, &mut write, &patching).await?;
     let answer = render::object(registry, call, definition, form, code, &patched)?;
     Ok(warned(answer, &write))
 }
@@ -46,82 +55,195 @@ pub(super) async fn serve(
 /// Applies a patch to the object that a write names; server-side apply creates what is missing.
 pub(crate) async fn apply(
     registry: &Registry,
-    write: &Write,
-    patch: &Patch,
-    validation: FieldValidation,
+    write: &mut Write,
+    patching: &Patching,
 ) -> Result<(StatusCode, Arc<Value>), Status> {
-    let change = |live: &Value| patched(write, live, patch, validation);
-    if let Patch::Apply { config, .. } = patch
-        && registry.load(write).is_err()
-        && write.subresource.is_empty()
-    {
-        let mut object = config.clone();
-        object::set_meta(&mut object, "name", Some(write.name.clone().into()));
+    let Patch::Apply { config, force } = &patching.patch else {
+        let change = |live: &Value| patched(write, live, patching);
+        return Ok((StatusCode::OK, registry.update(write, &change).await?));
+    };
+    write.tracked = true;
+    let write = &*write;
+    let applied = |live: Option<&Value>| {
+        let object = managed_fields::apply(registry, write, live, config, *force)?;
+        warn(write, patching);
+        finish(write, object, FieldValidation::Ignore)
+    };
+    if write.subresource.is_empty() && registry.load(write).is_err() {
+        let mut object = applied(None)?;
+        let uid = object::uid(&object);
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(status::conflict(&write.definition.subject, &write.name, &why));
+        }
         object::set_meta(&mut object, "resourceVersion", None);
-        let warnings = &write.warnings;
-        object_body::complete(&write.definition, &mut object, Vec::new(), validation, warnings)?;
-        let created = registry.create(write, object).await?;
-        return Ok((StatusCode::CREATED, created));
+        return Ok((StatusCode::CREATED, registry.create(write, object).await?));
     }
-    let updated = registry.update(write, &change).await?;
-    Ok((StatusCode::OK, updated))
+    let change = |live: &Value| applied(Some(live));
+    Ok((StatusCode::OK, registry.update(write, &change).await?))
 }
 
-fn patched(write: &Write, live: &Value, patch: &Patch, validation: FieldValidation) -> Result<Value, Status> {
+/// The live object with a JSON, merge or strategic patch applied.
+fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, Status> {
     let mut object = live.clone();
-    match patch {
+    match &patching.patch {
         Patch::Json(operations) => json::apply(&mut object, operations)
             .map_err(|_| status::unprocessable(&write.definition.subject, &write.name))?,
         // Until the schema-driven strategies are wired in, lists are replaced whole.
         Patch::Merge(patch) | Patch::Strategic(patch) => merge::apply(&mut object, patch),
-        Patch::Apply { config, .. } => merge::apply(&mut object, config),
+        Patch::Apply { .. } => {}
     }
-    let name = object::name(&object).to_owned();
-    if name != write.name {
+    let shown = object.to_string();
+    let faults = &patching.faults;
+    if patching.validation == FieldValidation::Strict && !faults.is_empty() {
+        let why = format!("strict decoding error: {}", faults.join(", "));
+        return Err(status::invalid_patch(&shown, &why));
+    }
+    warn(write, patching);
+    finish(write, object, patching.validation).map_err(|status| match status.message().split_once(CANNOT) {
+        Some((_, rest)) if status.code == 400 => {
+            let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
+            status::invalid_patch(&shown, why)
+        }
+        _ => status,
+    })
+}
+
+/// Separates the kind from the reason in a decoding error.
+const CANNOT: &str = " cannot be handled as a ";
+
+fn warn(write: &Write, patching: &Patching) {
+    if patching.validation == FieldValidation::Warn {
+        for fault in &patching.faults {
+            write.warnings.add(fault.as_str());
+        }
+    }
+}
+
+/// Checks the name of a patched object and brings it into normal form.
+fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Result<Value, Status> {
+    let name = object::name(&object);
+    if name.is_empty() && matches!(validation, FieldValidation::Ignore) {
+        object::set_meta(&mut object, "name", Some(write.name.clone().into()));
+    } else if name != write.name {
         return Err(status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             write.name
         )));
     }
-    let warnings: &Warnings = &write.warnings;
-    object_body::complete(&write.definition, &mut object, Vec::new(), validation, warnings)?;
+    object_body::complete(
+        &write.definition,
+        &mut object,
+        Vec::new(),
+        validation,
+        &write.warnings,
+    )?;
     Ok(object)
 }
 
-fn parse(call: &Call, definition: &Definition, write: &Write) -> Result<Patch, Status> {
+fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
     let media = call.header(CONTENT_TYPE);
     let media = media.split(';').next().unwrap_or_default().trim();
-    match media {
-        JSON_PATCH => match body::parse_json(&call.body) {
-            Ok(Value::Array(operations)) if operations.len() > json::OPERATIONS_MAX => {
-                Err(status::too_large(format!(
-                    "The allowed maximum operations in a JSON patch is {}, got {}",
-                    json::OPERATIONS_MAX,
-                    operations.len()
-                )))
-            }
-            Ok(Value::Array(operations)) => Ok(Patch::Json(operations)),
-            Ok(_) => Err(status::bad_request("error decoding patch: no list of operations")),
-            Err(why) => Err(status::bad_request(format!("error decoding patch: {why}"))),
-        },
-        MERGE_PATCH => Ok(Patch::Merge(parse_object(call)?)),
-        STRATEGIC_PATCH if !definition.is_custom() => Ok(Patch::Strategic(parse_object(call)?)),
-        APPLY_PATCH => parse_apply(call, write),
-        _ => Err(unsupported(definition)),
+    if media == APPLY_PATCH {
+        return parse_apply(call);
     }
+    let strategic = media == STRATEGIC_PATCH && !definition.is_custom();
+    if media != JSON_PATCH && media != MERGE_PATCH && !strategic {
+        return Err(unsupported(definition));
+    }
+    options::check_no_force(call)?;
+    let parsed = crate::json::parse(&call.body).map_err(status::bad_request)?;
+    let validation = options::field_validation(call)?;
+    let mut faults = parsed.duplicates;
+    let patch = match (media, parsed.value) {
+        (JSON_PATCH, Value::Array(operations)) => {
+            check_count(&operations)?;
+            faults = faults.iter().map(|fault| format!("json patch {fault}")).collect();
+            faults.extend(unknown_members(&operations));
+            Patch::Json(operations)
+        }
+        (JSON_PATCH, other) => {
+            return Err(status::bad_request(cannot_unmarshal(
+                &other,
+                "handlers.jsonPatchOp",
+            )));
+        }
+        (MERGE_PATCH, patch @ Value::Object(_)) => Patch::Merge(patch),
+        (STRATEGIC_PATCH, patch @ Value::Object(_)) => Patch::Strategic(patch),
+        (STRATEGIC_PATCH, Value::Null) => Patch::Strategic(Value::Object(Map::new())),
+        (_, other) => {
+            return Err(status::bad_request(cannot_unmarshal(
+                &other,
+                "map[string]interface {}",
+            )));
+        }
+    };
+    Ok(Patching {
+        patch,
+        validation,
+        faults,
+    })
 }
 
-fn parse_object(call: &Call) -> Result<Value, Status> {
-    body::parse_json(&call.body).map_err(|why| status::bad_request(format!("error decoding patch: {why}")))
+fn check_count(operations: &[Value]) -> Result<(), Status> {
+    if operations.len() <= json::OPERATIONS_MAX {
+        return Ok(());
+    }
+    Err(status::too_large(format!(
+        "The allowed maximum operations in a JSON patch is {}, got {}",
+        json::OPERATIONS_MAX,
+        operations.len()
+    )))
 }
 
-fn parse_apply(call: &Call, write: &Write) -> Result<Patch, Status> {
-    let config = body::parse_yaml(&call.body)
-        .map_err(|why| status::bad_request(format!("error decoding YAML: {why}")))?;
-    let _ = write;
-    Ok(Patch::Apply {
-        config,
-        force: call.query.flag("force"),
+/// What Go says of a JSON value of the wrong type.
+fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+fn unknown_members(operations: &[Value]) -> Vec<String> {
+    let known = ["op", "path", "from", "value"];
+    let mut faults = Vec::new();
+    for (index, operation) in operations.iter().enumerate() {
+        let members = operation.as_object().into_iter().flatten();
+        for (member, _) in members.filter(|(member, _)| !known.contains(&member.as_str())) {
+            faults.push(format!("json patch unknown field \"[{index}].{member}\""));
+        }
+    }
+    faults
+}
+
+fn parse_apply(call: &Call) -> Result<Patching, Status> {
+    options::require_manager(call)?;
+    let validation = options::field_validation(call)?;
+    let parsed = body::parse_yaml(&call.body).map_err(|why| {
+        status::bad_request(format!(
+            "error decoding YAML: error converting YAML to JSON: {why}"
+        ))
+    })?;
+    if validation == FieldValidation::Strict && !parsed.duplicates.is_empty() {
+        return Err(status::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+            parsed.duplicates.join("\n  ")
+        )));
+    }
+    Ok(Patching {
+        patch: Patch::Apply {
+            config: parsed.value,
+            force: call.query.flag("force"),
+        },
+        validation,
+        faults: parsed.duplicates,
     })
 }
 
@@ -129,5 +251,5 @@ fn unsupported(definition: &Definition) -> Status {
     if definition.is_custom() {
         return status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "));
     }
-    status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH].join(", "))
+    status::unsupported_patch_type()
 }
