@@ -1,0 +1,83 @@
+//! A campaign in a task of its own, as a manager drives it. The task goes on renewing whatever the manager does
+//! meanwhile, so that the manager may ask, forget the answer and ask again.
+
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::{ElectionError, Leadership};
+use crate::error::{Error, Result};
+
+#[derive(Debug)]
+pub(super) struct Campaign {
+    leadership: watch::Receiver<Leadership>,
+    stop: CancellationToken,
+    /// `None` once it has ended.
+    task: Option<JoinHandle<Result<(), ElectionError>>>,
+}
+
+// === impl Campaign ===
+
+impl Campaign {
+    pub(super) fn new(
+        leadership: watch::Receiver<Leadership>,
+        stop: CancellationToken,
+        task: JoinHandle<Result<(), ElectionError>>,
+    ) -> Self {
+        let task = Some(task);
+        Self {
+            leadership,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits until this instance leads.
+    pub(super) async fn acquire(&mut self) -> Result<()> {
+        let mut leadership = self.leadership.clone();
+        tokio::select! {
+            error = self.ended() => Err(error),
+            Ok(_) = leadership.wait_for(Leadership::is_leader) => Ok(()),
+        }
+    }
+
+    /// Waits until this instance leads no more, and says why.
+    pub(super) async fn keep(&mut self) -> Error {
+        self.ended().await
+    }
+
+    /// Ends the campaign, and gives back what there is to give back.
+    pub(super) async fn release(&mut self) {
+        self.stop.cancel();
+        if self.task.is_some() {
+            let ended = self.ended().await;
+            tracing::debug!(reason = %ended, "Leader election over");
+        }
+    }
+
+    async fn ended(&mut self) -> Error {
+        let Some(task) = &mut self.task else {
+            return ElectionError::Lost("the campaign is over").into();
+        };
+        let ended = task.await;
+        self.task = None;
+        reason(ended)
+    }
+}
+
+impl Drop for Campaign {
+    /// A campaign without anybody who asks must not go on holding the lease.
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+fn reason(ended: Result<Result<(), ElectionError>, JoinError>) -> Error {
+    match ended {
+        Ok(Ok(())) => ElectionError::Lost("the campaign was stopped").into(),
+        Ok(Err(error)) => error.into(),
+        Err(error) => error.into(),
+    }
+}

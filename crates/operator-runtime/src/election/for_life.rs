@@ -1,0 +1,493 @@
+//! Leader for life: the lock is a `ConfigMap` that belongs to the leader's pod. Kubernetes' garbage collector takes it
+//! away with the pod, and not before; so there is nothing to renew, and a leader that is cut off stays the leader.
+//!
+//! Its place is an operator that must never run twice, at the price of a slower failover.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::campaign::Campaign;
+use super::{Election, ElectionError, Leadership, namespace, publish};
+use crate::clock::jitter;
+use crate::error::{Error, Result};
+use crate::metrics::LeaderMetrics;
+
+/// The first wait, and the share by which waits vary.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const JITTER: f64 = 0.2;
+/// Why a pod failed that will not run again, though it is still there.
+const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
+
+/// A candidate for a lock that is held for life.
+///
+/// It needs permission to get pods, nodes and config maps, to create and delete config maps, and to delete pods; and
+/// its pod needs the environment variable `POD_NAME`, from the field `metadata.name`.
+#[derive(Debug)]
+#[must_use = "give it to a manager, or call `run`"]
+pub struct LeaderForLife {
+    core: Arc<Core>,
+    campaign: Option<Campaign>,
+}
+
+#[derive(Debug)]
+struct Core {
+    locks: Api<ConfigMap>,
+    pods: Api<Pod>,
+    nodes: Api<Node>,
+    name: String,
+    pod_name: String,
+    max_wait: Duration,
+    leadership: watch::Sender<Leadership>,
+    metrics: LeaderMetrics,
+}
+
+/// Builds a [`LeaderForLife`].
+#[must_use = "call `build`"]
+pub struct LeaderForLifeBuilder {
+    client: kube::Client,
+    name: String,
+    namespace: Option<String>,
+    pod_name: Option<String>,
+    max_wait: Duration,
+    metrics: LeaderMetrics,
+}
+
+/// What a candidate makes of a lock that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// This pod holds it already: the container was restarted.
+    Mine,
+    /// Its holder lives, or the garbage collector has yet to come.
+    Wait,
+    /// Its holder will never run again: delete the pod, and the garbage collector will do the rest.
+    DeletePod,
+    /// The node of its holder is gone, and nobody may be there to end the pod: delete pod and lock.
+    DeletePodAndLock,
+}
+
+/// Judges the holder of a lock. `pod` is the pod that the lock names, `node` the one it runs on; `None` where they do
+/// not exist.
+fn judge(owner: &OwnerReference, me: &OwnerReference, pod: Option<&Pod>, node: Option<&Node>) -> Verdict {
+    if owner.name == me.name && owner.uid == me.uid {
+        return Verdict::Mine;
+    }
+    let Some(pod) = pod.filter(|pod| pod.metadata.uid.as_deref() == Some(&owner.uid)) else {
+        return Verdict::Wait;
+    };
+    if evicted(pod) {
+        return Verdict::DeletePod;
+    }
+    match node {
+        Some(node) if !ready(node) => Verdict::DeletePodAndLock,
+        _ => Verdict::Wait,
+    }
+}
+
+fn evicted(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let failed = status.and_then(|status| status.phase.as_deref()) == Some("Failed");
+    let reason = status
+        .and_then(|status| status.reason.as_deref())
+        .unwrap_or_default();
+    failed && EVICTIONS.contains(&reason) && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// A node that says nothing of itself counts as ready: its pods are left alone.
+fn ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready =
+        conditions.and_then(|conditions| conditions.iter().find(|condition| condition.type_ == "Ready"));
+    ready.is_none_or(|condition| condition.status == "True")
+}
+
+// === impl LeaderForLifeBuilder ===
+
+impl LeaderForLifeBuilder {
+    /// The namespace of the lock and of the pod; that of the pod's service account unless said otherwise.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// The name of this pod; the environment variable `POD_NAME` unless said otherwise.
+    pub fn pod_name(mut self, name: &str) -> Self {
+        self.pod_name = Some(name.to_owned());
+        self
+    }
+
+    /// The longest wait between two attempts; 16 s unless said otherwise. The first is 1 s, and each doubles.
+    pub fn max_backoff_interval(mut self, wait: Duration) -> Self {
+        self.max_wait = wait;
+        self
+    }
+
+    /// Where to tell `leader_election_master_status`.
+    pub fn metrics(mut self, metrics: LeaderMetrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Checks what was said.
+    ///
+    /// # Errors
+    /// If the name is empty, or the namespace or the pod cannot be found out.
+    pub fn build(self) -> Result<LeaderForLife, ElectionError> {
+        if self.name.is_empty() {
+            return Err(ElectionError::NoName);
+        }
+        let namespace = self.namespace.map_or_else(namespace, Ok)?;
+        let pod_name = self.pod_name.or_else(|| std::env::var("POD_NAME").ok());
+        let core = Core {
+            locks: Api::namespaced(self.client.clone(), &namespace),
+            pods: Api::namespaced(self.client.clone(), &namespace),
+            nodes: Api::all(self.client),
+            name: self.name,
+            pod_name: pod_name
+                .filter(|name| !name.is_empty())
+                .ok_or(ElectionError::NoPodName)?,
+            max_wait: self.max_wait,
+            leadership: watch::Sender::new(Leadership::Standby),
+            metrics: self.metrics,
+        };
+        Ok(LeaderForLife {
+            core: Arc::new(core),
+            campaign: None,
+        })
+    }
+}
+
+// === impl LeaderForLife ===
+
+impl LeaderForLife {
+    /// Begins an election; `name` is the name of the `ConfigMap`, unique to the operator.
+    pub fn builder(client: kube::Client, name: &str) -> LeaderForLifeBuilder {
+        LeaderForLifeBuilder {
+            client,
+            name: name.to_owned(),
+            namespace: None,
+            pod_name: None,
+            max_wait: Duration::from_secs(16),
+            metrics: LeaderMetrics::default(),
+        }
+    }
+
+    /// Whether this candidate leads, now and from now on.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.core.leadership.subscribe()
+    }
+
+    /// Campaigns until `stop`. The lock is not given back: it goes with the pod.
+    ///
+    /// # Errors
+    /// If the API server refuses to show this pod, or to read or create the lock.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ElectionError> {
+        self.core.run(stop).await
+    }
+
+    fn campaign(&mut self) -> &mut Campaign {
+        let core = &self.core;
+        self.campaign.get_or_insert_with(|| {
+            let (stop, running) = (CancellationToken::new(), core.clone());
+            let task = tokio::spawn({
+                let stop = stop.clone();
+                async move { running.run(stop).await }
+            });
+            Campaign::new(core.leadership.subscribe(), stop, task)
+        })
+    }
+}
+
+impl Election for LeaderForLife {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.campaign().acquire())
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(self.campaign().keep())
+    }
+
+    /// Gives nothing back: the lock goes with the pod.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.campaign().release())
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    async fn run(&self, stop: CancellationToken) -> Result<(), ElectionError> {
+        self.metrics.leading(false);
+        tokio::select! {
+            acquired = self.acquire() => acquired?,
+            () = stop.cancelled() => return Ok(()),
+        }
+        tracing::info!(lock = self.name, pod = self.pod_name, "Became the leader");
+        self.metrics.leading(true);
+        publish(&self.leadership, Leadership::Leader { until: None });
+        stop.cancelled().await;
+        self.metrics.leading(false);
+        publish(&self.leadership, Leadership::Standby);
+        Ok(())
+    }
+
+    async fn acquire(&self) -> Result<(), ElectionError> {
+        let me = self.me().await?;
+        let mut wait = FIRST_WAIT.min(self.max_wait);
+        loop {
+            if self.create(&me).await? {
+                return Ok(());
+            }
+            let lock = self.locks.get_opt(&self.name).await;
+            let Some(lock) =
+                lock.map_err(|source| failed(format!("read ConfigMap {:?}", self.name), source))?
+            else {
+                // It went away between the two requests.
+                continue;
+            };
+            if self.challenge(&lock, &me).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(wait.mul_f64(1.0 + JITTER * jitter())).await;
+            wait = (wait * 2).min(self.max_wait);
+        }
+    }
+
+    /// The reference to this pod that makes the lock its own.
+    async fn me(&self) -> Result<OwnerReference, ElectionError> {
+        let pod = self.pods.get(&self.pod_name).await;
+        let pod = pod.map_err(|source| {
+            failed(
+                format!("read Pod {:?}, which should be this one", self.pod_name),
+                source,
+            )
+        })?;
+        Ok(OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: self.pod_name.clone(),
+            uid: pod.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        })
+    }
+
+    /// Whether the lock was free and is now this pod's.
+    async fn create(&self, me: &OwnerReference) -> Result<bool, ElectionError> {
+        let lock = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                owner_references: Some(vec![me.clone()]),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        };
+        match self.locks.create(&PostParams::default(), &lock).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(source) => Err(failed(format!("create ConfigMap {:?}", self.name), source)),
+        }
+    }
+
+    /// Whether this pod holds the lock already. Clears away a holder that will never run again.
+    async fn challenge(&self, lock: &ConfigMap, me: &OwnerReference) -> Result<bool, ElectionError> {
+        let owners = lock.metadata.owner_references.as_deref().unwrap_or_default();
+        let [owner] = owners else {
+            tracing::warn!(
+                lock = self.name,
+                owners = owners.len(),
+                "Leader lock should have exactly one owner"
+            );
+            return Ok(false);
+        };
+        if owner.kind != "Pod" {
+            tracing::warn!(
+                lock = self.name,
+                kind = owner.kind,
+                "Leader lock should be owned by a Pod"
+            );
+            return Ok(false);
+        }
+        // What cannot be read counts as alive.
+        let pod = self.pods.get_opt(&owner.name).await.ok().flatten();
+        let node = self.node_of(pod.as_ref()).await;
+        let verdict = judge(owner, me, pod.as_ref(), node.as_ref());
+        tracing::debug!(lock = self.name, holder = owner.name, ?verdict, "Not the leader");
+        if matches!(verdict, Verdict::DeletePod | Verdict::DeletePodAndLock) {
+            self.delete_pod(owner).await;
+        }
+        if verdict == Verdict::DeletePodAndLock {
+            self.delete_lock(lock).await;
+        }
+        Ok(verdict == Verdict::Mine)
+    }
+
+    async fn node_of(&self, pod: Option<&Pod>) -> Option<Node> {
+        let name = pod?.spec.as_ref()?.node_name.as_deref()?;
+        self.nodes.get_opt(name).await.ok().flatten()
+    }
+
+    async fn delete_pod(&self, owner: &OwnerReference) {
+        let params = only(Some(owner.uid.clone()), None);
+        tracing::info!(
+            pod = owner.name,
+            "Deleting the pod of a leader that will not run again"
+        );
+        if let Err(error) = self.pods.delete(&owner.name, &params).await {
+            tracing::warn!(pod = owner.name, %error, "Cannot delete the pod of the leader");
+        }
+    }
+
+    async fn delete_lock(&self, lock: &ConfigMap) {
+        let params = only(lock.metadata.uid.clone(), lock.metadata.resource_version.clone());
+        if let Err(error) = self.locks.delete(&self.name, &params).await {
+            tracing::warn!(lock = self.name, %error, "Cannot delete the lock of the leader");
+        }
+    }
+}
+
+/// Deletes this very object and not another of the same name.
+fn only(uid: Option<String>, resource_version: Option<String>) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions {
+        uid,
+        resource_version,
+    })
+}
+
+fn failed(doing: String, source: kube::Error) -> ElectionError {
+    let source = Box::new(source);
+    ElectionError::Api { doing, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::election::fake::Server;
+
+    fn owner(name: &str, uid: &str) -> OwnerReference {
+        OwnerReference {
+            kind: "Pod".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "old", "uid": "1"}, "status": status})).unwrap()
+    }
+
+    fn node(ready: &str) -> Node {
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}}))
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn assert_judged(pod: Option<&Pod>, node: Option<&Node>, verdict: Verdict) {
+        assert_eq!(judge(&owner("old", "1"), &owner("new", "2"), pod, node), verdict);
+    }
+
+    #[test]
+    fn only_a_holder_that_will_not_run_again_is_cleared_away() {
+        let running = pod(json!({"phase": "Running"}));
+        let evicted = pod(json!({"phase": "Failed", "reason": "Evicted"}));
+        let failed = pod(json!({"phase": "Failed", "reason": "Error"}));
+        assert_judged(Some(&running), Some(&node("True")), Verdict::Wait);
+        assert_judged(Some(&running), None, Verdict::Wait);
+        assert_judged(Some(&failed), Some(&node("True")), Verdict::Wait);
+        assert_judged(None, None, Verdict::Wait);
+        assert_judged(Some(&evicted), Some(&node("True")), Verdict::DeletePod);
+        assert_judged(Some(&running), Some(&node("Unknown")), Verdict::DeletePodAndLock);
+        let mut going = evicted.clone();
+        going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            jiff::Timestamp::UNIX_EPOCH,
+        ));
+        assert_judged(Some(&going), Some(&node("True")), Verdict::Wait);
+    }
+
+    #[test]
+    fn pod_of_the_same_name_is_another_one() {
+        let running = pod(json!({"phase": "Running"}));
+        let (before, after) = (owner("old", "0"), owner("old", "1"));
+        assert_eq!(
+            judge(&before, &after, Some(&running), Some(&node("False"))),
+            Verdict::Wait
+        );
+        assert_eq!(judge(&after, &after, Some(&running), None), Verdict::Mine);
+    }
+
+    fn election(server: &Server, pod: &str) -> LeaderForLife {
+        server.put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "uid": format!("uid-{pod}")}}));
+        let builder = LeaderForLife::builder(server.client(), "lock")
+            .namespace("default")
+            .pod_name(pod);
+        builder
+            .max_backoff_interval(Duration::from_millis(20))
+            .build()
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn lock_passes_on_when_it_is_collected() {
+        let server = Server::default();
+        let (first, second) = (election(&server, "first"), election(&server, "second"));
+        let (mut first_leads, mut second_leads) = (first.leadership(), second.leadership());
+        let stop = CancellationToken::new();
+        let first = tokio::spawn(first.run(stop.clone()));
+        first_leads.wait_for(Leadership::is_leader).await.unwrap();
+        let second = tokio::spawn(second.run(stop.clone()));
+        let lock = server.object("lock").unwrap();
+        assert_eq!(lock["metadata"]["ownerReferences"][0]["uid"], "uid-first");
+        assert!(!second_leads.borrow().is_leader());
+
+        server.remove("first");
+        server.remove("lock");
+        second_leads.wait_for(Leadership::is_leader).await.unwrap();
+        assert_eq!(
+            server.object("lock").unwrap()["metadata"]["ownerReferences"][0]["name"],
+            "second"
+        );
+        stop.cancel();
+        first.await.unwrap().unwrap();
+        second.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn restarted_container_finds_its_own_lock() {
+        let server = Server::default();
+        for _ in 0..2 {
+            let election = election(&server, "same");
+            let (mut leadership, stop) = (election.leadership(), CancellationToken::new());
+            let campaign = tokio::spawn(election.run(stop.clone()));
+            leadership.wait_for(Leadership::is_leader).await.unwrap();
+            stop.cancel();
+            campaign.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn pod_must_exist() {
+        let server = Server::default();
+        let builder = LeaderForLife::builder(server.client(), "lock")
+            .namespace("default")
+            .pod_name("none");
+        let error = builder
+            .build()
+            .unwrap()
+            .run(CancellationToken::new())
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"leader-for-life cannot read Pod "none", which should be this one"#
+        );
+    }
+}

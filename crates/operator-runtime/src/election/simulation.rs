@@ -1,0 +1,358 @@
+//! Whole campaigns on a simulated network: candidates that start at different times and whose clocks run at different
+//! speeds, requests and answers that are late or lost, candidates that crash and come back, and a server that knows
+//! nothing but resource versions.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use proptest::prelude::*;
+
+use super::lease::{Action, Candidate, Input, Moment, Timing};
+
+/// The length of a campaign, and from when on nothing goes wrong any more, in milliseconds.
+const END: u64 = 240_000;
+const CALM: u64 = 180_000;
+
+/// What a campaign is like.
+#[derive(Clone, Debug)]
+struct Setup {
+    seed: u64,
+    /// When each candidate starts, in milliseconds, and the speed of its clock in percent.
+    candidates: Vec<(u64, u64)>,
+    /// How many of a hundred messages are lost.
+    loss: u64,
+    /// How long a message takes at most, in milliseconds.
+    delay: u64,
+    crashes: u64,
+    /// How often a candidate is cut off from the server for a while.
+    cuts: u64,
+}
+
+/// How it went.
+#[derive(Debug, Default)]
+struct Verdict {
+    two_leaders_at: Option<u64>,
+    leaders_at_the_end: usize,
+    handovers: usize,
+}
+
+struct World {
+    setup: Setup,
+    timing: Timing,
+    zero: Instant,
+    now: u64,
+    random: u64,
+    last_id: u64,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    lease: Option<Lease>,
+    revision: u64,
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    candidate: Candidate,
+    /// What the node waits for; everything else that reaches it is too late, or meant for an earlier life.
+    awaited: u64,
+    cut_off_until: u64,
+}
+
+enum Happening {
+    Request {
+        node: usize,
+        id: u64,
+        action: Action,
+        sent: Instant,
+    },
+    Input {
+        node: usize,
+        id: u64,
+        input: Input,
+    },
+    Crash {
+        node: usize,
+    },
+    Cut {
+        node: usize,
+        until: u64,
+    },
+}
+
+// === impl World ===
+
+impl World {
+    fn new(setup: Setup, timing: Timing) -> Self {
+        let mut world = Self {
+            timing,
+            zero: Instant::now(),
+            now: 0,
+            random: setup.seed,
+            last_id: 0,
+            agenda: BTreeMap::new(),
+            lease: None,
+            revision: 0,
+            nodes: Vec::new(),
+            setup,
+        };
+        for (node, (start, _)) in world.setup.candidates.clone().into_iter().enumerate() {
+            let candidate = world.candidate(node);
+            world.nodes.push(Node {
+                candidate,
+                awaited: 0,
+                cut_off_until: 0,
+            });
+            world.wake(node, start);
+        }
+        for _ in 0..world.setup.crashes {
+            let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
+            world.after(at, Happening::Crash { node: node as usize });
+        }
+        for _ in 0..world.setup.cuts {
+            let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
+            let until = at + world.below(60_000);
+            world.after(
+                at,
+                Happening::Cut {
+                    node: node as usize,
+                    until,
+                },
+            );
+        }
+        world
+    }
+
+    fn run(mut self) -> Verdict {
+        let (mut verdict, mut last) = (Verdict::default(), None);
+        while let Some(((at, _), happening)) = self.agenda.pop_first() {
+            self.now = at.min(END);
+            if at > END {
+                break;
+            }
+            self.happen(happening);
+            let leaders = self.leaders();
+            if leaders.len() > 1 {
+                verdict.two_leaders_at.get_or_insert(at);
+            }
+            if !leaders.is_empty() && last != leaders.first().copied() {
+                last = leaders.first().copied();
+                verdict.handovers += 1;
+            }
+        }
+        verdict.leaders_at_the_end = self.leaders().len();
+        verdict
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Request {
+                node,
+                id,
+                action,
+                sent,
+            } => {
+                let input = self.serve(action, sent);
+                if let Some(delay) = self.transit(node) {
+                    self.after(delay, Happening::Input { node, id, input });
+                }
+            }
+            Happening::Input { node, id, input } if id == self.nodes[node].awaited => self.step(node, input),
+            Happening::Input { .. } => {}
+            Happening::Crash { node } => {
+                self.nodes[node].candidate = self.candidate(node);
+                let pause = self.below(20_000);
+                self.wake(node, pause);
+            }
+            Happening::Cut { node, until } => self.nodes[node].cut_off_until = until,
+        }
+    }
+
+    /// The server: a write counts if it was made on the latest revision.
+    fn serve(&mut self, action: Action, sent: Instant) -> Input {
+        let current = self
+            .lease
+            .as_ref()
+            .and_then(|lease| lease.metadata.resource_version.clone());
+        match action {
+            Action::Get => self
+                .lease
+                .clone()
+                .map_or(Input::Missing, |lease| Input::Found(Box::new(lease))),
+            Action::Create(lease) | Action::Replace(lease) if lease.metadata.resource_version == current => {
+                self.revision += 1;
+                let mut lease = *lease;
+                lease.metadata.resource_version = Some(self.revision.to_string());
+                self.lease = Some(lease.clone());
+                Input::Written {
+                    lease: Box::new(lease),
+                    sent,
+                }
+            }
+            Action::Create(_) | Action::Replace(_) => Input::Refused,
+            Action::Wait(_) | Action::Lost(_) => unreachable!("is no request"),
+        }
+    }
+
+    fn step(&mut self, node: usize, input: Input) {
+        let moment = Moment {
+            now: self.local(node),
+            wall: Timestamp::from_millisecond(self.now as i64).unwrap(),
+            jitter: self.below(100) as f64 / 100.0,
+        };
+        match self.nodes[node].candidate.step(input, moment) {
+            Action::Wait(wait) => {
+                let wait = self.global(node, wait);
+                self.wake(node, wait);
+            }
+            Action::Lost(_) => self.after(0, Happening::Crash { node }),
+            action => self.request(node, action, moment.now),
+        }
+    }
+
+    fn request(&mut self, node: usize, action: Action, sent: Instant) {
+        let id = self.next_id();
+        self.nodes[node].awaited = id;
+        if let Some(delay) = self.transit(node) {
+            self.after(
+                delay,
+                Happening::Request {
+                    node,
+                    id,
+                    action,
+                    sent,
+                },
+            );
+        }
+        let patience = self.global(node, self.timing.request_timeout());
+        let input = Input::Failed;
+        self.after(patience, Happening::Input { node, id, input });
+    }
+
+    fn wake(&mut self, node: usize, after: u64) {
+        let id = self.next_id();
+        self.nodes[node].awaited = id;
+        let input = Input::Wake;
+        self.after(after, Happening::Input { node, id, input });
+    }
+
+    fn candidate(&mut self, node: usize) -> Candidate {
+        Candidate::new(format!("{node}-{}", self.next_id()), self.timing)
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let leads = |node: &usize| {
+            let until = self.nodes[*node].candidate.leads_until();
+            until.is_some_and(|until| self.local(*node) < until)
+        };
+        (0..self.nodes.len()).filter(leads).collect()
+    }
+
+    /// The time that the clock of the node shows. No two clocks agree.
+    fn local(&self, node: usize) -> Instant {
+        let speed = self.setup.candidates[node].1;
+        self.zero + Duration::from_secs(1_000 * node as u64) + Duration::from_millis(self.now * speed / 100)
+    }
+
+    /// How long it really takes until the clock of the node has gone on by `local`.
+    fn global(&self, node: usize, local: Duration) -> u64 {
+        let speed = self.setup.candidates[node].1;
+        (local.as_millis() as u64 * 100).div_ceil(speed)
+    }
+
+    /// How long a message is on its way; `None` if it never arrives.
+    fn transit(&mut self, node: usize) -> Option<u64> {
+        if self.now >= CALM {
+            return Some(self.below(50));
+        }
+        let lost = self.below(100) < self.setup.loss || self.now < self.nodes[node].cut_off_until;
+        let delay = self.below(self.setup.delay + 1);
+        (!lost).then_some(delay)
+    }
+
+    fn after(&mut self, delay: u64, happening: Happening) {
+        let id = self.next_id();
+        self.agenda.insert((self.now + delay, id), happening);
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % limit
+    }
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    // Clocks may differ by the factor 1.5, which is 15 s to 10 s.
+    let candidates = prop::collection::vec((0..60_000_u64, 84..=125_u64), 2..5);
+    (
+        any::<u64>(),
+        candidates,
+        0..60_u64,
+        0..20_000_u64,
+        0..8_u64,
+        0..8_u64,
+    )
+        .prop_map(|(seed, candidates, loss, delay, crashes, cuts)| Setup {
+            seed,
+            candidates,
+            loss,
+            delay,
+            crashes,
+            cuts,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn never_two_leaders_and_always_one_when_all_is_calm(setup in setups()) {
+        let verdict = World::new(setup, Timing::default()).run();
+        prop_assert_eq!(verdict.two_leaders_at, None);
+        prop_assert_eq!(verdict.leaders_at_the_end, 1);
+    }
+}
+
+#[test]
+fn leader_on_a_good_network_stays() {
+    let candidates = vec![(0, 100), (10, 100), (20, 100)];
+    let setup = Setup {
+        seed: 1,
+        candidates,
+        loss: 0,
+        delay: 100,
+        crashes: 0,
+        cuts: 0,
+    };
+    let verdict = World::new(setup, Timing::default()).run();
+    assert_eq!((verdict.two_leaders_at, verdict.handovers), (None, 1));
+}
+
+/// The simulation finds two leaders where the rules do not hold: leaders that believe longer than others wait.
+#[test]
+fn unsafe_times_are_found_out() {
+    let reckless = Timing {
+        renew_deadline: Duration::from_secs(25),
+        ..Timing::default()
+    };
+    let found = (0..50).any(|seed| {
+        let candidates = vec![(0, 100), (1_000, 100), (2_000, 100)];
+        let setup = Setup {
+            seed,
+            candidates,
+            loss: 0,
+            delay: 100,
+            crashes: 0,
+            cuts: 8,
+        };
+        World::new(setup, reckless).run().two_leaders_at.is_some()
+    });
+    assert!(found);
+}
