@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::go;
+
 /// The path of a field inside an object: `spec.containers[0].name`, `metadata.labels[app]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(String);
@@ -35,6 +37,16 @@ impl Path {
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
+    }
+
+    /// The path that the real server's messages show for an object as a whole: `<nil>`.
+    pub fn nil() -> Self {
+        Self("<nil>".to_owned())
+    }
+
+    /// Whether this is the object itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The path as text; empty for the object itself.
@@ -129,8 +141,9 @@ pub struct Error {
 /// Renders a value as Go's `field.Error` does: texts quoted, the rest as JSON.
 pub fn render(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
-        other => other.to_string(),
+        Value::String(text) => go::quote(text),
+        Value::Number(number) => go::number(number),
+        other => go::json(other),
     }
 }
 
@@ -146,11 +159,25 @@ impl Error {
     }
 
     /// `Invalid value: VALUE: DETAIL`.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers build the value for this error"
+    )]
     pub fn invalid(field: Path, value: Value, detail: impl Into<String>) -> Self {
         Self {
             kind: ErrorType::Invalid,
             field,
             value: Some(render(&value)),
+            detail: detail.into(),
+        }
+    }
+
+    /// `Invalid value: VALUE: DETAIL` with the cause `FieldValueTypeInvalid`.
+    pub fn type_invalid(field: Path, value: &Value, detail: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorType::TypeInvalid,
+            field,
+            value: Some(render(value)),
             detail: detail.into(),
         }
     }
@@ -180,7 +207,7 @@ impl Error {
         let detail = if supported.is_empty() {
             String::new()
         } else {
-            let quoted: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
+            let quoted: Vec<String> = supported.iter().map(|text| go::quote(text)).collect();
             format!("supported values: {}", quoted.join(", "))
         };
         Self {
@@ -196,7 +223,10 @@ impl Error {
         Self::new(
             ErrorType::TooLong,
             field,
-            format!("may not be more than {max} bytes"),
+            format!(
+                "may not be more than {max} {}",
+                if max == 1 { "byte" } else { "bytes" }
+            ),
         )
     }
 
@@ -206,7 +236,10 @@ impl Error {
             kind: ErrorType::TooMany,
             field,
             value: Some(found.to_string()),
-            detail: format!("must have at most {max} items"),
+            detail: format!(
+                "must have at most {max} {}",
+                if max == 1 { "item" } else { "items" }
+            ),
         }
     }
 

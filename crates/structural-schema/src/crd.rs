@@ -1,0 +1,597 @@
+//! CustomResourceDefinitions: their defaults and all checks of
+//! `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`, in its order and words.
+//!
+//! Objects are `apiextensions.k8s.io/v1` JSON. The server's own concerns (object metadata, immutable uid) are not here.
+
+mod column;
+mod conversion;
+mod default_value;
+mod internal;
+mod keyword;
+mod structural;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::field::{Error, Path};
+use crate::names;
+use crate::node::{self, Node};
+
+const MAX_DEPRECATION_WARNING: usize = 256;
+
+/// Fills in what the server fills in: singular and list names, the conversion strategy.
+pub fn default(crd: &mut Value) {
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = text(names, "kind").to_owned();
+        if !kind.is_empty() && text(names, "singular").is_empty() {
+            names.insert("singular".to_owned(), kind.to_lowercase().into());
+        }
+        if !kind.is_empty() && text(names, "listKind").is_empty() {
+            names.insert("listKind".to_owned(), format!("{kind}List").into());
+        }
+    }
+    if spec.get("conversion").is_none_or(Value::is_null) {
+        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    let service = spec
+        .get_mut("conversion")
+        .and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"))
+        .and_then(Value::as_object_mut);
+    if let Some(service) = service
+        && service.get("port").is_none_or(Value::is_null)
+    {
+        service.insert("port".to_owned(), 443.into());
+    }
+}
+
+/// The status of a new definition, whatever the client sent: nothing accepted yet, the storage version stored.
+pub fn prepare_for_create(crd: &mut Value) {
+    let stored: Vec<Value> = versions(crd)
+        .iter()
+        .find(|version| flag(version, "storage"))
+        .map(|version| version.get("name").cloned().unwrap_or_default())
+        .into_iter()
+        .collect();
+    let stored = if stored.is_empty() {
+        Value::Null
+    } else {
+        stored.into()
+    };
+    if let Some(crd) = crd.as_object_mut() {
+        let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored});
+        crd.insert("status".to_owned(), status);
+    }
+}
+
+/// Adds the storage version to the stored ones, as an update of the definition does.
+pub fn prepare_for_update(crd: &mut Value) {
+    let Some(storage) = versions(crd)
+        .iter()
+        .find(|version| flag(version, "storage"))
+        .and_then(|version| version.get("name").cloned())
+    else {
+        return;
+    };
+    let Some(status) = crd.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    match status.get_mut("storedVersions") {
+        Some(Value::Array(stored)) if stored.contains(&storage) => {}
+        Some(Value::Array(stored)) => stored.push(storage),
+        _ => {
+            status.insert("storedVersions".to_owned(), json!([storage]));
+        }
+    }
+}
+
+/// The errors of a new definition, whose defaults and status ([`prepare_for_create`]) are filled in.
+pub fn validate_create(crd: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    validate_name(crd, &mut errors);
+    validate_spec(crd, &mut errors);
+    validate_status(crd, &mut errors);
+    validate_api_approval(crd, None, &mut errors);
+    validate_preserve_unknown_fields(crd, None, &mut errors);
+    errors
+}
+
+/// The errors of a changed definition.
+pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    validate_spec(crd, &mut errors);
+    let established = old
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|condition| {
+            condition.get("type") == Some(&"Established".into())
+                && condition.get("status") == Some(&"True".into())
+        });
+    let immutable: &[&[&str]] = if established {
+        &[&["scope"], &["names", "kind"], &["group"], &["names", "plural"]]
+    } else {
+        &[&["group"], &["names", "plural"]]
+    };
+    for fields in immutable {
+        let pointer = format!("/spec/{}", fields.join("/"));
+        let (new, old) = (crd.pointer(&pointer), old.pointer(&pointer));
+        if new != old {
+            let value = new.cloned().unwrap_or_else(|| "".into());
+            let path = fields
+                .iter()
+                .fold(Path::new("spec"), |path, field| path.child(field));
+            errors.push(Error::invalid(path, value, "field is immutable"));
+        }
+    }
+    validate_status(crd, &mut errors);
+    validate_api_approval(crd, Some(old), &mut errors);
+    validate_preserve_unknown_fields(crd, Some(old), &mut errors);
+    errors
+}
+
+/// What a definition is warned about: formats that nobody checks.
+pub fn warnings(crd: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for version in versions(crd) {
+        let schema = version.pointer("/schema/openAPIV3Schema").map(node::parse);
+        let Some(Ok(schema)) = schema else { continue };
+        schema.walk(&mut |node| {
+            if !node.format.is_empty() && !crate::format::is_known(&node.format) {
+                let warning = format!("unrecognized format {}", crate::go::quote(&node.format));
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
+        });
+    }
+    warnings
+}
+
+fn versions(crd: &Value) -> &[Value] {
+    crd.pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn flag(value: &Value, name: &str) -> bool {
+    value.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn text<'v>(map: &'v Map<String, Value>, name: &str) -> &'v str {
+    map.get(name).and_then(Value::as_str).unwrap_or("")
+}
+
+fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
+    let name = text_at(crd, "/metadata/name");
+    let path = Path::new("metadata").child("name");
+    if name.is_empty() {
+        if text_at(crd, "/metadata/generateName").is_empty() {
+            errors.push(Error::required(path, "name or generateName is required"));
+        }
+        return;
+    }
+    let mut problems = names::dns1123_subdomain(name);
+    let wanted = format!(
+        "{}.{}",
+        text_at(crd, "/spec/names/plural"),
+        text_at(crd, "/spec/group")
+    );
+    if name != wanted {
+        problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+    }
+    errors.extend(
+        problems
+            .into_iter()
+            .map(|problem| Error::invalid(path.clone(), name.into(), problem)),
+    );
+}
+
+fn validate_spec(crd: &Value, errors: &mut Vec<Error>) {
+    let path = Path::new("spec");
+    let empty = Map::new();
+    let spec = crd.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    validate_group(spec, &path, errors);
+    let scope = text(spec, "scope");
+    enumeration(&path.child("scope"), scope, &["Cluster", "Namespaced"], errors);
+    for (index, version) in versions(crd).iter().enumerate() {
+        if version
+            .pointer("/schema/openAPIV3Schema")
+            .is_none_or(Value::is_null)
+        {
+            let path = path
+                .child("versions")
+                .index(index)
+                .child("schema")
+                .child("openAPIV3Schema");
+            errors.push(Error::required(path, ""));
+        }
+    }
+    let hoisted = internal::Hoisted::of(versions(crd));
+    validate_versions(crd, &hoisted, &path, errors);
+    let names = spec.get("names").and_then(Value::as_object).unwrap_or(&empty);
+    for name in ["plural", "singular", "kind", "listKind"] {
+        if text(names, name).is_empty() {
+            errors.push(Error::required(path.child("names").child(name), ""));
+        }
+    }
+    validate_names(names, &path.child("names"), errors);
+    validate_hoisted(versions(crd), &hoisted, &path, errors);
+    conversion::validate(spec.get("conversion"), &path.child("conversion"), errors);
+}
+
+fn validate_group(spec: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+    let group = text(spec, "group");
+    let path = path.child("group");
+    let problems = names::dns1123_subdomain(group);
+    if group.is_empty() {
+        errors.push(Error::required(path, ""));
+    } else if !problems.is_empty() {
+        errors.push(Error::invalid(path, group.into(), problems.join(",")));
+    } else if !group.contains('.') {
+        errors.push(Error::invalid(
+            path,
+            group.into(),
+            "should be a domain with at least one dot",
+        ));
+    }
+}
+
+fn enumeration(path: &Path, value: &str, supported: &[&str], errors: &mut Vec<Error>) {
+    if value.is_empty() {
+        errors.push(Error::required(path.clone(), ""));
+    } else if !supported.contains(&value) {
+        errors.push(Error::not_supported(path.clone(), &value.into(), supported));
+    }
+}
+
+fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
+    let list = versions(crd);
+    let mut names_seen = BTreeMap::new();
+    for (index, version) in list.iter().enumerate() {
+        let path = path.child("versions").index(index);
+        let name = text_at(version, "/name");
+        *names_seen.entry(name).or_insert(0_usize) += 1;
+        let problems = names::dns1035_label(name);
+        if !problems.is_empty() {
+            errors.push(Error::invalid(
+                path.child("name"),
+                name.into(),
+                problems.join(","),
+            ));
+        }
+        validate_deprecation(version, &path, errors);
+        if !hoisted.schema {
+            validate_schema(version, &path.child("schema"), errors);
+        }
+        if !hoisted.subresources {
+            column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
+        }
+        if !hoisted.columns {
+            column::validate_columns(version, &path, errors);
+        }
+        if !hoisted.selectable_fields {
+            column::validate_selectable_fields(version, &path, errors);
+        }
+    }
+    let shown = || internal::versions(crd.pointer("/spec/versions"), hoisted);
+    let mut report = |detail: &str| {
+        let mut error = Error::invalid(path.child("versions"), Value::Null, detail);
+        error.value = Some(shown());
+        errors.push(error);
+    };
+    if names_seen.values().any(|count| *count > 1) {
+        report("must contain unique version names");
+    }
+    if list.iter().filter(|version| flag(version, "storage")).count() != 1 {
+        report("must have exactly one version marked as storage version");
+    }
+    let first = list.first().map_or("", |version| text_at(version, "/name"));
+    let problems = names::dns1035_label(first);
+    if !first.is_empty() && !problems.is_empty() {
+        errors.push(Error::invalid(
+            path.child("version"),
+            first.into(),
+            problems.join(","),
+        ));
+    }
+}
+
+/// What all versions have in common stands at the top of the server's internal form, and is reported there.
+fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
+    let Some(version) = list.first() else { return };
+    if hoisted.schema {
+        validate_schema(version, &path.child("validation"), errors);
+    }
+    if hoisted.subresources {
+        column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
+    }
+    if hoisted.columns {
+        column::validate_columns(version, path, errors);
+    }
+    if hoisted.selectable_fields {
+        column::validate_selectable_fields(version, path, errors);
+    }
+}
+
+fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
+        return;
+    };
+    let mut problems = Vec::new();
+    if !flag(version, "deprecated") {
+        problems.push("can only be set for deprecated versions".to_owned());
+    }
+    if warning.is_empty() {
+        problems.push("must not be an empty string".to_owned());
+    } else if warning.len() > MAX_DEPRECATION_WARNING {
+        problems.push(format!("must be <= {MAX_DEPRECATION_WARNING} characters long"));
+    }
+    if let Some((index, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+        problems.push(format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+        ));
+    }
+    for problem in problems {
+        errors.push(Error::invalid(
+            path.child("deprecationWarning"),
+            warning.into(),
+            problem,
+        ));
+    }
+}
+
+fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+    let mut check = |path: Path, value: &str, mixed_case: bool| {
+        let lower = if mixed_case {
+            value.to_lowercase()
+        } else {
+            value.to_owned()
+        };
+        let problems = names::dns1035_label(&lower);
+        if problems.is_empty() {
+            return;
+        }
+        let prefix = if mixed_case {
+            "may have mixed case, but should otherwise match: "
+        } else {
+            ""
+        };
+        errors.push(Error::invalid(
+            path,
+            value.into(),
+            format!("{prefix}{}", problems.join(",")),
+        ));
+    };
+    for (name, mixed_case) in [
+        ("plural", false),
+        ("singular", false),
+        ("kind", true),
+        ("listKind", true),
+    ] {
+        if !text(names, name).is_empty() {
+            check(path.child(name), text(names, name), mixed_case);
+        }
+    }
+    let list = |name: &str| names.get(name).and_then(Value::as_array).into_iter().flatten();
+    for (index, name) in list("shortNames").enumerate() {
+        check(
+            path.child("shortNames").index(index),
+            name.as_str().unwrap_or(""),
+            false,
+        );
+    }
+    let kind = text(names, "kind");
+    let same = !kind.is_empty() && kind == text(names, "listKind");
+    let mut categories = Vec::new();
+    for (index, name) in list("categories").enumerate() {
+        categories.push((path.child("categories").index(index), name.as_str().unwrap_or("")));
+    }
+    if same {
+        let detail = "kind and listKind may not be the same";
+        errors.push(Error::invalid(path.child("listKind"), kind.into(), detail));
+    }
+    for (path, name) in categories {
+        let problems = names::dns1035_label(name);
+        if !problems.is_empty() {
+            errors.push(Error::invalid(path, name.into(), problems.join(",")));
+        }
+    }
+}
+
+fn validate_schema(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let Some(source) = version
+        .pointer("/schema/openAPIV3Schema")
+        .filter(|schema| !schema.is_null())
+    else {
+        return;
+    };
+    let path = path.child("openAPIV3Schema");
+    let root = match node::parse(source) {
+        Ok(root) => root,
+        Err(problems) => {
+            let below = |error: Error| Error {
+                field: path.child(error.field.as_str()),
+                ..error
+            };
+            return errors.extend(problems.into_iter().map(below));
+        }
+    };
+    let has_status = version
+        .pointer("/subresources/status")
+        .is_some_and(Value::is_object);
+    if has_status {
+        validate_root_with_status(source, &root, &path, errors);
+    }
+    if root.nullable {
+        errors.push(Error::forbidden(
+            path.child("nullable"),
+            "nullable cannot be true at the root",
+        ));
+    }
+    let structural = structural::validate(&root, &path);
+    let is_structural = structural.is_empty();
+    errors.extend(structural);
+    if is_structural {
+        let defaults = default_value::validate(&root, &path);
+        errors.extend(defaults);
+    }
+    errors.extend(keyword::validate(&root, &path, is_structural));
+}
+
+/// With a status subresource, `status` is validated on its own: keywords at the root would be lost.
+fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &mut Vec<Error>) {
+    const ALLOWED: &[&str] = &[
+        "description",
+        "type",
+        "format",
+        "title",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "multipleOf",
+        "required",
+        "items",
+        "properties",
+        "externalDocs",
+        "example",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
+    ];
+    if !root.kind.is_empty() && root.kind != "object" {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(Error::invalid(
+            path.child("type"),
+            root.kind.as_str().into(),
+            detail,
+        ));
+        return;
+    }
+    let forbidden = source.as_object().into_iter().flatten().any(|(name, value)| {
+        let is_zero = match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => false,
+        };
+        !is_zero && !ALLOWED.contains(&name.as_str())
+    });
+    if forbidden {
+        let names = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
+        let detail = format!(
+            "only {names} fields are allowed at the root of the schema if the status subresource is enabled"
+        );
+        let mut error = Error::invalid(path.clone(), Value::Null, detail);
+        error.value = Some(internal::schema(source));
+        errors.push(error);
+    }
+}
+
+fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
+    let empty = Map::new();
+    let path = Path::new("status");
+    let names = crd
+        .pointer("/status/acceptedNames")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
+    validate_names(names, &path.child("acceptedNames"), errors);
+    let path = path.child("storedVersions");
+    let stored = crd
+        .pointer("/status/storedVersions")
+        .cloned()
+        .unwrap_or(Value::Null);
+    let list: Vec<&str> = stored
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if list.is_empty() {
+        errors.push(Error::invalid(
+            path,
+            stored,
+            "must have at least one stored version",
+        ));
+        return;
+    }
+    let names: Vec<&str> = versions(crd)
+        .iter()
+        .map(|version| text_at(version, "/name"))
+        .collect();
+    for version in versions(crd) {
+        let name = text_at(version, "/name");
+        if flag(version, "storage") && !list.contains(&name) {
+            let detail = format!("must have the storage version {name}");
+            errors.push(Error::invalid(path.clone(), stored.clone(), detail));
+        }
+    }
+    for (index, name) in list.iter().enumerate() {
+        if !names.contains(name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(Error::invalid(path.index(index), (*name).into(), detail));
+        }
+    }
+}
+
+/// Groups of the Kubernetes project need an annotation that says who approved the API.
+fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+    const ANNOTATION: &str = "api-approved.kubernetes.io";
+    let group = text_at(crd, "/spec/group");
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')));
+    let annotation = |crd: &Value| {
+        let value = crd.get("metadata")?.get("annotations")?.get(ANNOTATION)?;
+        value.as_str().map(str::to_owned)
+    };
+    if !is_protected || old.is_some_and(|old| annotation(old) == annotation(crd)) {
+        return;
+    }
+    let path = Path::new("metadata").child("annotations").key(ANNOTATION);
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match annotation(crd).unwrap_or_default() {
+        value if value.is_empty() => {
+            let detail = format!("protected groups must have approval annotation \"{ANNOTATION}\", {see}");
+            errors.push(Error::required(path, detail));
+        }
+        value if value.starts_with("unapproved") => {}
+        value
+            if crate::go::url::parse_reference(&value)
+                .is_ok_and(|url| !url.host.is_empty() && !url.scheme.is_empty()) => {}
+        value => {
+            let detail = format!(
+                "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", {see}"
+            );
+            errors.push(Error::invalid(path, value.into(), detail));
+        }
+    }
+}
+
+fn validate_preserve_unknown_fields(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+    let is_set = |crd: &Value| crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
+    if is_set(crd) && !old.is_some_and(is_set) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(Error::invalid(
+            Path::new("spec").child("preserveUnknownFields"),
+            true.into(),
+            detail,
+        ));
+    }
+}

@@ -1,0 +1,223 @@
+//! Printer columns, subresource paths and selectable fields.
+
+use serde_json::Value;
+
+use super::text_at;
+use crate::field::{Error, Path};
+use crate::node::{self, Node};
+
+const MAX_SELECTABLE_FIELDS: usize = 8;
+const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
+
+pub(super) fn validate_columns(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    for (index, column) in columns.into_iter().flatten().enumerate() {
+        validate_column(
+            column,
+            &path.child("additionalPrinterColumns").index(index),
+            errors,
+        );
+    }
+}
+
+fn validate_column(column: &Value, path: &Path, errors: &mut Vec<Error>) {
+    if text_at(column, "/name").is_empty() {
+        errors.push(Error::required(path.child("name"), ""));
+    }
+    let types = format!("must be one of {}", TYPES.join(","));
+    match text_at(column, "/type") {
+        "" => errors.push(Error::required(path.child("type"), types)),
+        kind if !TYPES.contains(&kind) => errors.push(Error::invalid(path.child("type"), kind.into(), types)),
+        _ => {}
+    }
+    let format = text_at(column, "/format");
+    if !format.is_empty() && !FORMATS.contains(&format) {
+        let detail = format!("must be one of {}", FORMATS.join(","));
+        errors.push(Error::invalid(path.child("format"), format.into(), detail));
+    }
+    match text_at(column, "/jsonPath") {
+        "" => errors.push(Error::required(path.child("JSONPath"), "")),
+        json_path => errors.extend(simple_path_error(json_path, &path.child("JSONPath"))),
+    }
+}
+
+fn simple_path_error(json_path: &str, path: &Path) -> Option<Error> {
+    let detail = "must be a simple json path starting with .";
+    (!json_path.starts_with('.')).then(|| Error::invalid(path.clone(), json_path.into(), detail))
+}
+
+pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, errors: &mut Vec<Error>) {
+    let Some(scale) = subresources
+        .and_then(|subresources| subresources.get("scale"))
+        .filter(|scale| scale.is_object())
+    else {
+        return;
+    };
+    let path = path.child("scale");
+    for (name, prefix) in [("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")] {
+        let path = path.child(name);
+        let json_path = scale.get(name).and_then(Value::as_str).unwrap_or("");
+        if json_path.is_empty() {
+            errors.push(Error::required(path, ""));
+        } else if let Some(error) = simple_path_error(json_path, &path) {
+            errors.push(error);
+        } else if !json_path.starts_with(&format!("{prefix}.")) {
+            let detail = format!("should be a json path under {prefix}");
+            errors.push(Error::invalid(path, json_path.into(), detail));
+        }
+    }
+    let selector = text_at(scale, "/labelSelectorPath");
+    let path = path.child("labelSelectorPath");
+    if selector.is_empty() {
+        return;
+    }
+    if let Some(error) = simple_path_error(selector, &path) {
+        errors.push(error);
+    } else if !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
+        let detail = "should be a json path under either .spec or .status";
+        errors.push(Error::invalid(path, selector.into(), detail));
+    }
+}
+
+pub(super) fn validate_selectable_fields(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let Some(fields) = version
+        .get("selectableFields")
+        .and_then(Value::as_array)
+        .filter(|fields| !fields.is_empty())
+    else {
+        return;
+    };
+    let path = path.child("selectableFields");
+    let Some(Ok(schema)) = version.pointer("/schema/openAPIV3Schema").map(node::parse) else {
+        let detail = "may only be set when spec.versions.schema is defined";
+        errors.push(Error::invalid(path, "".into(), detail));
+        return;
+    };
+    let mut seen: Vec<Path> = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        validate_selectable_field(
+            field,
+            &schema,
+            &path.index(index).child("jsonPath"),
+            &mut seen,
+            errors,
+        );
+    }
+    if seen.len() > MAX_SELECTABLE_FIELDS {
+        errors.push(Error::too_many(path, seen.len(), MAX_SELECTABLE_FIELDS));
+    }
+}
+
+fn validate_selectable_field(
+    field: &Value,
+    schema: &Node,
+    path: &Path,
+    seen: &mut Vec<Path>,
+    errors: &mut Vec<Error>,
+) {
+    let json_path = text_at(field, "/jsonPath");
+    if json_path.is_empty() {
+        return errors.push(Error::required(path.clone(), ""));
+    }
+    let (target, target_schema) = match resolve(json_path, schema) {
+        Ok(found) => found,
+        Err(problem) => {
+            let detail = format!("is an invalid path: {problem}");
+            return errors.push(Error::invalid(path.clone(), json_path.into(), detail));
+        }
+    };
+    if target.as_str().split('.').next() == Some("metadata") {
+        errors.push(Error::invalid(
+            path.clone(),
+            json_path.into(),
+            "must not point to fields in metadata",
+        ));
+    }
+    if !matches!(target_schema.kind.as_str(), "string" | "boolean" | "integer") {
+        let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+        errors.push(Error::invalid(path.clone(), json_path.into(), detail));
+    }
+    if seen.contains(&target) {
+        errors.push(Error::duplicate(path.clone(), &json_path.into()));
+    } else {
+        seen.push(target);
+    }
+}
+
+/// Follows a field path (`.spec.x`, `['a.b']`) through a schema: the path as the server writes it, and the schema there.
+///
+/// Items of lists have no stable place, so that an index is refused.
+pub(crate) fn resolve<'n>(text: &str, schema: &'n Node) -> Result<(Path, &'n Node), String> {
+    let mut rest = text;
+    let mut path = Path::default();
+    let mut node = schema;
+    while !rest.is_empty() {
+        let (name, tail) = next_segment(rest)?;
+        rest = tail;
+        if node.kind == "array" || name.starts_with('\u{0}') {
+            return Err("array notation is not allowed".to_owned());
+        }
+        let (child, is_property) = match node.properties.get(&name) {
+            Some(child) => (child, true),
+            None => match node.additional_schema() {
+                Some(child) => (child, false),
+                None => return Err("does not refer to a valid field".to_owned()),
+            },
+        };
+        path = if is_property {
+            path.child(&name)
+        } else {
+            path.key(&name)
+        };
+        node = child;
+    }
+    Ok((path, node))
+}
+
+/// The next name of a field path and what follows. An index starts with NUL.
+fn next_segment(text: &str) -> Result<(String, &str), String> {
+    if let Some(after) = text.strip_prefix('.') {
+        let end = after.find(['.', '[']).unwrap_or(after.len());
+        let (name, tail) = after.split_at(end);
+        if name.is_empty() {
+            return Err("unexpected end of JSON path".to_owned());
+        }
+        return Ok((name.to_owned(), tail));
+    }
+    let Some(after) = text.strip_prefix('[') else {
+        let end = text.find(['.', '[']).unwrap_or(text.len());
+        let got = text.get(..end).unwrap_or(text);
+        return Err(format!("expected [ or . but got: {got}"));
+    };
+    if let Some(quoted) = after.strip_prefix('\'') {
+        let mut name = String::new();
+        let mut chars = quoted.char_indices();
+        while let Some((index, c)) = chars.next() {
+            match c {
+                '\\' => name.extend(chars.next().map(|(_, c)| c)),
+                '\'' => {
+                    let tail = quoted.get(index + 1..).unwrap_or("");
+                    let tail = tail.strip_prefix(']').ok_or("expected ] but got none")?;
+                    return Ok((name, tail));
+                }
+                _ => name.push(c),
+            }
+        }
+        return Err("unexpected end of JSON path".to_owned());
+    }
+    let Some(end) = after.find(']') else {
+        return Err("unexpected end of JSON path".to_owned());
+    };
+    let (index, tail) = after.split_at(end);
+    Ok((format!("\u{0}{index}"), tail.get(1..).unwrap_or("")))
+}

@@ -1,0 +1,170 @@
+//! The conversion stanza.
+
+use serde_json::Value;
+
+use super::{enumeration, text_at};
+use crate::field::{Error, Path};
+use crate::go::url;
+use crate::names;
+
+pub(super) fn validate(conversion: Option<&Value>, path: &Path, errors: &mut Vec<Error>) {
+    let Some(conversion) = conversion.filter(|conversion| !conversion.is_null()) else {
+        return;
+    };
+    let strategy = text_at(conversion, "/strategy");
+    enumeration(&path.child("strategy"), strategy, &["None", "Webhook"], errors);
+    let client = conversion
+        .pointer("/webhook/clientConfig")
+        .filter(|client| !client.is_null());
+    let versions = conversion
+        .pointer("/webhook/conversionReviewVersions")
+        .and_then(Value::as_array);
+    let versions = versions.map_or(&[][..], Vec::as_slice);
+    let client_path = path.child("webhookClientConfig");
+    let versions_path = path.child("conversionReviewVersions");
+    if strategy != "Webhook" {
+        let detail = "should not be set when strategy is not set to Webhook";
+        if client.is_some() {
+            errors.push(Error::forbidden(client_path, detail));
+        }
+        if !versions.is_empty() {
+            errors.push(Error::forbidden(versions_path, detail));
+        }
+        return;
+    }
+    match client {
+        None => errors.push(Error::required(
+            client_path,
+            "required when strategy is set to Webhook",
+        )),
+        Some(client) => validate_client(client, &client_path, errors),
+    }
+    validate_review_versions(versions, &versions_path, errors);
+}
+
+fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let url = client.get("url").and_then(Value::as_str);
+    let service = client.get("service").filter(|service| service.is_object());
+    match (url, service) {
+        (Some(url), None) => validate_url(url, &path.child("url"), errors),
+        (None, Some(service)) => validate_service(service, &path.child("service"), errors),
+        _ => errors.push(Error::required(
+            path.clone(),
+            "exactly one of url or service is required",
+        )),
+    }
+    let bundle = text_at(client, "/caBundle");
+    // `LS0tLS1CRUdJTi` is `-----BEGIN` in base64: whether the certificates are good shows when the hook is called.
+    if !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi") {
+        let detail = "unable to load root certificates: unable to parse bytes as PEM block";
+        errors.push(Error::invalid(path.child("caBundle"), bundle.into(), detail));
+    }
+}
+
+fn validate_url(text: &str, path: &Path, errors: &mut Vec<Error>) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let url = match url::parse_reference(text) {
+        Ok(url) => url,
+        Err(problem) => {
+            let detail = format!("url must be a valid URL: {problem}{FORM}");
+            return errors.push(Error::required(path.clone(), detail));
+        }
+    };
+    let mut report =
+        |value: &str, detail: String| errors.push(Error::invalid(path.clone(), value.into(), detail));
+    if url.scheme != "https" {
+        report(
+            &url.scheme,
+            format!("'https' is the only allowed URL scheme{FORM}"),
+        );
+    }
+    if url.host.is_empty() {
+        report(&url.host, format!("host must be specified{FORM}"));
+    }
+    if let Some(user) = &url.user {
+        report(user, "user information is not permitted in the URL".to_owned());
+    }
+    if !url.fragment.is_empty() {
+        report(&url.fragment, "fragments are not permitted in the URL".to_owned());
+    }
+    if !url.raw_query.is_empty() {
+        report(
+            &url.raw_query,
+            "query parameters are not permitted in the URL".to_owned(),
+        );
+    }
+}
+
+fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
+    for name in ["name", "namespace"] {
+        if text_at(service, &format!("/{name}")).is_empty() {
+            errors.push(Error::required(
+                path.child(name),
+                format!("service {name} is required"),
+            ));
+        }
+    }
+    if let Some(port) = service.get("port").and_then(Value::as_i64)
+        && !(1..=65535).contains(&port)
+    {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(Error::invalid(path.child("port"), port.into(), detail));
+    }
+    let Some(url_path) = service
+        .get("path")
+        .and_then(Value::as_str)
+        .filter(|path| *path != "/")
+    else {
+        return;
+    };
+    let field = path.child("path");
+    if !url_path.starts_with('/') {
+        errors.push(Error::invalid(
+            field.clone(),
+            url_path.into(),
+            "must start with a '/'",
+        ));
+    }
+    let inner = url_path.strip_prefix('/').unwrap_or(url_path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    for (index, step) in inner.split('/').enumerate() {
+        if step.is_empty() {
+            let detail = format!("segment[{index}] may not be empty");
+            errors.push(Error::invalid(field.clone(), url_path.into(), detail));
+            continue;
+        }
+        for problem in names::dns1123_subdomain(step) {
+            let detail = format!("segment[{index}]: {problem}");
+            errors.push(Error::invalid(field.clone(), url_path.into(), detail));
+        }
+    }
+}
+
+fn validate_review_versions(versions: &[Value], path: &Path, errors: &mut Vec<Error>) {
+    if versions.is_empty() {
+        return errors.push(Error::required(path.clone(), ""));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, version) in versions.iter().enumerate() {
+        let version = version.as_str().unwrap_or("");
+        let problems = names::dns1035_label(version);
+        if !problems.is_empty() {
+            errors.push(Error::invalid(
+                path.index(index),
+                version.into(),
+                problems.join(","),
+            ));
+        } else if seen.contains(&version) {
+            errors.push(Error::invalid(
+                path.index(index),
+                version.into(),
+                "duplicate version",
+            ));
+        }
+        seen.push(version);
+    }
+    if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+        let detail = "must include at least one of v1, v1beta1";
+        errors.push(Error::invalid(path.clone(), versions.to_vec().into(), detail));
+    }
+}

@@ -1,0 +1,325 @@
+//! Keywords of `JSONSchemaProps`: what is supported, and what must go together.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::column;
+use crate::field::{Error, Path};
+use crate::node::{AdditionalProperties, Node, Rule};
+use crate::prune::META_FIELDS;
+
+/// What the place in the schema forbids.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    inside_resource_meta: bool,
+    /// Why defaults are forbidden here, if they are.
+    no_defaults: Option<String>,
+}
+
+/// The errors of all keywords; `with_rules` when the schema is structural, so that rules can be judged.
+pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error> {
+    let mut checker = Checker {
+        errors: Vec::new(),
+        with_rules,
+    };
+    checker.node(root, path, &Place::default(), true);
+    checker.errors
+}
+
+struct Checker {
+    errors: Vec<Error>,
+    with_rules: bool,
+}
+
+impl Checker {
+    fn forbid(&mut self, path: Path, detail: impl Into<String>) {
+        self.errors.push(Error::forbidden(path, detail));
+    }
+
+    fn invalid(&mut self, path: Path, value: impl Into<Value>, detail: impl Into<String>) {
+        self.errors.push(Error::invalid(path, value.into(), detail));
+    }
+
+    fn node(&mut self, node: &Node, path: &Path, place: &Place, is_root: bool) {
+        self.unsupported(node, path, place);
+        if node.unique_items {
+            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            self.forbid(path.child("uniqueItems"), detail);
+        }
+        self.additional_properties(node, path, place);
+        for (name, property) in &node.properties {
+            let mut place = place.clone();
+            if (is_root || node.embedded_resource) && META_FIELDS.contains(&name.as_str()) {
+                place.inside_resource_meta = true;
+                if is_root {
+                    place.no_defaults = Some(format!("must not be set in top-level {name}"));
+                }
+            }
+            self.node(property, &path.child("properties").key(name), &place, false);
+        }
+        if let Some(not) = &node.not {
+            self.node(not, &path.child("not"), place, false);
+        }
+        for (name, children) in [
+            ("allOf", &node.all_of),
+            ("oneOf", &node.one_of),
+            ("anyOf", &node.any_of),
+        ] {
+            for (index, child) in children.iter().enumerate() {
+                self.node(child, &path.child(name).index(index), place, false);
+            }
+        }
+        if let Some(items) = &node.items {
+            self.node(items, &path.child("items"), place, false);
+        }
+        self.extensions(node, path);
+        self.list_map(node, path);
+        for (index, rule) in node.rules.iter().enumerate() {
+            self.rule(rule, node, &path.child("x-kubernetes-validations").index(index));
+        }
+        let _ = self.with_rules;
+    }
+
+    fn unsupported(&mut self, node: &Node, path: &Path, place: &Place) {
+        const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+        if !node.kind.is_empty() && !TYPES.contains(&node.kind.as_str()) {
+            let kind = node.kind.as_str().into();
+            self.errors
+                .push(Error::not_supported(path.child("type"), &kind, &TYPES));
+        }
+        if let (Some(reason), Some(_)) = (&place.no_defaults, &node.default) {
+            self.forbid(path.child("default"), reason.clone());
+        }
+        for keyword in &node.unsupported {
+            let detail = match *keyword {
+                "$schema" => continue,
+                "items" => "items must be a schema object and not an array".to_owned(),
+                keyword => format!("{keyword} is not supported"),
+            };
+            self.forbid(path.child(keyword), detail);
+        }
+        if node.kind == "null" {
+            self.forbid(
+                path.child("type"),
+                "type cannot be set to null, use nullable as an alternative",
+            );
+        }
+        if place.inside_resource_meta && node.embedded_resource {
+            let path = path.child("x-kubernetes-embedded-resource");
+            self.forbid(path, "must not be used inside of resource meta");
+        }
+    }
+
+    fn additional_properties(&mut self, node: &Node, path: &Path, place: &Place) {
+        let Some(additional) = &node.additional_properties else {
+            return;
+        };
+        let path = path.child("additionalProperties");
+        let says_something = !matches!(additional, AdditionalProperties::Allowed(true));
+        if !node.properties.is_empty() && says_something {
+            self.forbid(
+                path.clone(),
+                "additionalProperties and properties are mutual exclusive",
+            );
+        }
+        if let AdditionalProperties::Schema(schema) = additional {
+            let mut place = place.clone();
+            if place.inside_resource_meta {
+                let reason = "must not be set inside additionalProperties applying to object metadata";
+                place.no_defaults = Some(reason.to_owned());
+            }
+            self.node(schema, &path, &place, false);
+        }
+    }
+
+    fn extensions(&mut self, node: &Node, path: &Path) {
+        if node.preserve_unknown_fields == Some(false) {
+            let path = path.child("x-kubernetes-preserve-unknown-fields");
+            self.invalid(path, false, "must be true or undefined");
+        }
+        if let Some(map_type) = &node.map_type {
+            self.wanted_type(node, "object", "x-kubernetes-map-type", path);
+            if !["atomic", "granular"].contains(&map_type.as_str()) {
+                let path = path.child("x-kubernetes-map-type");
+                let error = Error::not_supported(path, &map_type.as_str().into(), &["atomic", "granular"]);
+                self.errors.push(error);
+            }
+        }
+        let Some(list_type) = &node.list_type else { return };
+        if node.kind != "array" {
+            self.wanted_type(node, "array", "x-kubernetes-list-type", path);
+        } else if list_type == "set"
+            && let Some(items) = &node.items
+        {
+            self.set_items(items, &path.child("items"));
+        }
+        if !["atomic", "set", "map"].contains(&list_type.as_str()) {
+            let path = path.child("x-kubernetes-list-type");
+            let error = Error::not_supported(path, &list_type.as_str().into(), &["atomic", "set", "map"]);
+            self.errors.push(error);
+        }
+    }
+
+    fn wanted_type(&mut self, node: &Node, kind: &str, extension: &str, path: &Path) {
+        if node.kind == kind {
+            return;
+        }
+        let detail = format!("must be {kind} if {extension} is specified");
+        let path = path.child("type");
+        if node.kind.is_empty() {
+            self.errors.push(Error::required(path, detail));
+        } else {
+            self.invalid(path, node.kind.as_str(), detail);
+        }
+    }
+
+    fn set_items(&mut self, items: &Node, path: &Path) {
+        let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+        let shown = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+        match items.kind.as_str() {
+            "array" if items.list_type.as_deref().is_some_and(|list| list != "atomic") => {
+                self.invalid(
+                    path.child("x-kubernetes-list-type"),
+                    shown(&items.list_type),
+                    detail,
+                );
+            }
+            "object" if items.map_type.as_deref() != Some("atomic") => {
+                self.invalid(
+                    path.child("x-kubernetes-map-type"),
+                    shown(&items.list_type),
+                    detail,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn list_map(&mut self, node: &Node, path: &Path) {
+        let type_path = path.child("x-kubernetes-list-type");
+        let keys_path = path.child("x-kubernetes-list-map-keys");
+        let list_type = node.list_type.as_deref();
+        if !node.list_map_keys.is_empty() {
+            let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+            match list_type {
+                None => self.errors.push(Error::required(type_path, detail)),
+                Some("map") => {}
+                Some(other) => self.invalid(type_path, other, detail),
+            }
+        }
+        if list_type != Some("map") {
+            return;
+        }
+        if node.list_map_keys.is_empty() {
+            let detail = "must not be empty if x-kubernetes-list-type is map";
+            self.errors.push(Error::required(keys_path.clone(), detail));
+        }
+        let Some(items) = &node.items else {
+            if !node.unsupported.contains(&"items") {
+                let detail = "must have a schema if x-kubernetes-list-type is map";
+                self.errors.push(Error::required(path.child("items"), detail));
+            }
+            return;
+        };
+        if items.kind != "object" {
+            let detail = "must be object if parent array's x-kubernetes-list-type is map";
+            return self.invalid(path.child("items").child("type"), items.kind.as_str(), detail);
+        }
+        self.list_map_keys(node, items, path, &keys_path);
+    }
+
+    fn list_map_keys(&mut self, node: &Node, items: &Node, path: &Path, keys_path: &Path) {
+        let mut seen = BTreeSet::new();
+        for key in &node.list_map_keys {
+            match items.properties.get(key) {
+                Some(property) if ["array", "object"].contains(&property.kind.as_str()) => {
+                    let path = path.child("items").child("properties").key(key).child("type");
+                    let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                    self.invalid(path, items.kind.as_str(), detail);
+                }
+                Some(_) => {}
+                None => {
+                    let detail = "entries must all be names of item properties";
+                    self.invalid(keys_path.clone(), node.list_map_keys.clone(), detail);
+                }
+            }
+            if !seen.insert(key) {
+                self.invalid(
+                    keys_path.clone(),
+                    node.list_map_keys.clone(),
+                    "must not contain duplicate entries",
+                );
+            }
+        }
+        let path = path.child("items");
+        if items.nullable {
+            let detail = "cannot be nullable when x-kubernetes-list-type is map";
+            self.forbid(path.child("nullable"), detail);
+        }
+        for key in &node.list_map_keys {
+            let Some(property) = items.properties.get(key) else {
+                continue;
+            };
+            let path = path.child("properties").key(key);
+            if !items.required.contains(key) && property.default.is_none() {
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+                self.errors.push(Error::required(path.child("default"), detail));
+            }
+            if property.nullable {
+                let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                self.forbid(path.child("nullable"), detail);
+            }
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule, node: &Node, path: &Path) {
+        const REASONS: [&str; 4] = [
+            "FieldValueDuplicate",
+            "FieldValueForbidden",
+            "FieldValueInvalid",
+            "FieldValueRequired",
+        ];
+        let has_newline = |text: &str| text.contains(['\n', '\r']);
+        let (trimmed_rule, trimmed_message) = (rule.rule.trim(), rule.message.trim());
+        if trimmed_rule.is_empty() {
+            self.errors
+                .push(Error::required(path.child("rule"), "rule is not specified"));
+        } else if !rule.message.is_empty() && trimmed_message.is_empty() {
+            let detail = "must be non-empty if specified";
+            self.invalid(path.child("message"), rule.message.as_str(), detail);
+        } else if has_newline(trimmed_message) {
+            let detail = "must not contain line breaks";
+            self.invalid(path.child("message"), rule.message.as_str(), detail);
+        } else if has_newline(trimmed_rule) && trimmed_message.is_empty() {
+            let detail = "message must be specified if rule contains line breaks";
+            self.errors.push(Error::required(path.child("message"), detail));
+        }
+        if !rule.message_expression.is_empty() && rule.message_expression.trim().is_empty() {
+            let detail = "must be non-empty if specified";
+            self.errors
+                .push(Error::required(path.child("messageExpression"), detail));
+        }
+        if let Some(reason) = &rule.reason
+            && !REASONS.contains(&reason.as_str())
+        {
+            let error = Error::not_supported(path.child("reason"), &reason.as_str().into(), &REASONS);
+            self.errors.push(error);
+        }
+        let field_path = path.child("fieldPath");
+        if rule.field_path.is_empty() {
+            return;
+        }
+        if rule.field_path.trim().is_empty() {
+            let detail = "must be non-empty if specified";
+            self.invalid(field_path.clone(), rule.field_path.as_str(), detail);
+        }
+        if has_newline(&rule.field_path) {
+            let detail = "must not contain line breaks";
+            self.invalid(field_path.clone(), rule.field_path.as_str(), detail);
+        }
+        if column::resolve(&rule.field_path, node).is_err() {
+            self.invalid(field_path, rule.field_path.as_str(), "must be a valid path");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Lists that are sets or maps hold every item once.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::field::{Error, Path};
+use crate::go;
+use crate::node::Node;
+
+/// The duplicates in all lists of `value` that are sets or maps.
+pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> {
+    let mut errors = Vec::new();
+    walk(value, schema, path, &mut errors);
+    errors
+}
+
+fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+    match value {
+        Value::Object(map) => {
+            for (name, field) in map {
+                if let Some(property) = schema.properties.get(name) {
+                    walk(field, property, &path.child(name), errors);
+                } else if let Some(additional) = schema.additional_schema() {
+                    walk(field, additional, &path.key(name), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            match schema.list_type.as_deref() {
+                Some("set") => validate_set(items, path, errors),
+                Some("map") => validate_map(items, schema, path, errors),
+                _ => {}
+            }
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    walk(item, schema, &path.index(index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn validate_set(items: &[Value], path: &Path, errors: &mut Vec<Error>) {
+    let mut seen = HashSet::new();
+    let mut reported = HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let text = go::json(item);
+        if !seen.insert(text.clone()) && reported.insert(text) {
+            errors.push(Error::duplicate(path.index(index), item));
+        }
+    }
+}
+
+fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+    let mut seen = HashSet::new();
+    let mut reported = HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let Value::Object(item) = item else { continue };
+        let keys: Map<String, Value> = schema
+            .list_map_keys
+            .iter()
+            .filter_map(|key| Some((key.clone(), item.get(key)?.clone())))
+            .collect();
+        let keys = Value::Object(keys);
+        let text = go::json(&keys);
+        if !seen.insert(text.clone()) && reported.insert(text) {
+            errors.push(Error::duplicate(path.index(index), &keys));
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! A schema as a tree: every keyword of `JSONSchemaProps`, read once from JSON.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::field::{Error, Path};
+use crate::{format, go};
+
+/// Deeper schemas are refused: everything that walks a schema recurses.
+pub const MAX_DEPTH: usize = 256;
+
+/// One schema: `JSONSchemaProps` with the keywords' own names.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// `type`, empty when absent.
+    pub kind: String,
+    /// `format` as written.
+    pub format: String,
+    /// `title`.
+    pub title: String,
+    /// `description`.
+    pub description: String,
+    /// `nullable`.
+    pub nullable: bool,
+    /// `default`; `null` counts as absent, as it does for the real server.
+    pub default: Option<Value>,
+    /// `properties`.
+    pub properties: BTreeMap<String, Node>,
+    /// `additionalProperties`.
+    pub additional_properties: Option<AdditionalProperties>,
+    /// `items` when it is one schema.
+    pub items: Option<Box<Node>>,
+    /// `required`, in the schema's order.
+    pub required: Vec<String>,
+    /// `enum`, absent when empty.
+    pub allowed: Vec<Value>,
+    /// `pattern`.
+    pub pattern: Option<Pattern>,
+    /// `minimum` and its `exclusiveMinimum`.
+    pub minimum: Option<Bound>,
+    /// `maximum` and its `exclusiveMaximum`.
+    pub maximum: Option<Bound>,
+    /// `multipleOf`.
+    pub multiple_of: Option<f64>,
+    /// `minLength`.
+    pub min_length: Option<i64>,
+    /// `maxLength`.
+    pub max_length: Option<i64>,
+    /// `minItems`.
+    pub min_items: Option<i64>,
+    /// `maxItems`.
+    pub max_items: Option<i64>,
+    /// `minProperties`.
+    pub min_properties: Option<i64>,
+    /// `maxProperties`.
+    pub max_properties: Option<i64>,
+    /// `uniqueItems`.
+    pub unique_items: bool,
+    /// `allOf`.
+    pub all_of: Vec<Node>,
+    /// `anyOf`.
+    pub any_of: Vec<Node>,
+    /// `oneOf`.
+    pub one_of: Vec<Node>,
+    /// `not`.
+    pub not: Option<Box<Node>>,
+    /// `x-kubernetes-preserve-unknown-fields`.
+    pub preserve_unknown_fields: Option<bool>,
+    /// `x-kubernetes-embedded-resource`.
+    pub embedded_resource: bool,
+    /// `x-kubernetes-int-or-string`.
+    pub int_or_string: bool,
+    /// `x-kubernetes-list-type`.
+    pub list_type: Option<String>,
+    /// `x-kubernetes-list-map-keys`.
+    pub list_map_keys: Vec<String>,
+    /// `x-kubernetes-map-type`.
+    pub map_type: Option<String>,
+    /// `x-kubernetes-validations`.
+    pub rules: Vec<Rule>,
+    /// Keywords that are present although Kubernetes refuses them, such as `$ref`.
+    pub unsupported: Vec<&'static str>,
+}
+
+/// `additionalProperties`: a schema or a boolean.
+#[derive(Clone, Debug)]
+pub enum AdditionalProperties {
+    /// `true` or `false`.
+    Allowed(bool),
+    /// Every other property has this schema.
+    Schema(Box<Node>),
+}
+
+/// `minimum` or `maximum`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// The limit.
+    pub value: f64,
+    /// Whether the limit itself is outside.
+    pub exclusive: bool,
+}
+
+/// A `pattern`, compiled once.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// The text in the schema.
+    pub source: String,
+    /// The program, or why there is none.
+    pub program: Result<Regex, String>,
+}
+
+/// One rule of `x-kubernetes-validations`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    /// The CEL expression.
+    pub rule: String,
+    /// What is said when it is false.
+    pub message: String,
+    /// A CEL expression whose text is said instead.
+    pub message_expression: String,
+    /// `FieldValueInvalid` and its like.
+    pub reason: Option<String>,
+    /// Where the error is reported, below the schema's own place.
+    pub field_path: String,
+    /// Whether `oldSelf` is an optional value.
+    pub optional_old_self: Option<bool>,
+}
+
+/// Keywords that parse but are never allowed in a definition.
+const UNSUPPORTED: &[&str] = &[
+    "id",
+    "$schema",
+    "$ref",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+];
+
+/// Reads a schema; the errors say which keyword has a value of the wrong kind.
+pub fn parse(value: &Value) -> Result<Node, Vec<Error>> {
+    let mut errors = Vec::new();
+    let node = Parser { errors: &mut errors }.node(value, &Path::default(), 0);
+    if errors.is_empty() { Ok(node) } else { Err(errors) }
+}
+
+struct Parser<'a> {
+    errors: &'a mut Vec<Error>,
+}
+
+impl Parser<'_> {
+    fn node(&mut self, value: &Value, path: &Path, depth: usize) -> Node {
+        let Some(map) = value.as_object() else {
+            self.errors.push(Error::type_invalid(
+                path.clone(),
+                value,
+                "must be a schema object",
+            ));
+            return Node::default();
+        };
+        if depth > MAX_DEPTH {
+            let detail = format!("schemas may not be nested deeper than {MAX_DEPTH} levels");
+            self.errors
+                .push(Error::new(crate::field::ErrorType::Invalid, path.clone(), detail));
+            return Node::default();
+        }
+        let mut node = Node::default();
+        self.scalars(&mut node, map, path);
+        self.children(&mut node, map, path, depth + 1);
+        node.rules = self.rules(map, path);
+        node.unsupported = UNSUPPORTED
+            .iter()
+            .copied()
+            .filter(|keyword| is_present(map.get(*keyword)))
+            .collect();
+        if map.get("items").is_some_and(Value::is_array) {
+            node.unsupported.push("items");
+        }
+        node
+    }
+
+    fn scalars(&mut self, node: &mut Node, map: &Map<String, Value>, path: &Path) {
+        node.kind = self.text(map, "type", path);
+        node.format = self.text(map, "format", path);
+        node.title = self.text(map, "title", path);
+        node.description = self.text(map, "description", path);
+        node.nullable = self.flag(map, "nullable", path).unwrap_or(false);
+        node.default = map.get("default").filter(|value| !value.is_null()).cloned();
+        node.required = self.texts(map, "required", path);
+        node.allowed = map
+            .get("enum")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        node.pattern = Some(self.text(map, "pattern", path))
+            .filter(|pattern| !pattern.is_empty())
+            .map(|source| Pattern {
+                program: go::regexp::compile(&source),
+                source,
+            });
+        node.minimum = self.bound(map, "minimum", "exclusiveMinimum", path);
+        node.maximum = self.bound(map, "maximum", "exclusiveMaximum", path);
+        node.multiple_of = self.number(map, "multipleOf", path);
+        node.min_length = self.integer(map, "minLength", path);
+        node.max_length = self.integer(map, "maxLength", path);
+        node.min_items = self.integer(map, "minItems", path);
+        node.max_items = self.integer(map, "maxItems", path);
+        node.min_properties = self.integer(map, "minProperties", path);
+        node.max_properties = self.integer(map, "maxProperties", path);
+        node.unique_items = self.flag(map, "uniqueItems", path).unwrap_or(false);
+        let extension = |name: &str| format!("x-kubernetes-{name}");
+        node.preserve_unknown_fields = self.flag(map, &extension("preserve-unknown-fields"), path);
+        node.embedded_resource = self
+            .flag(map, &extension("embedded-resource"), path)
+            .unwrap_or(false);
+        node.int_or_string = self.flag(map, &extension("int-or-string"), path).unwrap_or(false);
+        node.list_type = self.optional_text(map, &extension("list-type"), path);
+        node.list_map_keys = self.texts(map, &extension("list-map-keys"), path);
+        node.map_type = self.optional_text(map, &extension("map-type"), path);
+    }
+
+    fn children(&mut self, node: &mut Node, map: &Map<String, Value>, path: &Path, depth: usize) {
+        if let Some(properties) = self.object(map, "properties", path) {
+            for (name, value) in properties {
+                let child = self.node(value, &path.child("properties").key(name), depth);
+                node.properties.insert(name.clone(), child);
+            }
+        }
+        node.additional_properties = match map.get("additionalProperties") {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(allowed)) => Some(AdditionalProperties::Allowed(*allowed)),
+            Some(value) => {
+                let child = self.node(value, &path.child("additionalProperties"), depth);
+                Some(AdditionalProperties::Schema(Box::new(child)))
+            }
+        };
+        node.items = match map.get("items") {
+            None | Some(Value::Null | Value::Array(_)) => None,
+            Some(value) => Some(Box::new(self.node(value, &path.child("items"), depth))),
+        };
+        node.not = match map.get("not") {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(Box::new(self.node(value, &path.child("not"), depth))),
+        };
+        node.all_of = self.nodes(map, "allOf", path, depth);
+        node.any_of = self.nodes(map, "anyOf", path, depth);
+        node.one_of = self.nodes(map, "oneOf", path, depth);
+    }
+
+    fn nodes(&mut self, map: &Map<String, Value>, name: &str, path: &Path, depth: usize) -> Vec<Node> {
+        self.array(map, name, path)
+            .iter()
+            .enumerate()
+            .map(|(index, value)| self.node(value, &path.child(name).index(index), depth))
+            .collect()
+    }
+
+    fn rules(&mut self, map: &Map<String, Value>, path: &Path) -> Vec<Rule> {
+        let name = "x-kubernetes-validations";
+        let mut rules = Vec::new();
+        for (index, value) in self.array(map, name, path).iter().enumerate() {
+            let path = path.child(name).index(index);
+            let Some(map) = value.as_object() else {
+                self.errors
+                    .push(Error::type_invalid(path, value, "must be an object"));
+                continue;
+            };
+            rules.push(Rule {
+                rule: self.text(map, "rule", &path),
+                message: self.text(map, "message", &path),
+                message_expression: self.text(map, "messageExpression", &path),
+                reason: self.optional_text(map, "reason", &path),
+                field_path: self.text(map, "fieldPath", &path),
+                optional_old_self: self.flag(map, "optionalOldSelf", &path),
+            });
+        }
+        rules
+    }
+
+    fn wrong(&mut self, path: &Path, name: &str, value: &Value, wanted: &str) {
+        let detail = format!("must be {wanted}");
+        self.errors
+            .push(Error::type_invalid(path.child(name), value, detail));
+    }
+
+    fn text(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> String {
+        self.optional_text(map, name, path).unwrap_or_default()
+    }
+
+    fn optional_text(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Option<String> {
+        match map.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(other) => {
+                self.wrong(path, name, other, "a string");
+                None
+            }
+        }
+    }
+
+    fn flag(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Option<bool> {
+        match map.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(flag)) => Some(*flag),
+            Some(other) => {
+                self.wrong(path, name, other, "a boolean");
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Option<f64> {
+        let value = map.get(name).filter(|value| !value.is_null())?;
+        if !value.is_number() {
+            self.wrong(path, name, value, "a number");
+        }
+        value.as_f64()
+    }
+
+    fn integer(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Option<i64> {
+        let value = map.get(name).filter(|value| !value.is_null())?;
+        let whole = value.as_i64().or_else(|| whole(value.as_f64()?));
+        if whole.is_none() {
+            self.wrong(path, name, value, "an integer");
+        }
+        whole
+    }
+
+    fn bound(&mut self, map: &Map<String, Value>, name: &str, exclusive: &str, path: &Path) -> Option<Bound> {
+        let exclusive = self.flag(map, exclusive, path).unwrap_or(false);
+        let value = self.number(map, name, path)?;
+        Some(Bound { value, exclusive })
+    }
+
+    fn array<'v>(&mut self, map: &'v Map<String, Value>, name: &str, path: &Path) -> &'v [Value] {
+        match map.get(name) {
+            None | Some(Value::Null) => &[],
+            Some(Value::Array(items)) => items,
+            Some(other) => {
+                self.wrong(path, name, other, "an array");
+                &[]
+            }
+        }
+    }
+
+    fn object<'v>(
+        &mut self,
+        map: &'v Map<String, Value>,
+        name: &str,
+        path: &Path,
+    ) -> Option<&'v Map<String, Value>> {
+        match map.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(fields)) => Some(fields),
+            Some(other) => {
+                self.wrong(path, name, other, "an object");
+                None
+            }
+        }
+    }
+
+    fn texts(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Vec<String> {
+        let mut texts = Vec::new();
+        for (index, value) in self.array(map, name, path).iter().enumerate() {
+            match value.as_str() {
+                Some(text) => texts.push(text.to_owned()),
+                None => {
+                    let path = path.child(name).index(index);
+                    self.errors
+                        .push(Error::type_invalid(path, value, "must be a string"));
+                }
+            }
+        }
+        texts
+    }
+}
+
+fn is_present(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Object(map)) => !map.is_empty(),
+        Some(_) => true,
+    }
+}
+
+/// A float that is a whole number within the range in which floats are exact.
+pub(crate) fn whole(value: f64) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the value is whole and within ±2^53"
+    )]
+    (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
+}
+
+impl Node {
+    /// Whether unknown fields stay.
+    pub fn preserves_unknown_fields(&self) -> bool {
+        self.preserve_unknown_fields == Some(true)
+    }
+
+    /// The schema of all other properties, when `additionalProperties` is one.
+    pub fn additional_schema(&self) -> Option<&Node> {
+        match &self.additional_properties {
+            Some(AdditionalProperties::Schema(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The schema of the property `name`: its own, or that of `additionalProperties`.
+    pub fn property(&self, name: &str) -> Option<&Node> {
+        self.properties.get(name).or_else(|| self.additional_schema())
+    }
+
+    /// The types that a value may have; empty when any will do.
+    pub(crate) fn types(&self) -> &[&str] {
+        if self.int_or_string {
+            return &["integer", "string"];
+        }
+        match self.kind.as_str() {
+            "string" => &["string"],
+            "integer" => &["integer"],
+            "number" => &["number"],
+            "boolean" => &["boolean"],
+            "object" => &["object"],
+            "array" => &["array"],
+            _ => &[],
+        }
+    }
+
+    /// The format as far as it is checked: unknown ones do not count.
+    pub(crate) fn checked_format(&self) -> &str {
+        if format::is_known(&self.format) {
+            &self.format
+        } else {
+            ""
+        }
+    }
+
+    /// Calls `visit` with every schema of the tree, this one first.
+    pub fn walk<'n>(&'n self, visit: &mut dyn FnMut(&'n Node)) {
+        visit(self);
+        let lists = [&self.all_of, &self.any_of, &self.one_of];
+        let nested = lists.into_iter().flatten();
+        let single = [
+            self.items.as_deref(),
+            self.not.as_deref(),
+            self.additional_schema(),
+        ];
+        for node in self
+            .properties
+            .values()
+            .chain(nested)
+            .chain(single.into_iter().flatten())
+        {
+            node.walk(visit);
+        }
+    }
+}

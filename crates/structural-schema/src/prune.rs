@@ -1,0 +1,121 @@
+//! Fields that a schema does not name are dropped, and their paths reported.
+
+use serde_json::Value;
+
+use crate::node::{AdditionalProperties, Node};
+
+/// The fields that every resource has whatever its schema says.
+pub(crate) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Drops unknown fields below the root of a resource; the paths come back sorted.
+pub(crate) fn prune(object: &mut Value, schema: &Node) -> Vec<String> {
+    let mut pruner = Pruner::default();
+    pruner.resource(object, schema);
+    pruner.unknown.sort();
+    pruner.unknown
+}
+
+/// Drops unknown fields of a value that is no resource of its own, such as a default.
+pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
+    let mut pruner = Pruner::default();
+    pruner.value(value, Some(schema), schema.embedded_resource);
+    pruner.unknown.sort();
+    pruner.unknown
+}
+
+#[derive(Default)]
+struct Pruner {
+    path: String,
+    unknown: Vec<String>,
+}
+
+impl Pruner {
+    fn resource(&mut self, object: &mut Value, schema: &Node) {
+        self.value(object, Some(schema), true);
+    }
+
+    fn value(&mut self, value: &mut Value, schema: Option<&Node>, is_resource: bool) {
+        let Some(schema) = schema else {
+            return self.without_schema(value);
+        };
+        let keep = schema.preserves_unknown_fields();
+        match value {
+            Value::Object(map) => map.retain(|key, field| {
+                if is_resource && META_FIELDS.contains(&key.as_str()) {
+                    return true;
+                }
+                let len = self.path.len();
+                self.push_key(key);
+                let known = self.field(field, schema, key) || keep;
+                if !known {
+                    self.unknown.push(self.path.clone());
+                }
+                self.path.truncate(len);
+                known
+            }),
+            Value::Array(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    let len = self.path.len();
+                    self.path.push_str(&format!("[{index}]"));
+                    match &schema.items {
+                        Some(items) => self.value(item, Some(items), items.embedded_resource),
+                        None if keep => {}
+                        None => self.without_schema(item),
+                    }
+                    self.path.truncate(len);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the schema names the field; if so, it is pruned inside.
+    fn field(&mut self, field: &mut Value, schema: &Node, key: &str) -> bool {
+        if let Some(property) = schema.properties.get(key) {
+            self.value(field, Some(property), property.embedded_resource);
+            return true;
+        }
+        match &schema.additional_properties {
+            Some(AdditionalProperties::Schema(node)) => {
+                self.value(field, Some(node), node.embedded_resource);
+                true
+            }
+            // A boolean lets the field itself live, but says nothing about what is inside.
+            Some(AdditionalProperties::Allowed(_)) => {
+                self.without_schema(field);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn without_schema(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for key in map.keys() {
+                    let len = self.path.len();
+                    self.push_key(key);
+                    self.unknown.push(self.path.clone());
+                    self.path.truncate(len);
+                }
+                map.clear();
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    let len = self.path.len();
+                    self.path.push_str(&format!("[{index}]"));
+                    self.without_schema(item);
+                    self.path.truncate(len);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn push_key(&mut self, key: &str) {
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(key);
+    }
+}

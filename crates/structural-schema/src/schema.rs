@@ -1,0 +1,164 @@
+//! What a server calls for each custom resource: one compiled schema, cheap to share.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::field::{Error, ErrorType, Path};
+use crate::metadata::{self, MalformedMetadata};
+use crate::node::{self, Node};
+use crate::{default, list_type, prune, validate};
+
+/// A compiled schema of one version of a custom resource. Cloning shares it.
+///
+/// ```
+/// use serde_json::json;
+/// use structural_schema::Schema;
+/// let schema = Schema::compile(&json!({
+///     "type": "object",
+///     "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 1, "maximum": 3}}}},
+/// })).unwrap();
+/// let mut object = json!({"spec": {"extra": true}});
+/// assert_eq!(schema.prune(&mut object), ["spec.extra"]);
+/// schema.default(&mut object);
+/// assert_eq!(object, json!({"spec": {"size": 1}}));
+/// let errors = schema.validate(&json!({"spec": {"size": 4}}), None);
+/// assert_eq!(errors[0].to_string(), "spec.size: Invalid value: 4: spec.size in body should be less than or equal to 3");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schema {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    source: Value,
+    root: Node,
+}
+
+/// What the checks of a write found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Why the write is refused; empty when it is not.
+    pub errors: Vec<Error>,
+    /// What the client is told in `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl Schema {
+    /// Reads an `openAPIV3Schema`.
+    ///
+    /// # Errors
+    /// Keywords whose value has the wrong JSON type, and schemas nested too deep. Whether the schema is structural is
+    /// [`crate::crd`]'s question: a schema that is not compiles too.
+    pub fn compile(open_api_v3_schema: &Value) -> Result<Self, Vec<Error>> {
+        let root = node::parse(open_api_v3_schema)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                source: open_api_v3_schema.clone(),
+                root,
+            }),
+        })
+    }
+
+    /// The schema as it was written, for publication.
+    pub fn source(&self) -> &Value {
+        &self.inner.source
+    }
+
+    /// The schema as a tree.
+    pub fn root(&self) -> &Node {
+        &self.inner.root
+    }
+
+    /// All that the real server does to a decoded body, in its order: coerces `metadata`, prunes, drops nulls, coerces
+    /// embedded resources. Returns the paths of unknown fields, in the order of the server's warnings.
+    ///
+    /// # Errors
+    /// Metadata whose fields have the wrong type: a 400 with this text in the real server.
+    pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, MalformedMetadata> {
+        let mut unknown = metadata::coerce_root(object)?;
+        unknown.extend(self.prune(object));
+        self.drop_nulls(object);
+        unknown.extend(metadata::coerce_embedded(
+            object,
+            self.root(),
+            &Path::default(),
+            true,
+        )?);
+        Ok(unknown)
+    }
+
+    /// Drops unknown fields and returns their paths, sorted: `spec.foo`, `spec.list[0].x`.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(object, self.root())
+    }
+
+    /// Drops nulls in fields that are not nullable and have no default.
+    pub fn drop_nulls(&self, object: &mut Value) {
+        default::drop_nulls(object, self.root());
+    }
+
+    /// Fills in defaults, also in place of nulls that are not allowed. Idempotent.
+    pub fn default(&self, object: &mut Value) {
+        default::default(object, self.root());
+    }
+
+    /// The errors of a create (`old` absent) or an update; see [`Schema::check`].
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Error> {
+        self.check(object, old).errors
+    }
+
+    /// Checks an object: the schema's keywords, embedded resources, sets and maps. With `old`, what has not changed is
+    /// forgiven.
+    pub fn check(&self, object: &Value, old: Option<&Value>) -> Outcome {
+        let errors = validate::validate(object, old, self.root(), &Path::default());
+        self.check_rest(object, old, errors)
+    }
+
+    /// Checks a write to the status subresource: the schema of `status` alone, then as [`Schema::check`].
+    pub fn check_status(&self, object: &Value, old: Option<&Value>) -> Outcome {
+        let status = self.root().properties.get("status");
+        let errors = match (object.get("status"), status) {
+            (Some(value), Some(schema)) => {
+                let old = old.and_then(|old| old.get("status"));
+                validate::validate(value, old, schema, &Path::new("status"))
+            }
+            _ => Vec::new(),
+        };
+        self.check_rest(object, old, errors)
+    }
+
+    fn check_rest(&self, object: &Value, old: Option<&Value>, mut errors: Vec<Error>) -> Outcome {
+        let root = Path::default();
+        errors.extend(embedded_errors(object, self.root()));
+        let duplicates = list_type::validate(object, self.root(), &root);
+        let had_duplicates =
+            || old.is_some_and(|old| !list_type::validate(old, self.root(), &root).is_empty());
+        if !duplicates.is_empty() && !had_duplicates() {
+            errors.extend(duplicates);
+        }
+        Outcome {
+            errors,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The root's own metadata is the server's to check; those of resources inside it are checked here.
+fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
+    metadata::validate(object, root, &Path::default(), false)
+}
+
+/// Whether rules must not run: errors of these kinds mean that values do not have the types that rules expect.
+#[expect(dead_code, reason = "rules will ask")]
+pub(crate) fn is_blocking(error: &Error) -> bool {
+    matches!(
+        error.kind,
+        ErrorType::NotSupported
+            | ErrorType::Required
+            | ErrorType::TooLong
+            | ErrorType::TooMany
+            | ErrorType::TypeInvalid
+    )
+}
