@@ -61,27 +61,19 @@ pub enum ClientError {
         field: &'static str,
     },
     /// The object, or a value for its status, is no JSON.
-    #[error("cannot {verb} {kind} {key}: it does not serialize")]
+    #[error("cannot {what}: it does not serialize")]
     Serialize {
-        /// What was to be done.
-        verb: &'static str,
-        /// The kind.
-        kind: String,
-        /// The object.
-        key: ObjectKey,
-        /// Why.
+        /// What was to be done, such as `apply Deployment.apps default/web`.
+        what: String,
+        /// Why not.
         #[source]
         source: serde_json::Error,
     },
     /// The API server refused, or could not be reached.
-    #[error("cannot {verb} {kind} {key}")]
+    #[error("cannot {what}")]
     Request {
-        /// What was to be done.
-        verb: &'static str,
-        /// The kind.
-        kind: String,
-        /// The object.
-        key: ObjectKey,
+        /// What was to be done, such as `apply Deployment.apps default/web`.
+        what: String,
         /// What the server or the network said.
         #[source]
         source: kube::Error,
@@ -429,21 +421,19 @@ impl Target {
     }
 
     fn unserializable(&self, source: serde_json::Error) -> ClientError {
-        ClientError::Serialize {
-            verb: self.verb,
-            kind: self.kind.to_string(),
-            key: self.key.clone(),
-            source,
-        }
+        let what = self.to_string();
+        ClientError::Serialize { what, source }
     }
 
     fn failed(&self, source: kube::Error) -> ClientError {
-        ClientError::Request {
-            verb: self.verb,
-            kind: self.kind.to_string(),
-            key: self.key.clone(),
-            source,
-        }
+        let what = self.to_string();
+        ClientError::Request { what, source }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {} {}", self.verb, self.kind, self.key)
     }
 }
 

@@ -1,0 +1,473 @@
+//! Controllers on the embedded API server: what reaches a reconciler, and what its failures do.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, probe, run, teller};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use operator_runtime::controller::ControllerOptions;
+use operator_runtime::{handler, predicate, prelude::*};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+#[tokio::test]
+async fn creation_change_and_deletion_reach_the_reconciler() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    bench.create("early", 1).await;
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+
+    assert_eq!(told.next().await, (key("early"), Some(1)));
+    bench.create("late", 2).await;
+    assert_eq!(told.next().await, (key("late"), Some(2)));
+    bench.resize("late", 3).await;
+    assert_eq!(told.next().await, (key("late"), Some(3)));
+    bench.delete("late").await;
+    assert_eq!(told.next().await, (key("late"), None));
+    running.end().await.unwrap();
+    assert_eq!(told.unheard(), []);
+}
+
+#[tokio::test]
+async fn change_of_an_owned_object_reconciles_its_owner() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+        if let Some(widget) = ctx.get::<Widget>(&request).await? {
+            ctx.apply_owned(
+                &*widget,
+                config_map(request.name(), &widget.spec.size.to_string()),
+            )
+            .await?;
+        }
+        Ok(Action::done())
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .owns::<ConfigMap>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    let has_value = |object: Option<&ConfigMap>| {
+        object.is_some_and(|config| {
+            config
+                .data
+                .as_ref()
+                .is_some_and(|data| data.get("value").is_some_and(|value| value == "1"))
+        })
+    };
+    let applied = kube::runtime::wait::await_condition(configs.clone(), "a", has_value);
+    let first = in_time(applied).await.unwrap().unwrap();
+    let owner = &first.metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.controller), ("Widget", Some(true)));
+
+    let patch = Patch::Merge(json!({"data": {"value": "tampered"}}));
+    configs.patch("a", &PatchParams::default(), &patch).await.unwrap();
+    in_time(kube::runtime::wait::await_condition(
+        configs.clone(),
+        "a",
+        has_value,
+    ))
+    .await
+    .unwrap();
+    configs.delete("a", &DeleteParams::default()).await.unwrap();
+    in_time(kube::runtime::wait::await_condition(configs, "a", has_value))
+        .await
+        .unwrap();
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn panic_is_an_error_of_its_key_alone() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let panics = Arc::new(AtomicUsize::new(0));
+    let counted = panics.clone();
+    let (reconciler, mut told) = teller(move |_, request: Request| {
+        let counted = counted.clone();
+        async move {
+            if request.name() == "bad" && counted.fetch_add(1, Ordering::SeqCst) < 3 {
+                panic!("this is part of the test");
+            }
+            Ok(Action::done())
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("bad", 1).await;
+    told.until("bad", Some(1)).await;
+    bench.create("good", 2).await;
+
+    let mut bad = 1;
+    let mut good = 0;
+    while bad < 4 || good < 1 {
+        match told.next().await.0.name() {
+            "bad" => bad += 1,
+            _ => good += 1,
+        }
+    }
+    running.end().await.unwrap();
+    assert_eq!(panics.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn terminal_error_is_not_tried_again() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(|_, request: Request| async move {
+        match request.name() {
+            "terminal" => Err(Error::terminal("no use")),
+            _ => Err(Error::msg("try again")),
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("terminal", 1).await;
+    told.until("terminal", Some(1)).await;
+    bench.create("transient", 1).await;
+    for _ in 0..4 {
+        assert_eq!(told.next().await, (key("transient"), Some(1)));
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn requeue_comes_back_without_an_event() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::from_millis(5))) });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    for _ in 0..3 {
+        assert_eq!(told.next().await, (key("a"), Some(1)));
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn reconcile_that_takes_too_long_is_cancelled_and_tried_again() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(|_, _| std::future::pending());
+    let options = ControllerOptions {
+        reconciliation_timeout: Some(Duration::from_millis(10)),
+        ..ControllerOptions::default()
+    };
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .options(options)
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    for _ in 0..3 {
+        assert_eq!(told.next().await, (key("a"), Some(1)));
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn key_never_runs_twice_at_once() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let running_keys = Arc::new(parking_lot::Mutex::new(HashSet::new()));
+    let overlapped = Arc::new(AtomicBool::new(false));
+    let (keys, overlap) = (running_keys.clone(), overlapped.clone());
+    let (reconciler, mut told) = teller(move |_, request: Request| {
+        let (keys, overlap) = (keys.clone(), overlap.clone());
+        async move {
+            if !keys.lock().insert(request.clone()) {
+                overlap.store(true, Ordering::SeqCst);
+            }
+            tokio::task::yield_now().await;
+            keys.lock().remove(&request);
+            Ok(Action::done())
+        }
+    });
+    let controller = Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .max_concurrent_reconciles(4);
+    controller.complete(reconciler).unwrap();
+    let running = run(&manager);
+    bench.create("a", 0).await;
+    for size in 1..=30 {
+        bench.resize("a", size).await;
+    }
+    told.until("a", Some(30)).await;
+    running.end().await.unwrap();
+    assert!(!overlapped.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn predicate_drops_what_does_not_matter() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    let controller = Controller::managed_by(&manager).for_where::<Widget>(predicate::generation_changed());
+    controller.complete(reconciler).unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+    let labels = Patch::Merge(json!({"metadata": {"labels": {"new": "label"}}}));
+    bench
+        .widgets()
+        .patch("a", &PatchParams::default(), &labels)
+        .await
+        .unwrap();
+    bench.resize("a", 2).await;
+    assert_eq!(told.next().await, (key("a"), Some(2)));
+    running.end().await.unwrap();
+    assert_eq!(told.unheard(), []);
+}
+
+#[tokio::test]
+async fn mapped_objects_reconcile_what_the_function_names() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    let all = handler::map(|config: &ConfigMap| {
+        let names = config.data.iter().flat_map(|data| data.values());
+        names.map(|name| key(name)).collect()
+    });
+    Controller::managed_by(&manager)
+        .named("mapper")
+        .watches::<ConfigMap>(all)
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    configs
+        .create(&kube::api::PostParams::default(), &config_map("config", "named"))
+        .await
+        .unwrap();
+    told.until("named", None).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
+    let bench = Bench::without_widgets();
+    let manager = bench.manager().await;
+    let (widgets, mut of_widgets) = plain_teller();
+    let (configs, mut of_configs) = teller(|_, _| async { Ok(Action::done()) });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(widgets)
+        .unwrap();
+    // Its reconciler reads widgets too, which fails; the point is that it is called.
+    Controller::managed_by(&manager)
+        .for_::<ConfigMap>()
+        .complete(ConfigTeller(configs))
+        .unwrap();
+    let running = run(&manager);
+
+    let api: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    api.create(&kube::api::PostParams::default(), &config_map("config", "x"))
+        .await
+        .unwrap();
+    of_configs.until("config", Some(0)).await;
+    let (code, text) = probe(&manager, "/readyz").await;
+    assert_eq!(code, 500, "{text}");
+    assert!(text.contains("[-]caches failed"), "{text}");
+    assert_eq!(probe(&manager, "/healthz").await, (200, "ok".to_owned()));
+    assert!(
+        manager.cache().unhealthy()[0].contains("widgets.example.com"),
+        "{:?}",
+        manager.cache().unhealthy()
+    );
+
+    bench.install_widgets().await;
+    bench.create("a", 1).await;
+    of_widgets.until("a", Some(1)).await;
+    assert_eq!(probe(&manager, "/readyz").await, (200, "ok".to_owned()));
+    running.end().await.unwrap();
+}
+
+/// Tells of ConfigMaps as of widgets of size 0.
+struct ConfigTeller<F>(crate::support::Teller<F>);
+
+impl<F: Send + Sync + 'static> Reconciler for ConfigTeller<F> {
+    async fn reconcile(&self, _: Context, request: Request) -> Result<Action> {
+        self.0.tell(request, Some(0));
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test]
+async fn forbidden_kind_fails_alone_and_recovers() {
+    let bench = Bench::new().await;
+    bench
+        .network
+        .refuse(|request| request.contains("/widgets").then_some(403));
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let (configs, mut of_configs) = teller(|_, _| async { Ok(Action::done()) });
+    Controller::managed_by(&manager)
+        .for_::<ConfigMap>()
+        .complete(ConfigTeller(configs))
+        .unwrap();
+    let running = run(&manager);
+    let api: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    api.create(&kube::api::PostParams::default(), &config_map("config", "x"))
+        .await
+        .unwrap();
+    of_configs.until("config", Some(0)).await;
+    let unhealthy = manager.cache().unhealthy();
+    assert!(
+        unhealthy[0].contains("get, list and watch on widgets"),
+        "{unhealthy:?}"
+    );
+
+    bench.network.heal();
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+    assert_eq!(manager.cache().unhealthy(), [""; 0]);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_happened_while_the_watch_was_broken_is_found_out() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    for (name, size) in [("kept", 1), ("changed", 2), ("deleted", 3)] {
+        bench.create(name, size).await;
+    }
+    bench
+        .network
+        .refuse(|request| is_watch_of_widgets(request).then_some(500));
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    for _ in 0..3 {
+        told.next().await;
+    }
+    bench.delete("deleted").await;
+    bench.resize("changed", 5).await;
+    // The server does not remember the revision that the watch wants to go on from.
+    let expired = AtomicUsize::new(0);
+    bench.network.refuse(move |request| {
+        (is_watch_of_widgets(request) && expired.fetch_add(1, Ordering::SeqCst) == 0).then_some(410)
+    });
+    let mut seen = HashSet::from([told.next().await, told.next().await]);
+    assert!(seen.remove(&(key("changed"), Some(5))));
+    assert!(seen.remove(&(key("deleted"), None)));
+    bench.resize("kept", 7).await;
+    told.until("kept", Some(7)).await;
+    running.end().await.unwrap();
+}
+
+fn is_watch_of_widgets(request: &str) -> bool {
+    request.contains("/widgets") && request.contains("watch=true")
+}
+
+#[tokio::test]
+async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (gate, finished) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
+    let (at_gate, has_finished) = (gate.clone(), finished.clone());
+    let (reconciler, mut told) = teller(move |_, _| {
+        let (gate, finished) = (at_gate.clone(), has_finished.clone());
+        async move {
+            let _permit = gate.acquire().await?;
+            finished.store(true, Ordering::SeqCst);
+            Ok(Action::done())
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+    bench.create("b", 1).await;
+    let mut ended = running.stop();
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut ended).await;
+    assert!(early.is_err(), "the manager did not wait");
+    gate.add_permits(1);
+    in_time(ended).await.unwrap().unwrap();
+    assert!(finished.load(Ordering::SeqCst));
+    // What was queued only is not begun any more.
+    assert_eq!(told.unheard(), []);
+}
+
+#[tokio::test]
+async fn reconcile_that_never_ends_is_aborted_after_the_grace_period() {
+    let bench = Bench::new().await;
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager
+        .graceful_shutdown_timeout(Duration::from_millis(20))
+        .build()
+        .await
+        .unwrap();
+    let (reconciler, mut told) = teller(|_, _| std::future::pending());
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+    let error = running.end().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "failed waiting for all runnables to end within grace period of 20ms"
+    );
+}
+
+#[tokio::test]
+async fn failing_runnable_ends_the_manager() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let failing =
+        operator_runtime::manager::Runnable::new("failing", |_| async { Err(Error::msg("out of luck")) });
+    manager.add(failing).unwrap();
+    let error = run(&manager).ended().await.unwrap_err();
+    assert_eq!(error.to_string(), "out of luck");
+}
+
+#[tokio::test]
+async fn mistakes_in_building_a_controller_are_errors() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let error = |controller: Controller| controller.complete(plain_teller().0).unwrap_err().to_string();
+    let begin = || Controller::managed_by(&manager);
+    assert!(error(begin()).contains("there are no watches configured"));
+    assert!(error(begin().owns::<ConfigMap>()).contains("owns::<ConfigMap> needs for_"));
+    assert!(
+        error(begin().for_::<Widget>().for_::<ConfigMap>())
+            .contains("for Widget.example.com and for ConfigMap")
+    );
+    begin().for_::<Widget>().complete(plain_teller().0).unwrap();
+    assert!(error(begin().for_::<Widget>()).contains("controller widget exists already"));
+}

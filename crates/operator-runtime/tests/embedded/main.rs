@@ -1,0 +1,5 @@
+//! The runtime on the embedded API server.
+
+mod client;
+mod controller;
+mod support;

@@ -1,0 +1,344 @@
+//! What the tests of this crate share: a server with a network that can fail, a kind of their own, and a reconciler
+//! that tells the test what it sees.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request as HttpRequest, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{CustomResource, CustomResourceExt};
+use operator_apiserver::ApiServer;
+use operator_runtime::cache::{CacheOptions, WatchBackoff};
+use operator_runtime::prelude::*;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tower::Service;
+
+/// Nothing here takes that long: a test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A kind for tests.
+#[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Widget",
+    namespaced,
+    status = "WidgetStatus"
+)]
+pub(crate) struct WidgetSpec {
+    pub(crate) size: i32,
+}
+
+/// Its status.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub(crate) struct WidgetStatus {
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub(crate) conditions: Conditions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<i32>,
+}
+
+/// An API server and the network in front of it.
+pub(crate) struct Bench {
+    pub(crate) client: kube::Client,
+    pub(crate) network: Network,
+}
+
+/// Every request goes through it: it writes them down, and refuses those that the test wants refused.
+#[derive(Clone)]
+pub(crate) struct Network {
+    server: ApiServer,
+    log: Arc<Mutex<Vec<String>>>,
+    refuse: Arc<Mutex<Refuse>>,
+}
+
+/// The status code with which a request, `METHOD path?query`, is refused.
+type Refuse = Box<dyn Fn(&str) -> Option<u16> + Send>;
+
+impl Bench {
+    /// A server that serves widgets.
+    pub(crate) async fn new() -> Self {
+        let bench = Self::without_widgets();
+        bench.install_widgets().await;
+        bench
+    }
+
+    /// A server that does not know widgets yet.
+    pub(crate) fn without_widgets() -> Self {
+        let network = Network {
+            server: ApiServer::builder().build().unwrap(),
+            log: Arc::default(),
+            refuse: Arc::new(Mutex::new(Box::new(|_| None))),
+        };
+        let client = kube::Client::new(network.clone(), "default");
+        Self { client, network }
+    }
+
+    pub(crate) async fn install_widgets(&self) {
+        let crds = Api::all(self.client.clone());
+        crds.create(&PostParams::default(), &Widget::crd()).await.unwrap();
+    }
+
+    /// A manager whose watches try again quickly.
+    pub(crate) async fn manager(&self) -> Manager {
+        let options = CacheOptions {
+            watch_backoff: WatchBackoff {
+                min: Duration::from_millis(5),
+                max: Duration::from_millis(20),
+            },
+            ..CacheOptions::default()
+        };
+        let manager = Manager::builder("tester")
+            .client(self.client.clone())
+            .cache_options(options);
+        manager
+            .health_probe_bind_address("127.0.0.1:0")
+            .build()
+            .await
+            .unwrap()
+    }
+
+    pub(crate) fn widgets(&self) -> Api<Widget> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    pub(crate) async fn create(&self, name: &str, size: i32) -> Widget {
+        let widget = Widget::new(name, WidgetSpec { size });
+        self.widgets()
+            .create(&PostParams::default(), &widget)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn resize(&self, name: &str, size: i32) {
+        let mut widget = self.widgets().get(name).await.unwrap();
+        widget.spec.size = size;
+        self.widgets()
+            .replace(name, &PostParams::default(), &widget)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.widgets()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+}
+
+impl Network {
+    /// Refuses requests from now on.
+    pub(crate) fn refuse(&self, refuse: impl Fn(&str) -> Option<u16> + Send + 'static) {
+        *self.refuse.lock() = Box::new(refuse);
+    }
+
+    /// Lets every request pass from now on.
+    pub(crate) fn heal(&self) {
+        self.refuse(|_| None);
+    }
+
+    /// The writes so far, and forgets the requests.
+    pub(crate) fn take_writes(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut *self.log.lock());
+        requests
+            .into_iter()
+            .filter(|request| !request.starts_with("GET "))
+            .collect()
+    }
+}
+
+impl Service<HttpRequest<kube::client::Body>> for Network {
+    type Response = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<kube::client::Body>) -> Self::Future {
+        let what = format!("{} {}", request.method(), request.uri());
+        let refused = (self.refuse.lock())(&what);
+        self.log.lock().push(what);
+        let mut server = self.server.clone();
+        Box::pin(async move {
+            Ok(match refused {
+                Some(code) => refusal(code, request.method()),
+                None => server
+                    .call(request)
+                    .await?
+                    .map(|body| body.map_err(Into::into).boxed_unsync()),
+            })
+        })
+    }
+}
+
+fn refusal(
+    code: u16,
+    method: &Method,
+) -> Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>> {
+    let reason = match code {
+        403 => "Forbidden",
+        410 => "Expired",
+        _ => "InternalError",
+    };
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": format!("the test refuses this {method}"),
+    });
+    let body = Full::from(status.to_string())
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    Response::builder().status(code).body(body).unwrap()
+}
+
+/// What a reconciler saw: the key, and the size of the widget if it was there.
+pub(crate) type Seen = (Request, Option<i32>);
+
+/// Tells what it sees, and does what the test wants.
+pub(crate) struct Teller<F> {
+    told: mpsc::UnboundedSender<Seen>,
+    then: F,
+}
+
+impl<F> Teller<F> {
+    pub(crate) fn tell(&self, request: Request, size: Option<i32>) {
+        // The test may have ended.
+        let _ = self.told.send((request, size));
+    }
+}
+
+impl<F, R> Reconciler for Teller<F>
+where
+    F: Fn(Context, Request) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action>> + Send,
+{
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        let widget = ctx.get::<Widget>(&request).await?;
+        self.tell(request.clone(), widget.map(|widget| widget.spec.size));
+        (self.then)(ctx, request).await
+    }
+}
+
+/// Hears what a [`Teller`] tells.
+pub(crate) struct Told(mpsc::UnboundedReceiver<Seen>);
+
+impl Told {
+    /// The next thing it tells.
+    pub(crate) async fn next(&mut self) -> Seen {
+        in_time(self.0.recv()).await.expect("the reconciler is gone")
+    }
+
+    /// Waits until it tells this.
+    pub(crate) async fn until(&mut self, name: &str, size: Option<i32>) {
+        let wanted = (key(name), size);
+        while self.next().await != wanted {}
+    }
+
+    /// What it has told and nobody heard.
+    pub(crate) fn unheard(&mut self) -> Vec<Seen> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+    }
+}
+
+/// A reconciler that tells what it sees and then runs `then`.
+pub(crate) fn teller<F, R>(then: F) -> (Teller<F>, Told)
+where
+    F: Fn(Context, Request) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action>> + Send,
+{
+    let (told, hear) = mpsc::unbounded_channel();
+    (Teller { told, then }, Told(hear))
+}
+
+/// A reconciler that only tells what it sees.
+pub(crate) fn plain_teller() -> (impl Reconciler, Told) {
+    teller(|_, _| async { Ok(Action::done()) })
+}
+
+/// A manager that runs.
+pub(crate) struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<()>>,
+}
+
+/// Runs a manager until it is stopped.
+pub(crate) fn run(manager: &Manager) -> Running {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let manager = manager.clone();
+    let task = tokio::spawn(async move {
+        manager
+            .run_until(async {
+                let _ = stopped.await;
+            })
+            .await
+    });
+    Running { stop, task }
+}
+
+impl Running {
+    /// Begins to stop it.
+    pub(crate) fn stop(self) -> JoinHandle<Result<()>> {
+        let _ = self.stop.send(());
+        self.task
+    }
+
+    /// Stops it, and waits for its end.
+    pub(crate) async fn end(self) -> Result<()> {
+        in_time(self.stop()).await.unwrap()
+    }
+
+    /// Waits for an end that nobody asked for.
+    pub(crate) async fn ended(self) -> Result<()> {
+        in_time(self.task).await.unwrap()
+    }
+}
+
+/// Waits, but not for ever.
+#[track_caller]
+pub(crate) fn in_time<T>(wait: impl Future<Output = T>) -> impl Future<Output = T> {
+    let waiter = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(value) => value,
+            Err(_) => panic!("waited too long at {waiter}"),
+        }
+    }
+}
+
+pub(crate) fn key(name: &str) -> Request {
+    Request::namespaced("default", name)
+}
+
+/// A ConfigMap of one entry.
+pub(crate) fn config_map(name: &str, value: &str) -> k8s_openapi::api::core::v1::ConfigMap {
+    let mut config_map = k8s_openapi::api::core::v1::ConfigMap::default();
+    config_map.metadata.name = Some(name.to_owned());
+    config_map.data = Some([("value".to_owned(), value.to_owned())].into());
+    config_map
+}
+
+/// The answer of the health server.
+pub(crate) async fn probe(manager: &Manager, path: &str) -> (u16, String) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(manager.health_address().unwrap())
+        .await
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    in_time(stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
