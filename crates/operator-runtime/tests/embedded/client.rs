@@ -279,16 +279,16 @@ async fn owner_that_may_not_own_is_an_error_before_anything_is_sent() {
 async fn refusal_of_the_server_is_told_with_the_object() {
     let bench = Bench::new().await;
     let (manager, running) = start(&bench).await;
-    let mut bad = in_default(config_map("Bad_Name", "1"));
-    bad.metadata.labels = Some([("app".to_owned(), "x".to_owned())].into());
-    let error = Error::from(manager.client().apply(bad).await.unwrap_err());
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot apply ConfigMap default/Bad_Name: "),
-        "{error}"
+    bench
+        .network
+        .refuse(|request| request.starts_with("PATCH").then_some(403));
+    let refused = manager.client().apply(in_default(config_map("a", "1"))).await;
+    let error = Error::from(refused.unwrap_err());
+    assert_eq!(
+        error.to_string(),
+        "cannot apply ConfigMap default/a: the test refuses this PATCH"
     );
-    assert_eq!(error.status().unwrap().code, 422);
+    assert_eq!(error.status().unwrap().code, 403);
     running.end().await.unwrap();
 }
 
