@@ -5,12 +5,12 @@
 //! the object as it is served.
 
 use serde_json::Value;
-use structural_schema::field;
 
 mod decode;
 mod default;
 mod go_fields;
 mod image;
+mod names;
 mod prepare;
 pub(crate) mod quantity;
 mod resource;
@@ -18,12 +18,17 @@ mod resource_table;
 mod strategy;
 pub(crate) mod time;
 pub(crate) mod tree;
+mod validate;
 
 pub(crate) use decode::{DecodeError, decode, decode_type};
 pub(crate) use default::default;
-pub(crate) use prepare::{generation_changed, prepare_for_create, prepare_for_update, reset_fields};
+pub(crate) use names::validate_name;
+pub(crate) use prepare::{
+    generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
+};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
+pub(crate) use validate::{validate_create, validate_update};
 
 /// One column of a Table: name, type, format, description, priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,32 +40,9 @@ pub(crate) struct Column {
     pub(crate) priority: i32,
 }
 
-/// Checks a new object, metadata apart.
-pub(crate) fn validate_create(gvk: &Gvk, object: &Value) -> Vec<field::Error> {
-    let _ = (gvk, object);
-    Vec::new()
-}
-
-/// Checks a changed object, metadata apart; `subresource` is empty for the resource itself.
-pub(crate) fn validate_update(
-    gvk: &Gvk,
-    subresource: &str,
-    object: &Value,
-    old: &Value,
-) -> Vec<field::Error> {
-    let _ = (gvk, subresource, object, old);
-    Vec::new()
-}
-
 /// Warnings that the server sends for a written object (deprecated fields and the like).
 pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
     let _ = (gvk, object, old);
-    Vec::new()
-}
-
-/// Whether names of this kind are checked as DNS labels, subdomains, path segments: the text of each fault.
-pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
-    let _ = (gvk, name, is_prefix);
     Vec::new()
 }
 

@@ -8,6 +8,8 @@ mod job;
 mod pod;
 mod service;
 
+pub(crate) use pod::qos_class;
+
 use serde_json::{Value, json};
 use structured_merge::builtin::{FieldKind, types};
 
@@ -33,6 +35,7 @@ pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
         ("", "Namespace") => namespace(root),
         ("", "PersistentVolume") => persistent_volume(root),
         ("", "PersistentVolumeClaim") => claim(root),
+        ("", "Service") => service::prepare_for_create(root),
         ("", "ServiceAccount") => secret_references(root),
         ("apps", "DaemonSet") => set_template_generation(root, 1),
         ("batch", "Job") => job::generate_selector(root),

@@ -4,3 +4,4 @@ mod recorded;
 
 mod decoding;
 mod defaulting;
+mod validation;

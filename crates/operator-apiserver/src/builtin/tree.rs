@@ -24,7 +24,10 @@ pub(crate) fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
 }
 
 /// The entries of the object at a path, in key order; none where there is no object.
-pub(crate) fn entries<'a>(value: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+pub(crate) fn entries<'a>(
+    value: &'a Value,
+    path: &[&str],
+) -> impl Iterator<Item = (&'a String, &'a Value)> + Clone + use<'a> {
     at(value, path).as_object().into_iter().flatten()
 }
 

@@ -71,7 +71,7 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
 }
 
 /// How a pod is treated when a node runs short: by what it requests, and whether that is all it may use.
-fn qos_class(spec: &Value) -> &'static str {
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let own = at(spec, &["resources"]);
     let of_pod = [own];
     let of_containers: Vec<&Value> = ["containers", "initContainers"]

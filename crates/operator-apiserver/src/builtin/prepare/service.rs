@@ -1,17 +1,51 @@
 //! Services before they are changed: addresses and ports that were allocated stay, those that the new type of the
 //! service has no use for go.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::builtin::tree::{Object, at, copy_field, is_zero, list, objects_in, text};
+use crate::builtin::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
+
+/// `clusterIP` is the first of `clusterIPs`.
+pub(super) fn prepare_for_create(service: &mut Object) {
+    let Some(Value::Object(spec)) = service.get_mut("spec") else {
+        return;
+    };
+    let single = spec.get("clusterIP").filter(|ip| !is_zero(ip)).cloned();
+    if let Some(single) = single {
+        set_if_zero(spec, "clusterIPs", json!([single]));
+    }
+}
 
 pub(super) fn prepare_for_update(service: &mut Object, old: &Value) {
     let before = at(old, &["spec"]);
     let Some(Value::Object(spec)) = service.get_mut("spec") else {
         return;
     };
+    follow_cluster_ip(spec, before);
     keep_allocated(spec, before);
     drop_unneeded(spec, before);
+}
+
+/// An old client changes `clusterIP` and knows nothing of `clusterIPs`.
+fn follow_cluster_ip(spec: &mut Object, before: &Value) {
+    let single = spec.get("clusterIP").cloned().unwrap_or_default();
+    let all = spec.get("clusterIPs").cloned().unwrap_or_default();
+    if &single == at(before, &["clusterIP"]) || &all != at(before, &["clusterIPs"]) {
+        return;
+    }
+    match spec.get_mut("clusterIPs").and_then(Value::as_array_mut) {
+        _ if is_zero(&single) => {
+            spec.remove("clusterIPs");
+        }
+        Some(all) => {
+            if let Some(first) = all.first_mut() {
+                *first = single;
+            }
+        }
+        None => {
+            spec.insert("clusterIPs".to_owned(), json!([single]));
+        }
+    }
 }
 
 /// What a service of some type has; each is dropped when the type changes to one that has it not.

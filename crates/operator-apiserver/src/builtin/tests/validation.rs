@@ -1,0 +1,180 @@
+//! The category `validation`: what is wrong with an object, in which words.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use structural_schema::field::{Error, Path};
+
+use super::recorded::{Step, scenarios};
+use crate::builtin::tree::{at, list, object_in, set_if_nil, text};
+use crate::builtin::{
+    decode, default, prepare_for_create, prepare_for_update, validate_create, validate_name, validate_update,
+};
+
+/// Causes that others find: the allocators of the registry, and CEL.
+const ELSEWHERE: &[&str] = &[
+    "failed to allocate IP",
+    "not configured on this cluster",
+    "provided port is not in the valid range",
+    "compilation failed",
+];
+
+/// Wording that the recordings themselves leave out of the comparison.
+fn hides_messages(step: &Step) -> bool {
+    step.ignore.iter().any(|path| path.contains("message"))
+}
+
+/// Runs a scenario against objects in memory: creates, whole replacements and merge patches of single objects.
+#[test]
+fn faults_are_found_and_worded_as_recorded() {
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for scenario in scenarios("validation") {
+        let mut stored: HashMap<String, Value> = HashMap::new();
+        for step in &scenario {
+            let Some(found) = run(step, &mut stored) else {
+                continue;
+            };
+            checked += 1;
+            let expected = causes(&step.answer, hides_messages(step));
+            let found: Vec<(String, String)> = found
+                .iter()
+                .map(|error| cause(error, hides_messages(step)))
+                .collect();
+            if expected != found {
+                wrong.push(format!("{}\n  want {expected:?}\n  have {found:?}", step.name));
+            }
+        }
+    }
+    assert!(checked > 250, "only {checked} steps were checked");
+    assert!(
+        wrong.is_empty(),
+        "{}\n{} of {checked} are wrong",
+        wrong.join("\n"),
+        wrong.len()
+    );
+}
+
+fn causes(answer: &Value, hidden: bool) -> Vec<(String, String)> {
+    list(answer, &["details", "causes"])
+        .iter()
+        .map(|cause| {
+            let message = text(cause, &["message"]);
+            let message = message.replace("U2", "some-uid");
+            let message = if hidden { String::new() } else { message };
+            (text(cause, &["field"]).to_owned(), message)
+        })
+        .collect()
+}
+
+fn cause(error: &Error, hidden: bool) -> (String, String) {
+    let message = if hidden { String::new() } else { error.message() };
+    (error.field.to_string(), message)
+}
+
+/// What is found in the object of a request; `None` where the step is no business of validation.
+fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
+    if ![200, 201, 422].contains(&step.status) {
+        return None;
+    }
+    let elsewhere = |cause: &Value| {
+        let message = text(cause, &["message"]);
+        ELSEWHERE.iter().any(|text| message.contains(text))
+    };
+    if list(&step.answer, &["details", "causes"]).iter().any(elsewhere) {
+        return None;
+    }
+    let (gvk, _) = step.target()?;
+    let mut object = match step.method.as_str() {
+        "POST" | "PUT" => step.body.clone(),
+        "PATCH" => patched(stored.get(&step.path)?, &step.body)?,
+        _ => return None,
+    };
+    decode(gvk, &mut object).unwrap_or_else(|error| panic!("{}: {error}", step.name));
+    default(gvk, &mut object);
+    let errors = if step.method == "POST" {
+        let metadata = object_in(object.as_object_mut()?, "metadata")?;
+        set_if_nil(metadata, "uid", "some-uid");
+        set_if_nil(metadata, "creationTimestamp", "2024-01-01T00:00:00Z");
+        set_if_nil(metadata, "namespace", "NS");
+        prepare_for_create(gvk, &mut object);
+        // The recorder writes NS for a namespace's name, which is no name.
+        let name = text(&object, &["metadata", "name"]).replace("NS", "ns");
+        let name = name.as_str();
+        let mut errors: Vec<Error> = validate_name(gvk, name, false)
+            .into_iter()
+            .map(|fault| Error::invalid(Path::new("metadata").child("name"), name.into(), fault))
+            .collect();
+        errors.extend(validate_create(gvk, &object));
+        errors
+    } else {
+        let old = stored.get(&step.path)?;
+        prepare_for_update(gvk, "", &mut object, old);
+        validate_update(gvk, "", &object, old)
+    };
+    if step.status != 422 {
+        let path = match step.method.as_str() {
+            "POST" => format!("{}/{}", step.path, text(&object, &["metadata", "name"])),
+            _ => step.path.clone(),
+        };
+        if gvk.kind == "Service" {
+            allocate(&mut object);
+        }
+        default(gvk, &mut object);
+        stored.insert(path, object);
+    }
+    Some(errors)
+}
+
+/// What the registry's allocator does.
+fn allocate(service: &mut Value) {
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
+        set_if_nil(spec, "clusterIP", "10.0.0.1");
+        set_if_nil(spec, "clusterIPs", json!(["10.0.0.1"]));
+        set_if_nil(spec, "ipFamilies", json!(["IPv4"]));
+        set_if_nil(spec, "ipFamilyPolicy", "SingleStack");
+    }
+}
+
+/// A merge patch, except that the only item of a list of containers is patched and not replaced, which is all that
+/// the recorded strategic patches need.
+fn patched(old: &Value, patch: &Value) -> Option<Value> {
+    let mut object = old.clone();
+    if let Some(operations) = patch.as_array() {
+        for operation in operations {
+            let path = text(operation, &["path"]);
+            let (parent, name) = path.rsplit_once('/')?;
+            object.pointer_mut(parent)?.as_object_mut()?.remove(name);
+        }
+        return Some(object);
+    }
+    merge(&mut object, patch);
+    Some(object)
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            for (name, value) in patch {
+                if value.is_null() {
+                    target.remove(name);
+                } else {
+                    merge(target.entry(name).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(patches)) if is_named(patches) => {
+            for patch in patches {
+                let same = |item: &&mut Value| at(item, &["name"]) == at(patch, &["name"]);
+                match items.iter_mut().find(same) {
+                    Some(item) => merge(item, patch),
+                    None => items.insert(0, patch.clone()),
+                }
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}
+
+fn is_named(items: &[Value]) -> bool {
+    items.iter().all(|item| at(item, &["name"]).is_string())
+}

@@ -1,0 +1,177 @@
+//! Validation: what is wrong with an object, metadata apart.
+//!
+//! The rules and their texts are those of Kubernetes' own validation packages, in their order. They expect objects
+//! that have been decoded and defaulted. Rules that need more than the object (allocated addresses, other objects,
+//! CEL) belong to the registry, admission and the CEL room.
+
+mod admission;
+mod batch;
+mod check;
+mod config;
+mod container;
+mod network;
+mod pod;
+mod policy;
+mod rbac;
+mod security;
+mod service;
+mod storage;
+mod volume;
+mod workload;
+
+use check::Check;
+use serde_json::Value;
+use structural_schema::field::Error;
+
+use super::Gvk;
+
+type CreateRule = fn(&mut Check, &Value);
+type UpdateRule = fn(&mut Check, &Value, &Value);
+
+/// Checks a new object, metadata apart.
+pub(crate) fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
+    let mut check = Check::default();
+    if let Some(rule) = create_rule(gvk) {
+        rule(&mut check, object);
+    }
+    check.errors
+}
+
+/// Checks a changed object, metadata apart; `subresource` is empty for the resource itself.
+pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
+    let mut check = Check::default();
+    match (subresource, gvk.group, gvk.kind) {
+        ("", ..) => match update_rule(gvk) {
+            Some(rule) => rule(&mut check, object, old),
+            None => {
+                if let Some(rule) = create_rule(gvk) {
+                    rule(&mut check, object);
+                }
+            }
+        },
+        ("ephemeralcontainers", "", "Pod") => {
+            pod::validate_ephemeral_update(&mut check, object, old);
+        }
+        ("resize", "", "Pod") => pod::validate_resize(&mut check, object, old),
+        ("scale", ..) => policy::scale(&mut check, object),
+        _ => {}
+    }
+    check.errors
+}
+
+/// What a new object of a kind is checked for, and a changed one where [`update_rule`] says nothing.
+fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
+    let rule: CreateRule = match (gvk.group, gvk.kind) {
+        ("", "ConfigMap") => config::config_map,
+        ("", "Endpoints") => network::endpoints,
+        ("" | "events.k8s.io", "Event") => config::event,
+        ("", "LimitRange") => policy::limit_range,
+        ("", "PersistentVolume") => storage::persistent_volume,
+        ("", "PersistentVolumeClaim") => storage::claim,
+        ("", "Pod") => pod::validate_create,
+        ("", "PodTemplate") => pod_template,
+        ("", "ReplicationController") => workload::replication_controller,
+        ("", "ResourceQuota") => policy::resource_quota,
+        ("", "Secret") => config::secret,
+        ("", "Service") => service::service,
+        ("apps", "ControllerRevision") => config::revision,
+        ("apps", "DaemonSet") => workload::daemon_set,
+        ("apps", "Deployment") => workload::deployment,
+        ("apps", "ReplicaSet") => workload::replica_set,
+        ("apps", "StatefulSet") => workload::stateful_set,
+        ("autoscaling", "HorizontalPodAutoscaler") => policy::autoscaler,
+        ("autoscaling", "Scale") => policy::scale,
+        ("batch", "CronJob") => batch::cron_job,
+        ("batch", "Job") => batch::job,
+        ("certificates.k8s.io", "CertificateSigningRequest") => policy::signing_request,
+        ("coordination.k8s.io", "Lease") => policy::lease,
+        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => policy::flow_schema,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => policy::priority_level,
+        ("networking.k8s.io", "Ingress") => network::ingress_create,
+        ("networking.k8s.io", "IngressClass") => network::ingress_class,
+        ("networking.k8s.io", "NetworkPolicy") => network::network_policy,
+        ("node.k8s.io", "RuntimeClass") => config::runtime_class,
+        ("policy", "PodDisruptionBudget") => policy::disruption_budget,
+        ("rbac.authorization.k8s.io", "ClusterRole") => |check, role| rbac::role(check, role, false),
+        ("rbac.authorization.k8s.io", "Role") => |check, role| rbac::role(check, role, true),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => {
+            |check, binding| rbac::binding(check, binding, false)
+        }
+        ("rbac.authorization.k8s.io", "RoleBinding") => |check, binding| rbac::binding(check, binding, true),
+        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class,
+        ("storage.k8s.io", "CSIDriver") => storage::csi_driver,
+        ("storage.k8s.io", "StorageClass") => storage::storage_class,
+        ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment,
+        ("admissionregistration.k8s.io", kind) => return admission_rule(kind),
+        _ => return None,
+    };
+    Some(rule)
+}
+
+fn admission_rule(kind: &str) -> Option<CreateRule> {
+    let rule: CreateRule = match kind {
+        "MutatingWebhookConfiguration" => |check, object| admission::webhooks(check, object, true),
+        "ValidatingWebhookConfiguration" => |check, object| admission::webhooks(check, object, false),
+        "ValidatingAdmissionPolicy" => admission::validating_policy,
+        "MutatingAdmissionPolicy" => admission::mutating_policy,
+        "ValidatingAdmissionPolicyBinding" => |check, object| admission::policy_binding(check, object, true),
+        "MutatingAdmissionPolicyBinding" => |check, object| admission::policy_binding(check, object, false),
+        _ => return None,
+    };
+    Some(rule)
+}
+
+/// What a changed object is checked for, where that is not what a new one is checked for.
+fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
+    let rule: UpdateRule = match (gvk.group, gvk.kind) {
+        ("", "ConfigMap") => config::config_map_update,
+        ("" | "events.k8s.io", "Event") => |_, _, _| {},
+        ("", "PersistentVolume") => storage::persistent_volume_update,
+        ("", "PersistentVolumeClaim") => storage::claim_update,
+        ("", "Pod") => pod::validate_update,
+        ("", "Secret") => config::secret_update,
+        ("", "Service") => service::service_update,
+        ("apps", "ControllerRevision") => config::revision_update,
+        ("apps", "DaemonSet") => |check, object, old| {
+            workload::daemon_set(check, object);
+            workload::same_selector(check, object, old);
+        },
+        ("apps", "Deployment") => |check, object, old| {
+            workload::deployment(check, object);
+            workload::same_selector(check, object, old);
+        },
+        ("apps", "ReplicaSet") => |check, object, old| {
+            workload::replica_set(check, object);
+            workload::same_selector(check, object, old);
+        },
+        ("apps", "StatefulSet") => |check, object, old| {
+            workload::stateful_set(check, object);
+            workload::stateful_set_update(check, object, old);
+        },
+        ("batch", "Job") => batch::job_update,
+        ("certificates.k8s.io", "CertificateSigningRequest") => |_, _, _| {},
+        ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice_update,
+        ("networking.k8s.io", "Ingress") => |check, object, _| network::ingress(check, object),
+        ("networking.k8s.io", "IngressClass") => network::ingress_class_update,
+        ("node.k8s.io", "RuntimeClass") => config::runtime_class_update,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => {
+            |check, object, old| rbac::binding_update(check, object, old, false)
+        }
+        ("rbac.authorization.k8s.io", "RoleBinding") => {
+            |check, object, old| rbac::binding_update(check, object, old, true)
+        }
+        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update,
+        ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
+        _ => return None,
+    };
+    Some(rule)
+}
+
+fn pod_template(check: &mut Check, object: &Value) {
+    pod::template(
+        check,
+        super::tree::at(object, &["template"]),
+        &structural_schema::field::Path::new("template"),
+    );
+}

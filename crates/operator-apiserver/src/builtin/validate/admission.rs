@@ -1,0 +1,428 @@
+//! Webhook configurations and admission policies. CEL expressions are compiled elsewhere.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+
+use super::check::Check;
+use crate::builtin::names;
+use crate::builtin::tree::{at, is_zero, list, text};
+
+pub(super) fn webhooks(check: &mut Check, object: &Value, mutating: bool) {
+    let mut seen = HashSet::new();
+    for (index, webhook) in list(object, &["webhooks"]).iter().enumerate() {
+        let path = Path::new("webhooks").index(index);
+        rules_of_webhook(check, webhook, mutating, &path);
+        review_versions(check, webhook, &path.child("admissionReviewVersions"));
+        let name = text(webhook, &["name"]);
+        if !name.is_empty() && !seen.insert(name) {
+            check.duplicate(path.child("name"), &name.into());
+        }
+    }
+}
+
+fn rules_of_webhook(check: &mut Check, webhook: &Value, mutating: bool, path: &Path) {
+    let name = text(webhook, &["name"]);
+    let name_path = path.child("name");
+    if name.is_empty() {
+        check.required(name_path, "");
+    } else if !names::dns_subdomain(name).is_empty() {
+        check.faults(&name_path, name, names::dns_subdomain(name));
+    } else if name.split('.').count() < 3 {
+        check.invalid(
+            name_path,
+            &name.into(),
+            "should be a domain with at least three segments separated by dots",
+        );
+    }
+    for (index, rule) in list(webhook, &["rules"]).iter().enumerate() {
+        rule_with_operations(check, rule, &path.child("rules").index(index));
+    }
+    check.optional_one_of(webhook, path, "failurePolicy", &["Fail", "Ignore"]);
+    check.optional_one_of(webhook, path, "matchPolicy", &["Equivalent", "Exact"]);
+    if at(webhook, &["sideEffects"]).is_null() {
+        check.required(
+            path.child("sideEffects"),
+            "must specify one of None, NoneOnDryRun",
+        );
+    } else {
+        check.one_of(webhook, path, "sideEffects", &["None", "NoneOnDryRun"]);
+    }
+    let timeout = at(webhook, &["timeoutSeconds"]);
+    if timeout
+        .as_i64()
+        .is_some_and(|seconds| !(1..=30).contains(&seconds))
+    {
+        check.invalid(
+            path.child("timeoutSeconds"),
+            timeout,
+            "the timeout value must be between 1 and 30 seconds",
+        );
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        check.label_selector(at(webhook, &[field]), &path.child(field));
+    }
+    if mutating {
+        check.optional_one_of(webhook, path, "reinvocationPolicy", &["IfNeeded", "Never"]);
+    }
+    client_config(check, at(webhook, &["clientConfig"]), &path.child("clientConfig"));
+    match_conditions(check, webhook, &path.child("matchConditions"));
+}
+
+fn client_config(check: &mut Check, config: &Value, path: &Path) {
+    let (url, service) = (at(config, &["url"]), at(config, &["service"]));
+    match (url.as_str(), service.is_object()) {
+        (Some(url), false) => webhook_url(check, url, &path.child("url")),
+        (None, true) => {
+            let path = path.child("service");
+            for (field, detail) in [
+                ("name", "service name is required"),
+                ("namespace", "service namespace is required"),
+            ] {
+                if text(service, &[field]).is_empty() {
+                    check.required(path.child(field), detail);
+                }
+            }
+            let port = at(service, &["port"]);
+            if !port.is_null() && !port.as_i64().is_some_and(|port| (1..=65535).contains(&port)) {
+                check.invalid(
+                    path.child("port"),
+                    port,
+                    "port is not valid: must be between 1 and 65535, inclusive",
+                );
+            }
+            service_path(check, text(service, &["path"]), &path.child("path"));
+        }
+        _ => check.required(path.clone(), "exactly one of url or service is required"),
+    }
+}
+
+fn service_path(check: &mut Check, value: &str, path: &Path) {
+    if value.is_empty() {
+        return;
+    }
+    if !value.starts_with('/') {
+        check.invalid(path.clone(), &value.into(), "must start with a '/'");
+    } else if value != "/" {
+        let empty = value.trim_start_matches('/').trim_end_matches('/');
+        if value == "//" || empty.split('/').any(str::is_empty) {
+            check.invalid(path.clone(), &value.into(), "segment[0] may not be empty");
+        }
+    }
+}
+
+const URL_FORM: &str = "; desired format: https://host[/path]";
+
+fn webhook_url(check: &mut Check, url: &str, path: &Path) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+        let detail = format!("'https' is the only allowed URL scheme{URL_FORM}");
+        check.invalid(path.clone(), &scheme.into(), detail);
+        let detail = format!("host must be specified{URL_FORM}");
+        check.invalid(path.clone(), &"".into(), detail);
+        return;
+    };
+    if scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme{URL_FORM}");
+        check.invalid(path.clone(), &scheme.into(), detail);
+    }
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if host.is_empty() {
+        let detail = format!("host must be specified{URL_FORM}");
+        check.invalid(path.clone(), &host.into(), detail);
+    }
+    for (part, what) in [
+        (user, "user information is not permitted in the URL"),
+        (fragment, "fragments are not permitted in the URL"),
+        (query, "query parameters are not permitted in the URL"),
+    ] {
+        if !part.is_empty() {
+            check.invalid(path.clone(), &part.into(), what);
+        }
+    }
+}
+
+fn review_versions(check: &mut Check, webhook: &Value, path: &Path) {
+    let versions = list(webhook, &["admissionReviewVersions"]);
+    if versions.is_empty() {
+        check.required(path.clone(), "must specify one of v1, v1beta1");
+        return;
+    }
+    let mut seen = HashSet::new();
+    for (index, version) in versions.iter().enumerate() {
+        let version = version.as_str().unwrap_or_default();
+        let path = path.index(index);
+        if !seen.insert(version) {
+            check.duplicate(path.clone(), &version.into());
+        }
+        check.faults(&path, version, names::dns_1035_label(version));
+    }
+    if !seen.contains("v1") && !seen.contains("v1beta1") {
+        check.invalid(
+            path.clone(),
+            at(webhook, &["admissionReviewVersions"]),
+            "must include at least one of v1, v1beta1",
+        );
+    }
+}
+
+const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+
+fn rule_with_operations(check: &mut Check, rule: &Value, path: &Path) {
+    let operations = list(rule, &["operations"]);
+    let operations_path = path.child("operations");
+    if operations.is_empty() {
+        check.required(operations_path.clone(), "");
+    }
+    alone(check, rule, &operations_path, "operations", "operations");
+    for (index, operation) in operations.iter().enumerate() {
+        if !OPERATIONS.contains(&operation.as_str().unwrap_or_default()) {
+            let path = operations_path.index(index);
+            check
+                .errors
+                .push(Error::not_supported(path, operation, OPERATIONS));
+        }
+    }
+    for (field, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+        let path = path.child(field);
+        if list(rule, &[field]).is_empty() {
+            check.required(path.clone(), "");
+        }
+        alone(check, rule, &path, field, what);
+    }
+    for (index, version) in list(rule, &["apiVersions"]).iter().enumerate() {
+        if version.as_str() == Some("") {
+            check.required(path.child("apiVersions").index(index), "");
+        }
+    }
+    resources(check, rule, &path.child("resources"));
+    check.optional_one_of(rule, path, "scope", &["*", "Cluster", "Namespaced"]);
+}
+
+/// A wildcard stands alone.
+fn alone(check: &mut Check, rule: &Value, path: &Path, field: &str, what: &str) {
+    let values = list(rule, &[field]);
+    if values.len() > 1 && values.contains(&"*".into()) {
+        check.invalid(
+            path.clone(),
+            at(rule, &[field]),
+            format!("if '*' is present, must not specify other {what}"),
+        );
+    }
+}
+
+fn resources(check: &mut Check, rule: &Value, path: &Path) {
+    let resources = list(rule, &["resources"]);
+    if resources.is_empty() {
+        check.required(path.clone(), "");
+    }
+    let has = |name: &str| resources.contains(&name.into());
+    for (index, resource) in resources.iter().enumerate() {
+        if resource.as_str() == Some("") {
+            check.required(path.index(index), "");
+        }
+        let name = resource.as_str().unwrap_or_default();
+        if let Some((base, sub)) = name.split_once('/') {
+            if sub != "*" && has(&format!("{base}/*")) {
+                check.invalid(
+                    path.index(index),
+                    resource,
+                    format!("if '{base}/*' is present, must not specify {name}"),
+                );
+            } else if base != "*" && has(&format!("*/{sub}")) {
+                check.invalid(
+                    path.index(index),
+                    resource,
+                    format!("if '*/{sub}' is present, must not specify {name}"),
+                );
+            }
+        }
+    }
+    if resources.len() > 1 && has("*/*") {
+        check.invalid(
+            path.clone(),
+            at(rule, &["resources"]),
+            "if '*/*' is present, must not specify other resources",
+        );
+    }
+    let plain = resources
+        .iter()
+        .filter(|name| !name.as_str().unwrap_or_default().contains('/'));
+    if has("*") && plain.count() > 1 {
+        check.invalid(
+            path.clone(),
+            at(rule, &["resources"]),
+            "if '*' is present, must not specify other resources without subresources",
+        );
+    }
+}
+
+fn match_conditions(check: &mut Check, parent: &Value, path: &Path) {
+    let mut seen = HashSet::new();
+    for (index, condition) in list(parent, &["matchConditions"]).iter().enumerate() {
+        let path = path.index(index);
+        check.required_text(condition, &path, "expression");
+        check.required_form(condition, &path, "name", names::qualified_name);
+        let name = text(condition, &["name"]);
+        if !name.is_empty() && !seen.insert(name) {
+            check.duplicate(path.child("name"), &name.into());
+        }
+    }
+}
+
+// === policies ===
+
+pub(super) fn validating_policy(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    policy(check, spec, &path);
+    let validations = list(spec, &["validations"]);
+    let annotations = list(spec, &["auditAnnotations"]);
+    if validations.is_empty() && annotations.is_empty() {
+        let detail = "validations or auditAnnotations must contain at least one item";
+        check.required(path.child("validations"), detail);
+        check.required(path.child("auditAnnotations"), detail);
+    }
+    for (index, validation) in validations.iter().enumerate() {
+        let path = path.child("validations").index(index);
+        if text(validation, &["expression"]).trim().is_empty() {
+            check.required(path.child("expression"), "expression is not specified");
+        }
+        let message = text(validation, &["message"]);
+        if message.contains('\n') {
+            check.invalid(
+                path.child("message"),
+                &message.into(),
+                "message must not contain line breaks",
+            );
+        }
+        check.optional_one_of(
+            validation,
+            &path,
+            "reason",
+            &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
+        );
+    }
+}
+
+pub(super) fn mutating_policy(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    policy(check, spec, &path);
+    let mutations = list(spec, &["mutations"]);
+    if mutations.is_empty() {
+        check.required(
+            path.child("mutations"),
+            "mutations must contain at least one item",
+        );
+    }
+    check.one_of(spec, &path, "reinvocationPolicy", &["IfNeeded", "Never"]);
+}
+
+/// What validating and mutating policies have in common.
+fn policy(check: &mut Check, spec: &Value, path: &Path) {
+    if text(spec, &["failurePolicy"]).is_empty() {
+        check.required(path.child("failurePolicy"), "");
+    } else {
+        check.one_of(spec, path, "failurePolicy", &["Fail", "Ignore"]);
+    }
+    let kind = at(spec, &["paramKind"]);
+    if kind.is_object() {
+        let path = path.child("paramKind");
+        check.required_text(kind, &path, "apiVersion");
+        check.required_text(kind, &path, "kind");
+    }
+    let constraints = at(spec, &["matchConstraints"]);
+    let constraints_path = path.child("matchConstraints");
+    if constraints.is_null() {
+        check.required(constraints_path, "");
+    } else {
+        match_resources(check, constraints, &constraints_path);
+        if list(constraints, &["resourceRules"]).is_empty() {
+            check.required(constraints_path.child("resourceRules"), "");
+        }
+    }
+    match_conditions(check, spec, &path.child("matchConditions"));
+    for (index, variable) in list(spec, &["variables"]).iter().enumerate() {
+        let path = path.child("variables").index(index);
+        if text(variable, &["name"]).is_empty() {
+            check.required(path.child("name"), "name is not specified");
+        }
+        if text(variable, &["expression"]).is_empty() {
+            check.required(path.child("expression"), "expression is not specified");
+        }
+    }
+}
+
+fn match_resources(check: &mut Check, constraints: &Value, path: &Path) {
+    for field in ["resourceRules", "excludeResourceRules"] {
+        for (index, rule) in list(constraints, &[field]).iter().enumerate() {
+            rule_with_operations(check, rule, &path.child(field).index(index));
+        }
+    }
+    check.optional_one_of(constraints, path, "matchPolicy", &["Equivalent", "Exact"]);
+    for field in ["namespaceSelector", "objectSelector"] {
+        check.label_selector(at(constraints, &[field]), &path.child(field));
+    }
+}
+
+pub(super) fn policy_binding(check: &mut Check, object: &Value, validating: bool) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    check.required_form(spec, &path, "policyName", names::dns_subdomain);
+    let reference = at(spec, &["paramRef"]);
+    if reference.is_object() {
+        parameter_reference(check, reference, &path.child("paramRef"));
+    }
+    let constraints = at(spec, &["matchResources"]);
+    if constraints.is_object() {
+        match_resources(check, constraints, &path.child("matchResources"));
+    }
+    if validating {
+        actions(check, spec, &path.child("validationActions"));
+    }
+}
+
+fn parameter_reference(check: &mut Check, reference: &Value, path: &Path) {
+    let has_name = !text(reference, &["name"]).is_empty();
+    let has_selector = !at(reference, &["selector"]).is_null();
+    match (has_name, has_selector) {
+        (true, true) => {
+            for field in ["name", "selector"] {
+                check.forbidden(path.child(field), "name and selector are mutually exclusive");
+            }
+        }
+        (false, false) => check.required(path.clone(), "one of name or selector must be specified"),
+        _ => {}
+    }
+    if is_zero(at(reference, &["parameterNotFoundAction"])) {
+        check.required(path.child("parameterNotFoundAction"), "");
+    } else {
+        check.one_of(reference, path, "parameterNotFoundAction", &["Deny", "Allow"]);
+    }
+}
+
+const BOTH: &str = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
+
+fn actions(check: &mut Check, spec: &Value, path: &Path) {
+    let actions = list(spec, &["validationActions"]);
+    if actions.is_empty() {
+        check.required(path.clone(), "at least one validation action is required");
+    }
+    let supported = ["Audit", "Deny", "Warn"];
+    let mut seen = HashSet::new();
+    for (index, action) in actions.iter().enumerate() {
+        let name = action.as_str().unwrap_or_default();
+        if !supported.contains(&name) {
+            let error = Error::not_supported(path.index(index), action, &supported);
+            check.errors.push(error);
+        }
+        if !seen.insert(name) {
+            check.duplicate(path.index(index), action);
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        check.invalid(path.clone(), at(spec, &["validationActions"]), BOTH);
+    }
+}

@@ -1,0 +1,287 @@
+//! Jobs and CronJobs.
+
+use serde_json::{Value, json};
+use structural_schema::field::{Error, Path};
+
+use super::check::{Check, selector_is_valid, selects};
+use super::pod;
+use super::workload::NO_MATCH;
+use crate::builtin::tree::{at, list, text};
+
+pub(super) fn job(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    generated_selector(check, object, &path);
+    job_with_selector(check, spec, &path);
+}
+
+/// A selector that is not chosen by hand must come from the identity of the job.
+fn generated_selector(check: &mut Check, object: &Value, path: &Path) {
+    let spec = at(object, &["spec"]);
+    if at(spec, &["manualSelector"]) == &Value::Bool(true) || at(spec, &["selector"]).is_null() {
+        return;
+    }
+    let selector = at(spec, &["selector"]);
+    let uid = at(object, &["metadata", "uid"]);
+    let expected = json!({ "batch.kubernetes.io/controller-uid": uid });
+    if selector_is_valid(selector) && !selects(selector, &expected) {
+        check.invalid(path.child("selector"), selector, "`selector` not auto-generated");
+    }
+}
+
+fn job_with_selector(check: &mut Check, spec: &Value, path: &Path) {
+    job_spec(check, spec, path);
+    let selector = at(spec, &["selector"]);
+    if selector.is_null() {
+        check.required(path.child("selector"), "");
+    } else {
+        check.label_selector(selector, &path.child("selector"));
+    }
+    let labels = at(spec, &["template", "metadata", "labels"]);
+    if selector_is_valid(selector) && !selects(selector, labels) {
+        let path = path.child("template").child("metadata").child("labels");
+        check.invalid(path, labels, NO_MATCH);
+    }
+}
+
+fn job_spec(check: &mut Check, spec: &Value, path: &Path) {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        check.non_negative(spec, path, field);
+    }
+    check.optional_one_of(spec, path, "completionMode", &["NonIndexed", "Indexed"]);
+    let indexed = text(spec, &["completionMode"]) == "Indexed";
+    if indexed && at(spec, &["completions"]).is_null() {
+        check.required(path.child("completions"), "when completion mode is Indexed");
+    }
+    if !indexed && !at(spec, &["backoffLimitPerIndex"]).is_null() {
+        check.invalid(
+            path.child("backoffLimitPerIndex"),
+            at(spec, &["backoffLimitPerIndex"]),
+            "requires indexed completion mode",
+        );
+    }
+    failure_policy(check, spec, &path.child("podFailurePolicy"));
+    check.optional_one_of(
+        spec,
+        path,
+        "podReplacementPolicy",
+        &["Failed", "TerminatingOrFailed"],
+    );
+    let template = path.child("template");
+    pod::template(check, at(spec, &["template"]), &template);
+    restart_policy(check, spec, &template.child("spec").child("restartPolicy"));
+}
+
+/// The pods of a job end by themselves.
+fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
+    let policy = text(spec, &["template", "spec", "restartPolicy"]);
+    match policy {
+        "OnFailure" | "Never" => {}
+        "" | "Always" => {
+            check.required(path.clone(), "valid values: \"OnFailure\", \"Never\"");
+        }
+        other => check.errors.push(Error::not_supported(
+            path.clone(),
+            &other.into(),
+            &["OnFailure", "Never"],
+        )),
+    }
+    if policy != "Never" && !at(spec, &["podFailurePolicy"]).is_null() {
+        check.invalid(
+            path.clone(),
+            &policy.into(),
+            "only \"Never\" is supported when podFailurePolicy is specified",
+        );
+    }
+}
+
+fn failure_policy(check: &mut Check, spec: &Value, path: &Path) {
+    for (index, rule) in list(spec, &["podFailurePolicy", "rules"]).iter().enumerate() {
+        let path = path.child("rules").index(index);
+        check.one_of(
+            rule,
+            &path,
+            "action",
+            &["Count", "FailIndex", "FailJob", "Ignore"],
+        );
+        let codes = at(rule, &["onExitCodes"]);
+        let conditions = list(rule, &["onPodConditions"]);
+        match (codes.is_null(), conditions.is_empty()) {
+            (true, true) => check.invalid(
+                path,
+                rule,
+                "specifying one of OnExitCodes and OnPodConditions is required",
+            ),
+            (false, false) => check.invalid(
+                path,
+                rule,
+                "specifying both OnExitCodes and OnPodConditions is not supported",
+            ),
+            (false, true) => {
+                let path = path.child("onExitCodes");
+                check.one_of(codes, &path, "operator", &["In", "NotIn"]);
+                if list(codes, &["values"]).is_empty() {
+                    check.invalid(path.child("values"), &json!([]), "at least one value is required");
+                }
+            }
+            (true, false) => {}
+        }
+    }
+}
+
+pub(super) fn job_update(check: &mut Check, object: &Value, old: &Value) {
+    let path = Path::new("spec");
+    let (spec, old) = (at(object, &["spec"]), at(old, &["spec"]));
+    job_with_selector(check, spec, &path);
+    let mut fixed = |field: &str| {
+        check.immutable(at(spec, &[field]), at(old, &[field]), path.child(field));
+    };
+    let elastic = text(spec, &["completionMode"]) == "Indexed"
+        && at(spec, &["completions"]) == at(spec, &["parallelism"]);
+    if !elastic {
+        fixed("completions");
+    }
+    fixed("selector");
+    if at(old, &["suspend"]) != &Value::Bool(true) {
+        fixed("template");
+    }
+    for field in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        fixed(field);
+    }
+}
+
+pub(super) fn cron_job(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let schedule = text(spec, &["schedule"]);
+    if schedule.is_empty() {
+        check.required(path.child("schedule"), "");
+    } else if let Some(fault) = schedule_fault(schedule) {
+        check.invalid(path.child("schedule"), &schedule.into(), fault);
+    }
+    check.non_negative(spec, &path, "startingDeadlineSeconds");
+    if text(spec, &["concurrencyPolicy"]).is_empty() {
+        check.required(path.child("concurrencyPolicy"), "");
+    } else {
+        check.one_of(spec, &path, "concurrencyPolicy", &["Allow", "Forbid", "Replace"]);
+    }
+    let template = path.child("jobTemplate").child("spec");
+    let job = at(spec, &["jobTemplate", "spec"]);
+    if at(job, &["manualSelector"]) == &Value::Bool(true) {
+        check.errors.push(Error::not_supported(
+            template.child("manualSelector"),
+            &true.into(),
+            &["nil", "false"],
+        ));
+    }
+    job_spec(check, job, &template);
+    check.non_negative(spec, &path, "successfulJobsHistoryLimit");
+    check.non_negative(spec, &path, "failedJobsHistoryLimit");
+}
+
+/// The ranges of the five fields of a schedule, and the names that two of them have.
+const FIELDS: [(u32, u32, &[&str]); 5] = [
+    (0, 59, &[]),
+    (0, 23, &[]),
+    (1, 31, &[]),
+    (
+        1,
+        12,
+        &[
+            "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+        ],
+    ),
+    (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
+];
+
+/// What is wrong with a cron schedule.
+fn schedule_fault(schedule: &str) -> Option<String> {
+    if let Some(descriptor) = schedule.strip_prefix('@') {
+        let known = [
+            "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly",
+        ];
+        let every = descriptor.strip_prefix("every ");
+        let fine = known.contains(&descriptor) || every.is_some_and(|text| !text.is_empty());
+        return (!fine).then(|| format!("unrecognized descriptor: {schedule}"));
+    }
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    if fields.len() != 5 {
+        return Some(format!(
+            "expected exactly 5 fields, found {}: [{}]",
+            fields.len(),
+            fields.join(" ")
+        ));
+    }
+    fields
+        .iter()
+        .zip(FIELDS)
+        .flat_map(|(field, bounds)| field.split(',').map(move |part| range_fault(part, bounds)))
+        .find_map(|fault| fault)
+}
+
+fn range_fault(part: &str, (min, max, names): (u32, u32, &[&str])) -> Option<String> {
+    let number = |text: &str| -> Result<u32, String> {
+        let lower = text.to_lowercase();
+        if let Some(position) = names.iter().position(|name| *name == lower) {
+            return Ok(u32::try_from(position).unwrap_or(0) + min);
+        }
+        text.parse().map_err(|_| {
+            format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
+        })
+    };
+    let (range, step) = match part.split_once('/') {
+        Some((range, step)) => (range, Some(step)),
+        None => (part, None),
+    };
+    if step.is_some_and(|step| step.contains('/')) {
+        return Some(format!("too many slashes: {part}"));
+    }
+    let mut ends = range.split('-');
+    let low = ends.next().unwrap_or_default();
+    let high = ends.next();
+    if ends.next().is_some() {
+        return Some(format!("too many hyphens: {part}"));
+    }
+    let parse = || -> Result<(u32, u32), String> {
+        if matches!(low, "*" | "?") {
+            return Ok((min, max));
+        }
+        let start = number(low)?;
+        let end = match (high, step) {
+            (Some(high), _) => number(high)?,
+            (None, Some(_)) => max,
+            (None, None) => start,
+        };
+        Ok((start, end))
+    };
+    let (start, end) = match parse() {
+        Ok(range) => range,
+        Err(fault) => return Some(fault),
+    };
+    match step.map(number) {
+        Some(Err(fault)) => return Some(fault),
+        Some(Ok(0)) => return Some(format!("step of range should be a positive number: {part}")),
+        _ => {}
+    }
+    if start < min {
+        return Some(format!(
+            "beginning of range ({start}) below minimum ({min}): {part}"
+        ));
+    }
+    if end > max {
+        return Some(format!("end of range ({end}) above maximum ({max}): {part}"));
+    }
+    (start > end).then(|| format!("beginning of range ({start}) beyond end of range ({end}): {part}"))
+}

@@ -1,0 +1,326 @@
+//! Collecting what is wrong with an object, and the checks that many kinds share.
+
+use serde_json::Value;
+use structural_schema::field::{Error, ErrorType, Path, render};
+
+use crate::builtin::names;
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, entries, is_zero, list, text};
+
+/// What was found so far.
+#[derive(Default)]
+pub(crate) struct Check {
+    pub(crate) errors: Vec<Error>,
+}
+
+impl Check {
+    pub(crate) fn required(&mut self, path: Path, detail: &str) {
+        self.errors.push(Error::required(path, detail));
+    }
+
+    pub(crate) fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
+        self.errors.push(Error::forbidden(path, detail));
+    }
+
+    pub(crate) fn invalid(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
+        self.errors.push(Error::invalid(path, value.clone(), detail));
+    }
+
+    /// An invalid value whose text is given as Go would print it.
+    pub(crate) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
+        self.errors.push(Error {
+            kind: ErrorType::Invalid,
+            field: path,
+            value: Some(value),
+            detail: detail.into(),
+        });
+    }
+
+    pub(crate) fn duplicate(&mut self, path: Path, value: &Value) {
+        self.errors.push(Error::duplicate(path, value));
+    }
+
+    pub(crate) fn not_found(&mut self, path: Path, value: &Value) {
+        self.errors.push(Error {
+            kind: ErrorType::NotFound,
+            field: path,
+            value: Some(render(value)),
+            detail: String::new(),
+        });
+    }
+
+    /// An unsupported value whose text is given as Go would print it.
+    pub(crate) fn unsupported_text(&mut self, path: Path, value: String, supported: &[&str]) {
+        let mut error = Error::not_supported(path, &Value::Null, supported);
+        error.value = Some(value);
+        self.errors.push(error);
+    }
+
+    /// Says that the value at a path below `parent` is none of the supported ones. A missing value counts as "".
+    pub(crate) fn one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
+        let value = text(parent, &[name]);
+        if !supported.contains(&value) {
+            let error = Error::not_supported(path.child(name), &value.into(), supported);
+            self.errors.push(error);
+        }
+    }
+
+    /// Like [`Check::one_of`], where a missing value is fine.
+    pub(crate) fn optional_one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
+        if at(parent, &[name]).is_string() {
+            self.one_of(parent, path, name, supported);
+        }
+    }
+
+    /// An invalid value, once for every fault that its text has.
+    pub(crate) fn faults(&mut self, path: &Path, value: &str, faults: Vec<String>) {
+        for fault in faults {
+            self.invalid(path.clone(), &value.into(), fault);
+        }
+    }
+
+    /// A text that must be given and have some form.
+    pub(crate) fn required_form(
+        &mut self,
+        parent: &Value,
+        path: &Path,
+        name: &str,
+        form: fn(&str) -> Vec<String>,
+    ) {
+        let value = text(parent, &[name]);
+        let path = path.child(name);
+        if value.is_empty() {
+            self.required(path, "");
+        } else {
+            self.faults(&path, value, form(value));
+        }
+    }
+
+    /// A text that has some form when it is given.
+    pub(crate) fn optional_form(
+        &mut self,
+        parent: &Value,
+        path: &Path,
+        name: &str,
+        form: fn(&str) -> Vec<String>,
+    ) {
+        let value = text(parent, &[name]);
+        if !value.is_empty() {
+            self.faults(&path.child(name), value, form(value));
+        }
+    }
+
+    /// A text that must be given.
+    pub(crate) fn required_text(&mut self, parent: &Value, path: &Path, name: &str) {
+        if text(parent, &[name]).is_empty() {
+            self.required(path.child(name), "");
+        }
+    }
+
+    /// A number that must not be negative, where it is given.
+    pub(crate) fn non_negative(&mut self, parent: &Value, path: &Path, name: &str) {
+        let value = at(parent, &[name]);
+        if value.as_i64().is_some_and(|number| number < 0) {
+            self.invalid(path.child(name), value, NEGATIVE);
+        }
+    }
+
+    /// The number or name of a port.
+    pub(crate) fn port(&mut self, value: &Value, path: Path) {
+        match value {
+            Value::String(name) => {
+                let faults = names::port_name(name);
+                self.faults(&path, name, faults);
+            }
+            number => {
+                for fault in names::port_number(number.as_i64().unwrap_or(0)) {
+                    self.invalid(path.clone(), number, fault);
+                }
+            }
+        }
+    }
+
+    /// A number that is not negative, or a percentage.
+    pub(crate) fn int_or_percent(&mut self, value: &Value, path: &Path) {
+        match value {
+            Value::String(percent) if !is_percent(percent) => {
+                self.invalid(path.clone(), value, PERCENT);
+            }
+            Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+                self.invalid(path.clone(), value, NEGATIVE);
+            }
+            _ => {}
+        }
+    }
+
+    /// A percentage of at most 100.
+    pub(crate) fn at_most_all(&mut self, value: &Value, path: &Path) {
+        let percent = value.as_str().filter(|text| is_percent(text));
+        let number = percent.and_then(|text| text.trim_end_matches('%').parse::<i64>().ok());
+        if number.is_some_and(|number| number > 100) {
+            self.invalid(path.clone(), value, "must not be greater than 100%");
+        }
+    }
+
+    /// A quantity that must not be negative.
+    pub(crate) fn non_negative_quantity(&mut self, value: &Value, path: &Path) {
+        if Quantity::from_json(value).is_ok_and(|quantity| quantity.is_negative()) {
+            self.invalid(path.clone(), value, NEGATIVE);
+        }
+    }
+
+    /// A field that an update must not change.
+    pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: Path) {
+        if new != old {
+            self.invalid_text(path, render_selector(new), "field is immutable");
+        }
+    }
+
+    /// The keys and values of labels.
+    pub(crate) fn labels(&mut self, labels: &Value, path: &Path) {
+        for (key, value) in entries(labels, &[]) {
+            self.faults(path, key, names::qualified_name(key));
+            let value = value.as_str().unwrap_or_default();
+            self.faults(path, value, names::label_value(value));
+        }
+    }
+
+    /// A label selector with `matchLabels` and `matchExpressions`.
+    pub(crate) fn label_selector(&mut self, selector: &Value, path: &Path) {
+        self.labels(at(selector, &["matchLabels"]), &path.child("matchLabels"));
+        let expressions = path.child("matchExpressions");
+        for (index, expression) in list(selector, &["matchExpressions"]).iter().enumerate() {
+            self.requirement(expression, &expressions.index(index));
+        }
+    }
+
+    fn requirement(&mut self, expression: &Value, path: &Path) {
+        let values = list(expression, &["values"]);
+        match text(expression, &["operator"]) {
+            "In" | "NotIn" if values.is_empty() => self.required(
+                path.child("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            ),
+            "Exists" | "DoesNotExist" if !values.is_empty() => self.forbidden(
+                path.child("values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => self.invalid(
+                path.child("operator"),
+                at(expression, &["operator"]),
+                "not a valid selector operator",
+            ),
+        }
+        let key = text(expression, &["key"]);
+        self.faults(&path.child("key"), key, names::qualified_name(key));
+        for (index, value) in values.iter().enumerate() {
+            let value = value.as_str().unwrap_or_default();
+            let path = path.child("values").index(index);
+            self.faults(&path, value, names::label_value(value));
+        }
+    }
+}
+
+pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+
+fn is_percent(text: &str) -> bool {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The number in a number or percentage; 0 where there is none.
+pub(crate) fn number_of(value: &Value) -> i64 {
+    match value {
+        Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
+        value => value.as_i64().unwrap_or(0),
+    }
+}
+
+/// A value as Go prints it, with `matchLabels` in front of `matchExpressions`.
+pub(crate) fn render_selector(selector: &Value) -> String {
+    let labels = at(selector, &["matchLabels"]);
+    let expressions = at(selector, &["matchExpressions"]);
+    if labels.is_null() || expressions.is_null() {
+        return render(selector);
+    }
+    format!(
+        "{{\"matchLabels\":{},\"matchExpressions\":{}}}",
+        render(labels),
+        render(expressions)
+    )
+}
+
+/// Whether a selector can be used at all.
+pub(crate) fn selector_is_valid(selector: &Value) -> bool {
+    let mut check = Check::default();
+    check.label_selector(selector, &Path::default());
+    check.errors.is_empty()
+}
+
+/// Whether a selector selects some labels. Null selects nothing, an empty selector everything.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+    if selector.is_null() {
+        return false;
+    }
+    let equal = |(key, value): (&String, &Value)| at(labels, &[key]) == value;
+    let holds = |expression: &Value| {
+        let value = at(labels, &[text(expression, &["key"])]);
+        let listed = list(expression, &["values"]).contains(value);
+        match text(expression, &["operator"]) {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => !value.is_null(),
+            _ => value.is_null(),
+        }
+    };
+    entries(selector, &["matchLabels"]).all(equal) && list(selector, &["matchExpressions"]).iter().all(holds)
+}
+
+/// Whether a selector has no requirement at all.
+pub(crate) fn is_empty_selector(selector: &Value) -> bool {
+    ["matchLabels", "matchExpressions"]
+        .iter()
+        .all(|field| is_zero(at(selector, &[field])))
+}
+
+/// How a field of a Go struct without JSON tags is printed: its Go name, its JSON name, the fields of its struct.
+pub(crate) struct GoPrint(
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+    pub(crate) &'static [GoPrint],
+);
+
+/// Prints an object as Go prints an internal struct: in the order of the struct, with nulls.
+pub(crate) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
+    if !value.is_object() {
+        return "null".to_owned();
+    }
+    let print = |GoPrint(go_name, name, below): &GoPrint| {
+        let field = at(value, &[name]);
+        let text = if below.is_empty() {
+            render(field)
+        } else {
+            render_go(field, below)
+        };
+        format!("\"{go_name}\":{text}")
+    };
+    let fields: Vec<String> = fields.iter().map(print).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// A path that stays below the directory it is resolved in.
+pub(crate) fn descending_path(check: &mut Check, value: &str, path: &Path) {
+    if value.starts_with('/') {
+        check.invalid(path.clone(), &value.into(), "must be a relative path");
+    }
+    no_backsteps(check, value, path);
+}
+
+/// A path without `..`.
+pub(crate) fn no_backsteps(check: &mut Check, value: &str, path: &Path) {
+    if value.split('/').any(|part| part == "..") {
+        check.invalid(path.clone(), &value.into(), "must not contain '..'");
+    }
+}

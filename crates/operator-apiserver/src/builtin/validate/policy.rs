@@ -1,0 +1,571 @@
+//! What limits others: disruption budgets, quotas, limit ranges, autoscalers and flow control.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path, render};
+
+use super::check::{Check, NEGATIVE, render_selector};
+use super::container::is_standard;
+use crate::builtin::names;
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, entries, is_zero, list, text};
+
+pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let (min, max) = (at(spec, &["minAvailable"]), at(spec, &["maxUnavailable"]));
+    if !min.is_null() && !max.is_null() {
+        let shown = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            render(min),
+            render_selector(at(spec, &["selector"])),
+            render(max),
+            render(at(spec, &["unhealthyPodEvictionPolicy"])),
+        );
+        check.invalid_text(
+            path.clone(),
+            shown,
+            "minAvailable and maxUnavailable cannot be both set",
+        );
+    }
+    for (value, field) in [(min, "minAvailable"), (max, "maxUnavailable")] {
+        let path = path.child(field);
+        check.int_or_percent(value, &path);
+        check.at_most_all(value, &path);
+    }
+    check.optional_one_of(
+        spec,
+        &path,
+        "unhealthyPodEvictionPolicy",
+        &["AlwaysAllow", "IfHealthyBudget"],
+    );
+    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
+}
+
+// === limit ranges ===
+
+pub(super) fn limit_range(check: &mut Check, object: &Value) {
+    let mut seen = HashSet::new();
+    let path = Path::new("spec").child("limits");
+    for (index, limit) in list(object, &["spec", "limits"]).iter().enumerate() {
+        let path = path.index(index);
+        let kind = text(limit, &["type"]);
+        let standard = ["Container", "PersistentVolumeClaim", "Pod"].contains(&kind);
+        let faults = names::qualified_name(kind);
+        if !faults.is_empty() {
+            check.faults(&path.child("type"), kind, faults);
+        } else if !standard && !kind.contains('/') {
+            check.invalid(
+                path.child("type"),
+                &kind.into(),
+                "must be a standard limit type or fully qualified",
+            );
+        }
+        if !seen.insert(kind) {
+            check.duplicate(path.child("type"), &kind.into());
+        }
+        limits(check, limit, kind, &path);
+    }
+}
+
+fn limits(check: &mut Check, limit: &Value, kind: &str, path: &Path) {
+    if kind == "Pod" {
+        for field in ["default", "defaultRequest"] {
+            if !is_zero(at(limit, &[field])) {
+                check.forbidden(path.child(field), "may not be specified when `type` is 'Pod'");
+            }
+        }
+    }
+    if kind == "PersistentVolumeClaim" {
+        let storage = |field: &str| at(limit, &[field, "storage"]).is_null();
+        if storage("min") && storage("max") {
+            check.required(
+                path.child("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
+        }
+    }
+    let fields = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+    let keys: BTreeSet<&String> = fields
+        .iter()
+        .flat_map(|field| entries(limit, &[field]))
+        .map(|(key, _)| key)
+        .collect();
+    for key in keys {
+        limits_of_resource(check, limit, key, path);
+    }
+}
+
+fn limits_of_resource(check: &mut Check, limit: &Value, key: &str, path: &Path) {
+    let amount = |field: &str| Quantity::from_json(at(limit, &[field, key])).ok();
+    let (min, max) = (amount("min"), amount("max"));
+    let (default, request) = (amount("default"), amount("defaultRequest"));
+    // The place, the value that is shown, and the two amounts of which the first must not be greater.
+    let rules = [
+        ("min", &min, (&min, "min"), (&max, "max")),
+        (
+            "defaultRequest",
+            &request,
+            (&min, "min"),
+            (&request, "default request"),
+        ),
+        (
+            "defaultRequest",
+            &request,
+            (&request, "default request"),
+            (&max, "max"),
+        ),
+        (
+            "defaultRequest",
+            &request,
+            (&request, "default request"),
+            (&default, "default limit"),
+        ),
+        ("default", &min, (&min, "min"), (&default, "default")),
+        ("default", &max, (&default, "default"), (&max, "max")),
+    ];
+    for (field, shown, (small, small_name), (great, great_name)) in rules {
+        let (Some(shown), Some(small), Some(great)) = (shown, small, great) else {
+            continue;
+        };
+        if small > great {
+            check.invalid(
+                path.child(field).key(key),
+                &shown.to_string().into(),
+                format!("{small_name} value {small} is greater than {great_name} value {great}"),
+            );
+        }
+    }
+    if let Some(ratio) = amount("maxLimitRequestRatio")
+        && Quantity::parse("1").is_ok_and(|one| ratio < one)
+    {
+        check.invalid(
+            path.child("maxLimitRequestRatio").key(key),
+            &ratio.to_string().into(),
+            format!("ratio {ratio} is less than 1"),
+        );
+    }
+}
+
+// === quotas ===
+
+pub(super) fn resource_quota(check: &mut Check, object: &Value) {
+    let path = Path::new("spec");
+    let hard = at(object, &["spec", "hard"]);
+    for (name, quantity) in entries(hard, &[]) {
+        let path = path.child("hard").key(name);
+        quota_name(check, name, &path);
+        check.non_negative_quantity(quantity, &path);
+        let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
+        if counts_objects(name) && !whole {
+            check.invalid(path, quantity, "must be an integer");
+        }
+    }
+    let scopes = at(object, &["spec", "scopes"]);
+    let names: Vec<&String> = entries(hard, &[]).map(|(name, _)| name).collect();
+    quota_scopes(check, scopes, &names, &path.child("scopes"));
+}
+
+fn quota_name(check: &mut Check, name: &str, path: &Path) {
+    check.faults(path, name, names::qualified_name(name));
+    if !name.contains('/') && !is_standard(name) {
+        check.invalid(
+            path.clone(),
+            &name.into(),
+            "must be a standard resource for quota",
+        );
+    }
+}
+
+fn counts_objects(name: &str) -> bool {
+    const COUNTED: &[&str] = &[
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    ];
+    COUNTED.contains(&name) || name.starts_with("count/")
+}
+
+const SCOPES: &[&str] = &[
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+];
+
+fn quota_scopes(check: &mut Check, scopes: &Value, hard: &[&String], path: &Path) {
+    let all = list(scopes, &[]);
+    for scope in all {
+        let scope = scope.as_str().unwrap_or_default();
+        if !SCOPES.contains(&scope) {
+            check.invalid(path.clone(), scopes, "unsupported scope");
+        }
+        for name in hard {
+            if is_standard(name) && !scope_fits(scope, name) {
+                check.invalid(path.clone(), scopes, "unsupported scope applied to resource");
+            }
+        }
+    }
+    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+        if all.contains(&one.into()) && all.contains(&other.into()) {
+            check.invalid(path.clone(), scopes, "conflicting scopes");
+        }
+    }
+}
+
+fn scope_fits(scope: &str, resource: &str) -> bool {
+    let computes = [
+        "cpu",
+        "memory",
+        "limits.cpu",
+        "limits.memory",
+        "requests.cpu",
+        "requests.memory",
+    ];
+    match scope {
+        "BestEffort" => resource == "pods",
+        "NotBestEffort"
+        | "NotTerminating"
+        | "Terminating"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => resource == "pods" || computes.contains(&resource),
+        _ => true,
+    }
+}
+
+// === autoscalers ===
+
+pub(super) fn autoscaler(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let min = at(spec, &["minReplicas"]);
+    let lower = min.as_i64().unwrap_or(1);
+    if lower < 1 {
+        check.invalid(
+            path.child("minReplicas"),
+            min,
+            "must be greater than or equal to 1",
+        );
+    }
+    let max = at(spec, &["maxReplicas"]);
+    let upper = max.as_i64().unwrap_or(0);
+    if upper < 1 {
+        check.required(path.child("maxReplicas"), "must be set and greater than 0");
+    }
+    if upper < lower {
+        check.invalid(
+            path.child("maxReplicas"),
+            max,
+            "must be greater than or equal to `minReplicas`",
+        );
+    }
+    scale_target(
+        check,
+        at(spec, &["scaleTargetRef"]),
+        &path.child("scaleTargetRef"),
+    );
+    metrics(check, spec, lower, &path.child("metrics"));
+    for (field, rules) in entries(spec, &["behavior"]) {
+        scaling_rules(check, rules, &path.child("behavior").child(field));
+    }
+}
+
+fn scale_target(check: &mut Check, target: &Value, path: &Path) {
+    check.required_form(target, path, "kind", names::path_segment);
+    check.required_form(target, path, "name", names::path_segment);
+    let version = text(target, &["apiVersion"]);
+    if !version.contains('/') && text(target, &["kind"]) != "ReplicationController" {
+        check.invalid(
+            path.child("apiVersion"),
+            &version.into(),
+            "apiVersion must specify API group",
+        );
+    }
+}
+
+const METRIC_TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
+
+fn metrics(check: &mut Check, spec: &Value, min_replicas: i64, path: &Path) {
+    let metrics = list(spec, &["metrics"]);
+    for (index, metric) in metrics.iter().enumerate() {
+        let path = path.index(index);
+        let kind = text(metric, &["type"]);
+        if kind.is_empty() {
+            check.required(path.child("type"), "must specify a metric source type");
+        }
+        if !METRIC_TYPES.contains(&kind) {
+            // The real server says it twice.
+            check.one_of(metric, &path, "type", METRIC_TYPES);
+            check.one_of(metric, &path, "type", METRIC_TYPES);
+            continue;
+        }
+        let mut field = kind.to_owned();
+        if let Some(first) = field.get_mut(..1) {
+            first.make_ascii_lowercase();
+        }
+        let source = at(metric, &[&field]);
+        let path = path.child(&field);
+        if source.is_null() {
+            check.required(path, "must populate information for the given metric source");
+        } else {
+            metric_source(check, kind, source, &path);
+        }
+    }
+    let scales_from_zero = |metric: &Value| ["Object", "External"].contains(&text(metric, &["type"]));
+    if min_replicas == 0 && !metrics.iter().any(scales_from_zero) {
+        check.forbidden(
+            path.clone(),
+            "must specify at least one Object or External metric to support scaling to zero replicas",
+        );
+    }
+}
+
+fn metric_source(check: &mut Check, kind: &str, source: &Value, path: &Path) {
+    match kind {
+        "Resource" | "ContainerResource" => {
+            if text(source, &["name"]).is_empty() {
+                check.required(path.child("name"), "must specify a resource name");
+            }
+            if kind == "ContainerResource" && text(source, &["container"]).is_empty() {
+                check.required(path.child("container"), "must specify a container");
+            }
+        }
+        _ if text(source, &["metric", "name"]).is_empty() => {
+            check.required(path.child("metric").child("name"), "must specify a metric name");
+        }
+        _ => {}
+    }
+    let target = at(source, &["target"]);
+    let path = path.child("target");
+    metric_target(check, target, &path);
+    let given = |field: &str| !at(target, &[field]).is_null();
+    match kind {
+        "Resource" | "ContainerResource" => match (given("averageUtilization"), given("averageValue")) {
+            (false, false) => check.required(
+                path.child("averageUtilization"),
+                "must set either a target raw value or a target utilization",
+            ),
+            (true, true) => check.forbidden(
+                path.child("averageValue"),
+                "may not set both a target raw value and a target utilization",
+            ),
+            _ => {}
+        },
+        "Pods" if !given("averageValue") => check.required(
+            path.child("averageValue"),
+            "must specify a positive target averageValue",
+        ),
+        "Object" | "External" if !given("value") && !given("averageValue") => check.required(
+            path.child("averageValue"),
+            "must set either a target value for metric or a per-pod target",
+        ),
+        _ => {}
+    }
+}
+
+fn metric_target(check: &mut Check, target: &Value, path: &Path) {
+    let kind = text(target, &["type"]);
+    if kind.is_empty() {
+        check.required(path.child("type"), "must specify a metric target type");
+    }
+    if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+        check.invalid(
+            path.child("type"),
+            &kind.into(),
+            "must be either Utilization, Value, or AverageValue",
+        );
+    }
+    for field in ["value", "averageValue"] {
+        let value = at(target, &[field]);
+        if Quantity::from_json(value).is_ok_and(|q| q.is_negative() || q.is_zero()) {
+            check.invalid(path.child(field), value, "must be positive");
+        }
+    }
+    let utilization = at(target, &["averageUtilization"]);
+    if utilization.as_i64().is_some_and(|percent| percent < 1) {
+        check.invalid(
+            path.child("averageUtilization"),
+            utilization,
+            "must be greater than 0",
+        );
+    }
+}
+
+fn scaling_rules(check: &mut Check, rules: &Value, path: &Path) {
+    let window = at(rules, &["stabilizationWindowSeconds"]);
+    let window_path = path.child("stabilizationWindowSeconds");
+    match window.as_i64() {
+        Some(..0) => check.invalid(window_path, window, "must be greater than or equal to zero"),
+        Some(3601..) => check.invalid(window_path, window, "must be less than or equal to 3600"),
+        _ => {}
+    }
+    check.optional_one_of(rules, path, "selectPolicy", &["Disabled", "Max", "Min"]);
+    let policies = list(rules, &["policies"]);
+    let path = path.child("policies");
+    if policies.is_empty() {
+        check.required(path.clone(), "must specify at least one Policy");
+    }
+    for (index, policy) in policies.iter().enumerate() {
+        let path = path.index(index);
+        check.one_of(policy, &path, "type", &["Percent", "Pods"]);
+        for field in ["value", "periodSeconds"] {
+            let value = at(policy, &[field]);
+            if value.as_i64().unwrap_or(0) <= 0 {
+                check.invalid(path.child(field), value, "must be greater than zero");
+            }
+        }
+        let period = at(policy, &["periodSeconds"]);
+        if period.as_i64().is_some_and(|seconds| seconds > 1800) {
+            check.invalid(
+                path.child("periodSeconds"),
+                period,
+                "must be less than or equal to 1800",
+            );
+        }
+    }
+}
+
+pub(super) fn scale(check: &mut Check, object: &Value) {
+    check.non_negative(at(object, &["spec"]), &Path::new("spec"), "replicas");
+}
+
+// === flow control ===
+
+pub(super) fn priority_level(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    match text(spec, &["type"]) {
+        "Limited" if at(spec, &["limited"]).is_null() => {
+            check.required(path.child("limited"), "must not be empty when type is Limited");
+        }
+        "Limited" => {
+            let path = path.child("limited");
+            let limited = at(spec, &["limited"]);
+            check.non_negative(limited, &path, "nominalConcurrencyShares");
+            let response = at(limited, &["limitResponse"]);
+            check.one_of(
+                response,
+                &path.child("limitResponse"),
+                "type",
+                &["Queue", "Reject"],
+            );
+        }
+        "Exempt" => {}
+        _ => check.one_of(spec, &path, "type", &["Exempt", "Limited"]),
+    }
+}
+
+pub(super) fn flow_schema(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let precedence = at(spec, &["matchingPrecedence"]);
+    if !precedence.as_i64().is_some_and(|p| (1..=10000).contains(&p)) {
+        check.invalid(
+            path.child("matchingPrecedence"),
+            precedence,
+            "must be between 1 and 10000",
+        );
+    }
+    if text(spec, &["priorityLevelConfiguration", "name"]).is_empty() {
+        check.required(
+            path.child("priorityLevelConfiguration").child("name"),
+            "must reference a priority level",
+        );
+    }
+}
+
+pub(super) fn priority_class(check: &mut Check, object: &Value) {
+    let name = text(object, &["metadata", "name"]);
+    let value = at(object, &["value"]).as_i64().unwrap_or(0);
+    let known = [
+        ("system-node-critical", 2_000_001_000),
+        ("system-cluster-critical", 2_000_000_000),
+    ];
+    if name.starts_with("system-") {
+        if !known.contains(&(name, value)) {
+            check.forbidden(
+                Path::new("metadata").child("name"),
+                "priority class names with 'system-' prefix are reserved for system use only",
+            );
+        }
+    } else if value > 1_000_000_000 {
+        check.forbidden(
+            Path::new("value"),
+            "maximum allowed value of a user defined priority is 1000000000",
+        );
+    }
+    check.optional_one_of(
+        object,
+        &Path::default(),
+        "preemptionPolicy",
+        &["Never", "PreemptLowerPriority"],
+    );
+}
+
+pub(super) fn priority_class_update(check: &mut Check, object: &Value, old: &Value) {
+    if at(object, &["value"]) != at(old, &["value"]) {
+        check.forbidden(Path::new("value"), "may not be changed in an update.");
+    }
+    check.immutable(
+        at(object, &["preemptionPolicy"]),
+        at(old, &["preemptionPolicy"]),
+        Path::new("preemptionPolicy"),
+    );
+}
+
+/// A lease lasts, and changes hands some number of times.
+pub(super) fn lease(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let duration = at(spec, &["leaseDurationSeconds"]);
+    if duration.as_i64().is_some_and(|seconds| seconds <= 0) {
+        check.invalid(
+            path.child("leaseDurationSeconds"),
+            duration,
+            "must be greater than 0",
+        );
+    }
+    let transitions = at(spec, &["leaseTransitions"]);
+    if transitions.as_i64().is_some_and(|count| count < 0) {
+        check.invalid(path.child("leaseTransitions"), transitions, NEGATIVE);
+    }
+}
+
+/// Some usages are meaningful, and a signer has a domain.
+pub(super) fn signing_request(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    if list(spec, &["usages"]).is_empty() {
+        check.required(path.child("usages"), "usages must be provided");
+    }
+    let signer = text(spec, &["signerName"]);
+    let signer_path = path.child("signerName");
+    if signer.is_empty() {
+        check.required(signer_path, "");
+    } else if !signer.contains('/') {
+        check.invalid(
+            signer_path,
+            &signer.into(),
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        );
+    }
+    if is_zero(at(spec, &["request"])) {
+        check.errors.push(Error::invalid(
+            path.child("request"),
+            at(spec, &["request"]).clone(),
+            "PEM block type must be CERTIFICATE REQUEST",
+        ));
+    }
+    let expiration = at(spec, &["expirationSeconds"]);
+    if expiration.as_i64().is_some_and(|seconds| seconds < 600) {
+        check.invalid(
+            path.child("expirationSeconds"),
+            expiration,
+            "may not specify a duration less than 600 seconds (10 minutes)",
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! Services. Addresses and node ports are allocated, and refused, by the registry.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+
+use super::check::Check;
+use crate::builtin::names;
+use crate::builtin::tree::{at, is_zero, list, text};
+
+const LB_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+
+pub(super) fn service(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let kind = text(spec, &["type"]);
+    let headless = is_headless(spec);
+    let ports = list(spec, &["ports"]);
+    if ports.is_empty() && !headless && kind != "ExternalName" {
+        check.required(path.child("ports"), "");
+    }
+    by_type(check, spec, &path);
+    service_ports(check, ports, &path.child("ports"));
+    check.labels(at(spec, &["selector"]), &path.child("selector"));
+    session_affinity(check, spec, &path);
+    addresses(check, spec, &path);
+    for (index, ip) in list(spec, &["externalIPs"]).iter().enumerate() {
+        let ip = ip.as_str().unwrap_or_default();
+        check.faults(&path.child("externalIPs").index(index), ip, names::ip_address(ip));
+    }
+    if kind.is_empty() {
+        check.required(path.child("type"), "");
+    } else {
+        check.one_of(
+            spec,
+            &path,
+            "type",
+            &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+        );
+    }
+    unique_ports(check, spec, &path.child("ports"));
+    load_balancer(check, spec, &path);
+    traffic(check, spec, &path);
+}
+
+fn is_headless(spec: &Value) -> bool {
+    list(spec, &["clusterIPs"]).first() == Some(&"None".into()) || text(spec, &["clusterIP"]) == "None"
+}
+
+fn by_type(check: &mut Check, spec: &Value, path: &Path) {
+    let kind = text(spec, &["type"]);
+    match kind {
+        "LoadBalancer" | "NodePort" if is_headless(spec) => check.invalid(
+            path.child("clusterIPs").index(0),
+            &"None".into(),
+            format!("may not be set to 'None' for {kind} services"),
+        ),
+        "ExternalName" => {
+            for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                if !is_zero(at(spec, &[field])) {
+                    check.forbidden(path.child(field), "may not be set for ExternalName services");
+                }
+            }
+            let name = text(spec, &["externalName"]);
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let path = path.child("externalName");
+            if name.is_empty() {
+                check.required(path, "");
+            } else {
+                check.faults(&path, name, names::dns_subdomain(name));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn service_ports(check: &mut Check, ports: &[Value], path: &Path) {
+    let mut seen = HashSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let path = path.index(index);
+        let name = text(port, &["name"]);
+        if name.is_empty() {
+            if ports.len() > 1 {
+                check.required(path.child("name"), "");
+            }
+        } else {
+            check.faults(&path.child("name"), name, names::dns_label(name));
+            if !seen.insert(name) {
+                check.duplicate(path.child("name"), &name.into());
+            }
+        }
+        check.port(at(port, &["port"]), path.child("port"));
+        if text(port, &["protocol"]).is_empty() {
+            check.required(path.child("protocol"), "");
+        } else {
+            check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
+        }
+        check.port(at(port, &["targetPort"]), path.child("targetPort"));
+        check.optional_form(port, &path, "appProtocol", names::qualified_name);
+    }
+}
+
+fn session_affinity(check: &mut Check, spec: &Value, path: &Path) {
+    let affinity = text(spec, &["sessionAffinity"]);
+    if affinity.is_empty() {
+        check.required(path.child("sessionAffinity"), "");
+    } else {
+        check.one_of(spec, path, "sessionAffinity", &["ClientIP", "None"]);
+    }
+    let config = at(spec, &["sessionAffinityConfig"]);
+    let path = path.child("sessionAffinityConfig");
+    match affinity {
+        "None" if !config.is_null() => {
+            check.forbidden(path, "must not be set when session affinity is None");
+        }
+        "ClientIP" => {
+            let seconds = at(config, &["clientIP", "timeoutSeconds"]);
+            if !seconds.as_i64().is_some_and(|s| (1..=86400).contains(&s)) {
+                check.invalid(
+                    path.child("clientIP").child("timeoutSeconds"),
+                    seconds,
+                    "must be greater than 0 and less than 86400",
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The cluster's addresses of a service, and their families.
+fn addresses(check: &mut Check, spec: &Value, path: &Path) {
+    if text(spec, &["type"]) == "ExternalName" {
+        return;
+    }
+    let families = list(spec, &["ipFamilies"]);
+    for (index, family) in families.iter().enumerate() {
+        let path = path.child("ipFamilies").index(index);
+        if ![Value::from("IPv4"), "IPv6".into()].contains(family) {
+            check
+                .errors
+                .push(Error::not_supported(path, family, &["IPv4", "IPv6"]));
+        } else if families.iter().take(index).any(|other| other == family) {
+            check.duplicate(path, family);
+        }
+    }
+    check.optional_one_of(
+        spec,
+        path,
+        "ipFamilyPolicy",
+        &["SingleStack", "PreferDualStack", "RequireDualStack"],
+    );
+    let single = text(spec, &["clusterIP"]);
+    let all = list(spec, &["clusterIPs"]);
+    let path = path.child("clusterIPs");
+    if !single.is_empty() && all.first().is_some_and(|first| first != single) {
+        check.invalid(
+            path.clone(),
+            at(spec, &["clusterIPs"]),
+            "first value must match `clusterIP`",
+        );
+    }
+    let given: Vec<&str> = match all {
+        [] if !single.is_empty() => vec![single],
+        all => all.iter().filter_map(Value::as_str).collect(),
+    };
+    for (index, ip) in given.iter().enumerate() {
+        let path = path.index(index);
+        if *ip == "None" {
+            if given.len() > 1 {
+                check.invalid(path, &(*ip).into(), "'None' must be the first and only value");
+            }
+            continue;
+        }
+        check.faults(&path, ip, names::ip_address(ip));
+        let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
+        let expected = families.get(index).and_then(Value::as_str);
+        if let Some(expected) = expected.filter(|expected| *expected != family)
+            && names::ip_address(ip).is_empty()
+        {
+            check.invalid(
+                path,
+                &(*ip).into(),
+                format!("expected an {expected} value as indicated by `ipFamilies[{index}]`"),
+            );
+        }
+    }
+}
+
+fn unique_ports(check: &mut Check, spec: &Value, path: &Path) {
+    let ports = list(spec, &["ports"]);
+    let node_port = |port: &Value| at(port, &["nodePort"]).as_i64().unwrap_or(0);
+    if text(spec, &["type"]) == "ClusterIP" {
+        for (index, port) in ports.iter().enumerate() {
+            if node_port(port) != 0 {
+                check.forbidden(
+                    path.index(index).child("nodePort"),
+                    "may not be used when `type` is 'ClusterIP'",
+                );
+            }
+        }
+    }
+    let mut node_ports = HashSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let number = node_port(port);
+        if number != 0 && !node_ports.insert((text(port, &["protocol"]), number)) {
+            check.duplicate(path.index(index).child("nodePort"), &number.into());
+        }
+    }
+    let mut numbers = HashSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let protocol = text(port, &["protocol"]);
+        let number = at(port, &["port"]).as_i64().unwrap_or(0);
+        if !numbers.insert((protocol, number)) {
+            let mut error = Error::duplicate(path.index(index), &Value::Null);
+            error.value = Some(format!(
+                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}"
+            ));
+            check.errors.push(error);
+        }
+    }
+}
+
+fn load_balancer(check: &mut Check, spec: &Value, path: &Path) {
+    let is_balancer = text(spec, &["type"]) == "LoadBalancer";
+    let ranges = list(spec, &["loadBalancerSourceRanges"]);
+    // The real server spells this one with a capital letter.
+    let range_path = path.child("LoadBalancerSourceRanges");
+    if !ranges.is_empty() && !is_balancer {
+        check.forbidden(range_path.clone(), LB_ONLY);
+    }
+    for (index, range) in ranges.iter().enumerate() {
+        let range = range.as_str().unwrap_or_default();
+        let faults = names::cidr(range.trim());
+        check.faults(&range_path.index(index), range, faults);
+    }
+    if is_balancer {
+        if at(spec, &["allocateLoadBalancerNodePorts"]).is_null() {
+            check.required(path.child("allocateLoadBalancerNodePorts"), "");
+        }
+        check.optional_form(spec, path, "loadBalancerClass", names::qualified_name);
+        return;
+    }
+    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+        if !at(spec, &[field]).is_null() {
+            check.forbidden(path.child(field), LB_ONLY);
+        }
+    }
+}
+
+fn traffic(check: &mut Check, spec: &Value, path: &Path) {
+    let kind = text(spec, &["type"]);
+    let external = matches!(kind, "LoadBalancer" | "NodePort")
+        || kind == "ClusterIP" && !list(spec, &["externalIPs"]).is_empty();
+    let policy = at(spec, &["externalTrafficPolicy"]);
+    if external {
+        check.one_of(spec, path, "externalTrafficPolicy", &["Cluster", "Local"]);
+    } else if !is_zero(policy) {
+        check.invalid(
+            path.child("externalTrafficPolicy"),
+            policy,
+            "may only be set for externally-accessible services",
+        );
+    }
+    check.optional_one_of(spec, path, "internalTrafficPolicy", &["Cluster", "Local"]);
+    check.optional_one_of(
+        spec,
+        path,
+        "trafficDistribution",
+        &["PreferClose", "PreferSameNode", "PreferSameZone"],
+    );
+}
+
+pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
+    let path = Path::new("spec");
+    let (spec, before) = (at(object, &["spec"]), at(old, &["spec"]));
+    let is_external = |spec| text(spec, &["type"]) == "ExternalName";
+    if !is_external(spec) && !is_external(before) {
+        let (new, old) = (text(spec, &["clusterIP"]), text(before, &["clusterIP"]));
+        if !old.is_empty() && new != old {
+            check.invalid(
+                path.child("clusterIPs").index(0),
+                at(spec, &["clusterIPs"]),
+                "may not change once set",
+            );
+        }
+    }
+    let class = "loadBalancerClass";
+    let both = [spec, before]
+        .iter()
+        .all(|spec| text(spec, &["type"]) == "LoadBalancer");
+    if both && at(spec, &[class]) != at(before, &[class]) {
+        check.invalid(path.child(class), at(spec, &[class]), "may not change once set");
+    }
+    service(check, object);
+}

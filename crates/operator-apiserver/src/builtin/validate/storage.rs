@@ -1,0 +1,289 @@
+//! Volumes, claims, storage classes and what belongs to CSI drivers.
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+
+use super::check::Check;
+use super::{pod, volume};
+use crate::builtin::names;
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, entries, is_zero, list, text};
+
+const ACCESS_MODES: &[&str] = &[
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
+
+pub(super) fn claim(check: &mut Check, object: &Value) {
+    claim_spec(check, at(object, &["spec"]), &Path::new("spec"));
+}
+
+/// The spec of a claim, also in templates.
+pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
+    check.label_selector(at(spec, &["selector"]), &path.child("selector"));
+    if list(spec, &["accessModes"]).is_empty() {
+        check.required(path.child("accessModes"), "at least 1 access mode is required");
+    }
+    access_modes(check, spec, path);
+    let storage = at(spec, &["resources", "requests", "storage"]);
+    let resources = path.child("resources");
+    if storage.is_null() {
+        check.required(resources.key("storage"), "");
+    } else {
+        positive(check, storage, &resources.key("storage"));
+    }
+    check.optional_form(spec, path, "storageClassName", names::dns_subdomain);
+    check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
+}
+
+fn access_modes(check: &mut Check, spec: &Value, path: &Path) {
+    let modes = list(spec, &["accessModes"]);
+    for mode in modes {
+        if !mode.as_str().is_some_and(|mode| ACCESS_MODES.contains(&mode)) {
+            let path = path.child("accessModes");
+            check.errors.push(Error::not_supported(path, mode, ACCESS_MODES));
+        }
+    }
+    if modes.len() > 1 && modes.contains(&"ReadWriteOncePod".into()) {
+        check.forbidden(
+            path.child("accessModes"),
+            "may not use ReadWriteOncePod with other access modes",
+        );
+    }
+}
+
+fn positive(check: &mut Check, quantity: &Value, path: &Path) {
+    let parsed = Quantity::from_json(quantity);
+    if parsed.is_ok_and(|quantity| quantity.is_negative() || quantity.is_zero()) {
+        check.invalid(path.clone(), quantity, "must be greater than zero");
+    }
+}
+
+const CLAIM_IMMUTABLE: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+
+pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
+    claim(check, object);
+    let path = Path::new("spec");
+    let bound = text(old, &["status", "phase"]) == "Bound";
+    let fixed = |object: &Value| {
+        let mut spec = at(object, &["spec"]).clone();
+        if let Some(fields) = spec.as_object_mut() {
+            // The binder may fill these in once.
+            if is_zero(at(old, &["spec", "volumeName"])) {
+                fields.remove("volumeName");
+            }
+            if at(old, &["spec", "storageClassName"]).is_null() {
+                fields.remove("storageClassName");
+            }
+            if bound {
+                fields.remove("volumeAttributesClassName");
+                if let Some(resources) = fields.get_mut("resources").and_then(Value::as_object_mut) {
+                    resources.remove("requests");
+                }
+            }
+        }
+        spec
+    };
+    if fixed(object) != fixed(old) {
+        check.forbidden(path.clone(), CLAIM_IMMUTABLE);
+    }
+    let storage = ["spec", "resources", "requests", "storage"];
+    let (new, before) = (
+        Quantity::from_json(at(object, &storage)),
+        Quantity::from_json(at(old, &storage)),
+    );
+    if let (Ok(new), Ok(before)) = (new, before)
+        && new < before
+    {
+        let capacity = Quantity::from_json(at(old, &["status", "capacity", "storage"]));
+        if capacity.is_ok_and(|capacity| new < capacity) {
+            check.forbidden(
+                path.child("resources").child("requests").child("storage"),
+                "field can not be less than status.capacity",
+            );
+        }
+    }
+}
+
+/// The sources of a persistent volume, in the order in which the real server looks at them.
+const SOURCES: &[&str] = &[
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    if list(spec, &["accessModes"]).is_empty() {
+        check.required(path.child("accessModes"), "");
+    }
+    access_modes(check, spec, &path);
+    let capacity = at(spec, &["capacity"]);
+    let capacity_path = path.child("capacity");
+    if is_zero(capacity) {
+        check.required(capacity_path.clone(), "");
+    }
+    if at(capacity, &["storage"]).is_null() || entries(capacity, &[]).count() > 1 {
+        let error = Error::not_supported(capacity_path.clone(), capacity, &["storage"]);
+        check.errors.push(error);
+    }
+    for (name, quantity) in entries(capacity, &[]) {
+        positive(check, quantity, &capacity_path.key(name));
+    }
+    check.optional_one_of(
+        spec,
+        &path,
+        "persistentVolumeReclaimPolicy",
+        &["Delete", "Recycle", "Retain"],
+    );
+    let affinity = at(spec, &["nodeAffinity", "required"]);
+    if affinity.is_object() {
+        let path = path.child("nodeAffinity").child("required");
+        pod::node_selector(check, affinity, &path);
+    }
+    volume_source(check, spec, &path);
+    let recycled = text(spec, &["persistentVolumeReclaimPolicy"]) == "Recycle";
+    if recycled && text(spec, &["hostPath", "path"]) == "/" {
+        check.forbidden(
+            path.child("persistentVolumeReclaimPolicy"),
+            "may not be 'recycle' for a hostPath mount of '/'",
+        );
+    }
+    check.optional_form(spec, &path, "storageClassName", names::dns_subdomain);
+    check.optional_one_of(spec, &path, "volumeMode", &["Block", "Filesystem"]);
+}
+
+fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
+    let mut given = SOURCES.iter().filter(|name| !at(spec, &[name]).is_null());
+    let Some(first) = given.next() else {
+        check.required(path.clone(), "must specify a volume type");
+        return;
+    };
+    let source = at(spec, &[first]);
+    match *first {
+        "csi" => {
+            let path = path.child("csi");
+            volume::csi_driver(check, source, &path);
+            check.required_text(source, &path, "volumeHandle");
+        }
+        "local" => {
+            check.required_text(source, &path.child("local"), "path");
+            if at(spec, &["nodeAffinity"]).is_null() {
+                check.required(path.child("nodeAffinity"), "Local volume requires node affinity");
+            }
+        }
+        name => volume::rules(check, name, source, &path.child(name)),
+    }
+    for other in given {
+        check.forbidden(path.child(other), "may not specify more than 1 volume type");
+    }
+}
+
+pub(super) fn persistent_volume_update(check: &mut Check, object: &Value, old: &Value) {
+    persistent_volume(check, object);
+    let sources = |object: &Value| -> Vec<Value> {
+        let names = SOURCES.iter();
+        names.map(|name| at(object, &["spec", name]).clone()).collect()
+    };
+    if sources(object) != sources(old) {
+        check.forbidden(
+            Path::new("spec").child("persistentvolumesource"),
+            "spec.persistentvolumesource is immutable after creation",
+        );
+    }
+    check.immutable(
+        at(object, &["spec", "volumeMode"]),
+        at(old, &["spec", "volumeMode"]),
+        Path::new("volumeMode"),
+    );
+}
+
+pub(super) fn storage_class(check: &mut Check, object: &Value) {
+    let root = Path::default();
+    let provisioner = text(object, &["provisioner"]);
+    if provisioner.is_empty() {
+        check.required(root.child("provisioner"), "");
+    } else {
+        let faults = names::qualified_name(&provisioner.to_lowercase());
+        check.faults(&root.child("provisioner"), provisioner, faults);
+    }
+    for (name, _) in entries(object, &["parameters"]) {
+        if name.is_empty() {
+            check.invalid(root.child("parameters"), &"".into(), "field can not be empty.");
+        }
+    }
+    check.optional_one_of(object, &root, "reclaimPolicy", &["Delete", "Retain"]);
+    if at(object, &["volumeBindingMode"]).is_null() {
+        check.required(root.child("volumeBindingMode"), "");
+    } else {
+        check.one_of(
+            object,
+            &root,
+            "volumeBindingMode",
+            &["Immediate", "WaitForFirstConsumer"],
+        );
+    }
+}
+
+pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Value) {
+    storage_class(check, object);
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        check.immutable(at(object, &[field]), at(old, &[field]), Path::new(field));
+    }
+}
+
+pub(super) fn csi_driver(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    for field in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
+        if at(spec, &[field]).is_null() {
+            check.required(path.child(field), "");
+        }
+    }
+    check.optional_one_of(
+        spec,
+        &path,
+        "fsGroupPolicy",
+        &["File", "None", "ReadWriteOnceWithFSType"],
+    );
+    for (index, mode) in list(spec, &["volumeLifecycleModes"]).iter().enumerate() {
+        if !["Ephemeral", "Persistent"].contains(&mode.as_str().unwrap_or_default()) {
+            let path = path.child("volumeLifecycleModes").index(index);
+            let error = Error::not_supported(path, mode, &["Ephemeral", "Persistent"]);
+            check.errors.push(error);
+        }
+    }
+}
+
+pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    check.required_form(spec, &path, "attacher", names::dns_subdomain);
+    check.required_text(spec, &path, "nodeName");
+    let name = at(spec, &["source", "persistentVolumeName"]);
+    let inline = at(spec, &["source", "inlineVolumeSpec"]);
+    if name.is_null() && inline.is_null() {
+        check.required(
+            path.child("source"),
+            "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+        );
+    }
+}

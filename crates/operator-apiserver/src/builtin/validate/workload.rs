@@ -1,0 +1,339 @@
+//! Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+
+use super::check::{
+    Check, GoPrint, is_empty_selector, number_of, render_go, render_selector, selector_is_valid, selects,
+};
+use super::pod;
+use crate::builtin::tree::{at, is_zero, text};
+
+pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
+
+const STRATEGY: &[GoPrint] = &[
+    GoPrint("Type", "type", &[]),
+    GoPrint(
+        "RollingUpdate",
+        "rollingUpdate",
+        &[
+            GoPrint("MaxUnavailable", "maxUnavailable", &[]),
+            GoPrint("MaxSurge", "maxSurge", &[]),
+        ],
+    ),
+];
+
+pub(super) fn deployment(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    check.non_negative(spec, &path, "replicas");
+    selector_and_template(check, spec, &path);
+    deployment_strategy(check, at(spec, &["strategy"]), &path.child("strategy"));
+    check.non_negative(spec, &path, "minReadySeconds");
+    check.non_negative(spec, &path, "revisionHistoryLimit");
+    check.non_negative(spec, &path, "progressDeadlineSeconds");
+    let deadline = at(spec, &["progressDeadlineSeconds"]);
+    let ready = at(spec, &["minReadySeconds"]).as_i64().unwrap_or(0);
+    if deadline.as_i64().is_some_and(|seconds| seconds <= ready) {
+        check.invalid(
+            path.child("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        );
+    }
+}
+
+pub(super) fn replica_set(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    check.non_negative(spec, &path, "replicas");
+    check.non_negative(spec, &path, "minReadySeconds");
+    selector_and_template(check, spec, &path);
+}
+
+/// What Deployments and ReplicaSets have in common.
+fn selector_and_template(check: &mut Check, spec: &Value, path: &Path) {
+    let selector = at(spec, &["selector"]);
+    let selector_path = path.child("selector");
+    if selector.is_null() {
+        check.required(selector_path.clone(), "");
+    } else {
+        check.label_selector(selector, &selector_path);
+        if is_empty_selector(selector) {
+            check.invalid(
+                selector_path.clone(),
+                selector,
+                "empty selector is invalid for deployment",
+            );
+        }
+    }
+    if selector_is_valid(selector) {
+        let path = path.child("template");
+        matching_labels(check, spec, &path);
+        pod::template(check, at(spec, &["template"]), &path);
+        always_restarted(check, spec, &path, "ReplicaSet");
+    } else {
+        check.invalid_text(selector_path, render_selector(selector), "invalid label selector");
+    }
+}
+
+/// The template's labels must be selected, unless the selector selects everything.
+fn matching_labels(check: &mut Check, spec: &Value, template: &Path) {
+    let selector = at(spec, &["selector"]);
+    let labels = at(spec, &["template", "metadata", "labels"]);
+    let selects_all = !selector.is_null() && is_empty_selector(selector);
+    if !selects_all && !selects(selector, labels) {
+        check.invalid(template.child("metadata").child("labels"), labels, NO_MATCH);
+    }
+}
+
+/// Pods that a controller replaces never end by themselves.
+fn always_restarted(check: &mut Check, spec: &Value, template: &Path, kind: &str) {
+    let pod = at(spec, &["template", "spec"]);
+    let path = template.child("spec");
+    let policy = text(pod, &["restartPolicy"]);
+    if policy != "Always" {
+        let error = Error::not_supported(path.child("restartPolicy"), &policy.into(), &["Always"]);
+        check.errors.push(error);
+    }
+    if !at(pod, &["activeDeadlineSeconds"]).is_null() {
+        check.forbidden(
+            path.child("activeDeadlineSeconds"),
+            format!("activeDeadlineSeconds in {kind} is not Supported"),
+        );
+    }
+}
+
+fn deployment_strategy(check: &mut Check, strategy: &Value, path: &Path) {
+    let rolling = at(strategy, &["rollingUpdate"]);
+    let path_of_rolling = path.child("rollingUpdate");
+    match text(strategy, &["type"]) {
+        "Recreate" if rolling.is_null() => {}
+        "Recreate" => check.forbidden(
+            path_of_rolling,
+            "may not be specified when strategy `type` is 'Recreate'",
+        ),
+        "RollingUpdate" if rolling.is_null() => {
+            check.required(path_of_rolling, "this should be defaulted and never be nil")
+        }
+        "RollingUpdate" => rolling_update(check, rolling, &path_of_rolling),
+        _ => check.unsupported_text(
+            path.clone(),
+            render_go(strategy, STRATEGY),
+            &["Recreate", "RollingUpdate"],
+        ),
+    }
+}
+
+fn rolling_update(check: &mut Check, rolling: &Value, path: &Path) {
+    let (unavailable, surge) = (at(rolling, &["maxUnavailable"]), at(rolling, &["maxSurge"]));
+    let unavailable_path = path.child("maxUnavailable");
+    check.int_or_percent(unavailable, &unavailable_path);
+    check.int_or_percent(surge, &path.child("maxSurge"));
+    if number_of(unavailable) == 0 && number_of(surge) == 0 {
+        check.invalid(
+            unavailable_path.clone(),
+            unavailable,
+            "may not be 0 when `maxSurge` is 0",
+        );
+    }
+    check.at_most_all(unavailable, &unavailable_path);
+}
+
+pub(super) fn daemon_set(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let selector = at(spec, &["selector"]);
+    check.label_selector(selector, &path.child("selector"));
+    let template = path.child("template");
+    let labels = at(spec, &["template", "metadata", "labels"]);
+    if selector_is_valid(selector) && !selects(selector, labels) {
+        check.invalid(template.child("metadata").child("labels"), labels, NO_MATCH);
+    }
+    if selector.is_object() && is_empty_selector(selector) {
+        check.invalid(
+            path.child("selector"),
+            selector,
+            "empty selector is invalid for daemonset",
+        );
+    }
+    pod::template(check, at(spec, &["template"]), &template);
+    always_restarted(check, spec, &template, "DaemonSet");
+    check.non_negative(spec, &path, "minReadySeconds");
+    daemon_set_strategy(
+        check,
+        at(spec, &["updateStrategy"]),
+        &path.child("updateStrategy"),
+    );
+    check.non_negative(spec, &path, "revisionHistoryLimit");
+}
+
+fn daemon_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
+    let rolling = at(strategy, &["rollingUpdate"]);
+    let path_of_rolling = path.child("rollingUpdate");
+    match text(strategy, &["type"]) {
+        "OnDelete" => {}
+        "RollingUpdate" if rolling.is_null() => check.required(path_of_rolling, ""),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (at(rolling, &["maxUnavailable"]), at(rolling, &["maxSurge"]));
+            let unavailable_path = path_of_rolling.child("maxUnavailable");
+            let surge_path = path_of_rolling.child("maxSurge");
+            check.int_or_percent(unavailable, &unavailable_path);
+            check.int_or_percent(surge, &surge_path);
+            match (number_of(unavailable) != 0, number_of(surge) != 0) {
+                (true, true) => check.invalid(
+                    surge_path.clone(),
+                    surge,
+                    "may not be set when maxUnavailable is non-zero",
+                ),
+                (false, false) => check.required(unavailable_path.clone(), "cannot be 0 when maxSurge is 0"),
+                _ => {}
+            }
+            check.at_most_all(unavailable, &unavailable_path);
+            check.at_most_all(surge, &surge_path);
+        }
+        _ => check.unsupported_text(
+            path.clone(),
+            render_go(strategy, STRATEGY),
+            &["RollingUpdate", "OnDelete"],
+        ),
+    }
+}
+
+pub(super) fn stateful_set(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let policy = text(spec, &["podManagementPolicy"]);
+    match policy {
+        "" => check.required(path.child("podManagementPolicy"), ""),
+        "OrderedReady" | "Parallel" => {}
+        _ => check.invalid(
+            path.child("podManagementPolicy"),
+            &policy.into(),
+            "must be 'OrderedReady' or 'Parallel'",
+        ),
+    }
+    stateful_set_strategy(
+        check,
+        at(spec, &["updateStrategy"]),
+        &path.child("updateStrategy"),
+    );
+    let retention = path.child("persistentVolumeClaimRetentionPolicy");
+    let policy = at(spec, &["persistentVolumeClaimRetentionPolicy"]);
+    if policy.is_object() {
+        for field in ["whenDeleted", "whenScaled"] {
+            check.one_of(policy, &retention, field, &["Retain", "Delete"]);
+        }
+    }
+    check.non_negative(spec, &path, "replicas");
+    check.non_negative(spec, &path, "minReadySeconds");
+    check.non_negative(at(spec, &["ordinals"]), &path.child("ordinals"), "start");
+    let selector = at(spec, &["selector"]);
+    if selector.is_null() {
+        check.required(path.child("selector"), "");
+    } else {
+        check.label_selector(selector, &path.child("selector"));
+        if is_empty_selector(selector) {
+            check.invalid(
+                path.child("selector"),
+                selector,
+                "empty selector is invalid for statefulset",
+            );
+        }
+    }
+    let template = path.child("template");
+    if selector_is_valid(selector) {
+        matching_labels(check, spec, &template);
+        // The pods' spec is only checked when the pods are created: claim templates add volumes to it.
+        let labels = at(spec, &["template", "metadata", "labels"]);
+        check.labels(labels, &template.child("labels"));
+        let annotations = at(spec, &["template", "metadata", "annotations"]);
+        pod::annotations(check, annotations, &template.child("annotations"));
+    } else {
+        check.invalid_text(path.child("selector"), render_selector(selector), "");
+    }
+    always_restarted(check, spec, &template, "StatefulSet");
+}
+
+fn stateful_set_strategy(check: &mut Check, strategy: &Value, path: &Path) {
+    let rolling = at(strategy, &["rollingUpdate"]);
+    match text(strategy, &["type"]) {
+        "" => check.required(path.clone(), ""),
+        "OnDelete" if rolling.is_null() => {}
+        "OnDelete" => check.invalid(
+            path.child("rollingUpdate"),
+            rolling,
+            "only allowed for updateStrategy 'RollingUpdate'",
+        ),
+        "RollingUpdate" => {
+            check.non_negative(rolling, &path.child("rollingUpdate"), "partition");
+        }
+        _ => check.invalid_text(
+            path.clone(),
+            render_go(
+                strategy,
+                &[
+                    GoPrint("Type", "type", &[]),
+                    GoPrint("RollingUpdate", "rollingUpdate", &[]),
+                ],
+            ),
+            "must be 'RollingUpdate' or 'OnDelete'",
+        ),
+    }
+}
+
+pub(super) fn replication_controller(check: &mut Check, object: &Value) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    check.non_negative(spec, &path, "minReadySeconds");
+    let selector = at(spec, &["selector"]);
+    if is_zero(selector) {
+        check.required(path.child("selector"), "");
+    }
+    check.non_negative(spec, &path, "replicas");
+    let template = at(spec, &["template"]);
+    let template_path = path.child("template");
+    if template.is_null() {
+        check.required(template_path, "");
+        return;
+    }
+    let labels = at(template, &["metadata", "labels"]);
+    let selector = serde_json::json!({ "matchLabels": selector });
+    if !is_empty_selector(&selector) && !selects(&selector, labels) {
+        check.invalid(template_path.child("metadata").child("labels"), labels, NO_MATCH);
+    }
+    pod::template(check, template, &template_path);
+    always_restarted(check, spec, &template_path, "ReplicationController");
+}
+
+// === updates ===
+
+/// The selector of a controller is chosen once.
+pub(super) fn same_selector(check: &mut Check, object: &Value, old: &Value) {
+    let path = ["spec", "selector"];
+    check.immutable(
+        at(object, &path),
+        at(old, &path),
+        Path::new("spec").child("selector"),
+    );
+}
+
+const STATEFUL_SET_FIELDS: &[&str] = &[
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+const STATEFUL_SET: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+
+pub(super) fn stateful_set_update(check: &mut Check, object: &Value, old: &Value) {
+    let fixed = |object: &Value| {
+        let mut spec = at(object, &["spec"]).clone();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|field, _| !STATEFUL_SET_FIELDS.contains(&field.as_str()));
+        }
+        spec
+    };
+    if fixed(object) != fixed(old) {
+        check.forbidden(Path::new("spec"), STATEFUL_SET);
+    }
+}
