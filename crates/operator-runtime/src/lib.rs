@@ -81,6 +81,7 @@ pub use operator_macros::rbac;
 pub use schemars;
 
 pub mod cache;
+pub mod certificates;
 pub mod client;
 mod clock;
 pub mod condition;
@@ -100,6 +101,7 @@ pub mod owner;
 pub mod predicate;
 pub mod prelude;
 mod queue;
+mod serve;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, StatusWriter};

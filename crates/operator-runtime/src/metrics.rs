@@ -25,18 +25,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+mod access;
 mod client;
 mod controller;
 mod election;
 mod exposition;
 mod process;
 mod queue;
+mod server;
 mod webhook;
 
 pub use self::client::{CacheMetrics, ClientMetrics, RestClientLayer, RestClientService};
 pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub use self::queue::{QueueMetrics, Running};
+pub use self::server::{DuplicatePath, MetricsServer};
 pub use self::webhook::{CertificateMetrics, WebhookMetrics, WebhookRequest};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].
 pub use prometheus_client;

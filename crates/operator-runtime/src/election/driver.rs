@@ -485,7 +485,7 @@ mod tests {
         let campaign = tokio::spawn(one.run(stop.clone()));
         leads(&mut leadership).await;
         let version = server.edit("lock", |lease| {
-            lease["metadata"]["labels"] = serde_json::json!({"a": "b"})
+            lease["metadata"]["labels"] = serde_json::json!({"a": "b"});
         });
         server.changed_after("lock", version).await;
         assert!(leadership.borrow().is_leader());

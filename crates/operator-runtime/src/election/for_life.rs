@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    fn pod(status: Value) -> Pod {
+    fn pod(status: &Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "old", "uid": "1"}, "status": status})).unwrap()
     }
 
@@ -397,9 +397,9 @@ mod tests {
 
     #[test]
     fn only_a_holder_that_will_not_run_again_is_cleared_away() {
-        let running = pod(json!({"phase": "Running"}));
-        let evicted = pod(json!({"phase": "Failed", "reason": "Evicted"}));
-        let failed = pod(json!({"phase": "Failed", "reason": "Error"}));
+        let running = pod(&json!({"phase": "Running"}));
+        let evicted = pod(&json!({"phase": "Failed", "reason": "Evicted"}));
+        let failed = pod(&json!({"phase": "Failed", "reason": "Error"}));
         assert_judged(Some(&running), Some(&node("True")), Verdict::Wait);
         assert_judged(Some(&running), None, Verdict::Wait);
         assert_judged(Some(&failed), Some(&node("True")), Verdict::Wait);
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn pod_of_the_same_name_is_another_one() {
-        let running = pod(json!({"phase": "Running"}));
+        let running = pod(&json!({"phase": "Running"}));
         let (before, after) = (owner("old", "0"), owner("old", "1"));
         assert_eq!(
             judge(&before, &after, Some(&running), Some(&node("False"))),

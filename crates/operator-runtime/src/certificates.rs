@@ -1,0 +1,421 @@
+//! Certificates of the servers of an operator: read from files and read again when they change, given as PEM, or made
+//! here by an authority that lives as long as the process.
+//!
+//! ```
+//! use operator_runtime::certificates::Certificates;
+//!
+//! let certificates = Certificates::self_signed(["webhook-service.system.svc"])?;
+//! let ca_bundle = certificates.authority();
+//! assert!(ca_bundle.is_some_and(|pem| pem.starts_with("-----BEGIN CERTIFICATE-----")));
+//! # Ok::<_, operator_runtime::certificates::CertificateError>(())
+//! ```
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::ToSpan as _;
+use parking_lot::{Mutex, RwLock};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::describe;
+use crate::metrics::CertificateMetrics;
+
+/// How often files are looked at. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
+const POLL: Duration = Duration::from_secs(10);
+/// How long certificates made here are valid, and when they are made anew, in days.
+const AUTHORITY_DAYS: i32 = 3650;
+const VALID_DAYS: i32 = 365;
+const RENEW_AFTER: Duration = Duration::from_secs(180 * 24 * 60 * 60);
+
+/// The certificate of a server, which may change while the server runs. Copies share it.
+#[derive(Clone)]
+pub struct Certificates {
+    inner: Arc<Inner>,
+    metrics: CertificateMetrics,
+}
+
+struct Inner {
+    source: Source,
+    authority: Option<String>,
+    current: RwLock<Arc<CertifiedKey>>,
+    /// What the current certificate was made from, to see whether anything changed.
+    origin: Mutex<Origin>,
+}
+
+enum Source {
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    Pem,
+    SelfSigned {
+        issuer: Box<Issuer<'static, KeyPair>>,
+        names: Vec<String>,
+    },
+}
+
+#[derive(PartialEq)]
+enum Origin {
+    Contents(Vec<u8>, Vec<u8>),
+    Made(std::time::Instant),
+}
+
+/// Why there is no certificate to serve with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read the certificate or key {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no certificate, or no key, in what should hold it.
+    #[error("{0} holds no PEM of the kind expected")]
+    NoPem(&'static str, #[source] rustls::pki_types::pem::Error),
+    /// Certificate and key do not belong together, or are of an unknown kind.
+    #[error("certificate and key cannot be used")]
+    Unusable(#[source] rustls::Error),
+    /// A certificate could not be made.
+    #[error("cannot make a certificate")]
+    Make(#[source] rcgen::Error),
+}
+
+// === impl Certificates ===
+
+impl Certificates {
+    /// Reads `tls.crt` and `tls.key` of a directory, which is where a mounted Secret has them.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not belong together.
+    pub fn from_dir(dir: &Path) -> Result<Self, CertificateError> {
+        Self::from_files(&dir.join("tls.crt"), &dir.join("tls.key"))
+    }
+
+    /// Reads a certificate chain and its key.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not belong together.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let contents = (read(certificate)?, read(key)?);
+        let source = Source::Files {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        };
+        Self::from_contents(source, contents)
+    }
+
+    /// Takes a certificate chain and its key as PEM.
+    ///
+    /// # Errors
+    /// If they are not PEM, or do not belong together.
+    pub fn from_pem(certificate: &str, key: &str) -> Result<Self, CertificateError> {
+        Self::from_contents(Source::Pem, (certificate.into(), key.into()))
+    }
+
+    /// Makes an authority, and a certificate for these host names and IP addresses. It is made anew, by the same
+    /// authority, long before it expires.
+    ///
+    /// # Errors
+    /// If a name is none.
+    pub fn self_signed<N: Into<String>>(
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, CertificateError> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let (issuer, authority) = authority().map_err(CertificateError::Make)?;
+        let current = issue(&issuer, &names)?;
+        let issuer = Box::new(issuer);
+        let origin = Origin::Made(std::time::Instant::now());
+        Ok(Self::new(
+            Source::SelfSigned { issuer, names },
+            Some(authority),
+            current,
+            origin,
+        ))
+    }
+
+    /// Counts how often files are read, and how often in vain.
+    #[must_use]
+    pub fn metrics(mut self, metrics: CertificateMetrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// The certificate of the authority as PEM, for the `caBundle` of a webhook configuration; only of
+    /// [`Certificates::self_signed`].
+    pub fn authority(&self) -> Option<&str> {
+        self.inner.authority.as_deref()
+    }
+
+    /// Looks whether the files changed, or the certificate should be made anew; if so, new connections get the new
+    /// one. Says whether they do.
+    ///
+    /// # Errors
+    /// If the files cannot be read or do not belong together. The old certificate is served on.
+    pub fn reload(&self) -> Result<bool, CertificateError> {
+        let (origin, current) = match &self.inner.source {
+            Source::Pem => return Ok(false),
+            Source::Files { certificate, key } => {
+                let contents = (read(certificate)?, read(key)?);
+                if self.is_from(&contents) {
+                    return Ok(false);
+                }
+                let current = certified(&contents)?;
+                (Origin::Contents(contents.0, contents.1), current)
+            }
+            Source::SelfSigned { issuer, names } if self.is_old() => {
+                (Origin::Made(std::time::Instant::now()), issue(issuer, names)?)
+            }
+            Source::SelfSigned { .. } => return Ok(false),
+        };
+        *self.inner.current.write() = Arc::new(current);
+        *self.inner.origin.lock() = origin;
+        Ok(true)
+    }
+
+    /// Looks every ten seconds whether the files changed, until `stop`.
+    pub async fn watch(&self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(POLL) => {}
+            }
+            self.metrics.reads.inc();
+            match self.reload() {
+                Ok(true) => tracing::info!("Updated current TLS certificate"),
+                Ok(false) => {}
+                Err(error) => {
+                    self.metrics.errors.inc();
+                    tracing::error!(error = %describe(&error), "TLS certificate not updated");
+                }
+            }
+        }
+    }
+
+    /// TLS 1.2 and 1.3 with this certificate.
+    pub(crate) fn server_config(&self, http2: bool) -> Result<Arc<ServerConfig>, CertificateError> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(CertificateError::Unusable)?
+            .with_no_client_auth()
+            .with_cert_resolver(self.inner.clone());
+        config.alpn_protocols = match http2 {
+            true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            false => vec![b"http/1.1".to_vec()],
+        };
+        Ok(Arc::new(config))
+    }
+
+    fn from_contents(source: Source, contents: (Vec<u8>, Vec<u8>)) -> Result<Self, CertificateError> {
+        let current = certified(&contents)?;
+        let origin = Origin::Contents(contents.0, contents.1);
+        Ok(Self::new(source, None, current, origin))
+    }
+
+    fn new(source: Source, authority: Option<String>, current: CertifiedKey, origin: Origin) -> Self {
+        let inner = Inner {
+            source,
+            authority,
+            current: RwLock::new(Arc::new(current)),
+            origin: Mutex::new(origin),
+        };
+        Self {
+            inner: Arc::new(inner),
+            metrics: CertificateMetrics::default(),
+        }
+    }
+
+    fn is_from(&self, (certificate, key): &(Vec<u8>, Vec<u8>)) -> bool {
+        matches!(&*self.inner.origin.lock(), Origin::Contents(c, k) if c == certificate && k == key)
+    }
+
+    fn is_old(&self) -> bool {
+        matches!(&*self.inner.origin.lock(), Origin::Made(at) if at.elapsed() > RENEW_AFTER)
+    }
+}
+
+impl fmt::Debug for Certificates {
+    /// Never the key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &self.inner.source {
+            Source::Files { certificate, .. } => certificate.display().to_string(),
+            Source::Pem => "PEM".to_owned(),
+            Source::SelfSigned { names, .. } => format!("self-signed for {}", names.join(", ")),
+        };
+        formatter.debug_tuple("Certificates").field(&source).finish()
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Inner {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.read().clone())
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    let path = path.to_owned();
+    std::fs::read(&path).map_err(|source| CertificateError::Read { path, source })
+}
+
+/// Handed in everywhere: nothing is installed for the whole process.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn certified((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<CertifiedKey, CertificateError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let chain = chain.map_err(|error| CertificateError::NoPem("the certificate", error))?;
+    if chain.is_empty() {
+        return Err(CertificateError::NoPem(
+            "the certificate",
+            rustls::pki_types::pem::Error::NoItemsFound,
+        ));
+    }
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|error| CertificateError::NoPem("the key", error))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)
+}
+
+fn authority() -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = dated(CertificateParams::new(Vec::new())?, AUTHORITY_DAYS);
+    params.distinguished_name.push(DnType::CommonName, "operator-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let pem = params.self_signed(&key)?.pem();
+    Ok((Issuer::new(params, key), pem))
+}
+
+fn issue(issuer: &Issuer<'static, KeyPair>, names: &[String]) -> Result<CertifiedKey, CertificateError> {
+    let made = || {
+        let key = KeyPair::generate()?;
+        let mut params = dated(CertificateParams::new(names)?, VALID_DAYS);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        if let Some(name) = names.first() {
+            params.distinguished_name.push(DnType::CommonName, name.as_str());
+        }
+        let certificate = params.signed_by(&key, issuer)?;
+        Ok((certificate.der().clone(), key.into()))
+    };
+    let (certificate, key) = made().map_err(CertificateError::Make)?;
+    CertifiedKey::from_der(vec![certificate], key, &provider()).map_err(CertificateError::Unusable)
+}
+
+/// Valid from yesterday, as clocks differ.
+fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
+    let today = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let date = |date: jiff::civil::Date| {
+        let part = |part: i8| u8::try_from(part).unwrap_or(1);
+        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
+    };
+    params.not_before = date(today.saturating_sub(1.day()));
+    params.not_after = date(today.saturating_add(days.days()));
+    params
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A certificate for `localhost`, its key and its authority, all as PEM.
+    pub(crate) fn pem() -> (String, String, String) {
+        let (issuer, authority) = authority().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        (certificate.pem(), key.serialize_pem(), authority)
+    }
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("{name}-{:x}", crate::clock::random()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, certificate: &str, key: &str) {
+            std::fs::write(self.0.join("tls.crt"), certificate).unwrap();
+            std::fs::write(self.0.join("tls.key"), key).unwrap();
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn served(certificates: &Certificates) -> Vec<CertificateDer<'static>> {
+        certificates.inner.current.read().cert.clone()
+    }
+
+    #[test]
+    fn changed_files_are_served_and_broken_ones_are_not() {
+        let dir = Dir::new("certificates");
+        let ((certificate, key, _), (other, other_key, _)) = (pem(), pem());
+        dir.write(&certificate, &key);
+        let certificates = Certificates::from_dir(&dir.0).unwrap();
+        let first = served(&certificates);
+        assert!(!certificates.reload().unwrap(), "nothing changed");
+
+        dir.write(&other, &key);
+        assert!(matches!(
+            certificates.reload(),
+            Err(CertificateError::Unusable(_))
+        ));
+        assert_eq!(
+            served(&certificates),
+            first,
+            "a certificate without its key is not served"
+        );
+
+        dir.write(&other, &other_key);
+        assert!(certificates.reload().unwrap());
+        assert_ne!(served(&certificates), first);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let dir = Dir::new("certificates");
+        let error = Certificates::from_dir(&dir.0).unwrap_err();
+        assert!(error.to_string().ends_with("tls.crt"), "{error}");
+        assert!(matches!(
+            Certificates::from_pem("", &pem().1),
+            Err(CertificateError::NoPem("the certificate", _))
+        ));
+        assert!(matches!(
+            Certificates::from_pem(&pem().0, "x"),
+            Err(CertificateError::NoPem("the key", _))
+        ));
+    }
+
+    #[test]
+    fn nobody_sees_the_key() {
+        let (certificate, key, _) = pem();
+        let text = format!("{:?}", Certificates::from_pem(&certificate, &key).unwrap());
+        assert_eq!(text, r#"Certificates("PEM")"#);
+    }
+}

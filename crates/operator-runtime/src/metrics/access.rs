@@ -1,0 +1,256 @@
+//! Who may read the metrics: the API server says whose a token is, and whether its owner may. Answers are remembered,
+//! so that a scraper costs it two requests in five minutes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Request, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
+
+use crate::clock::jitter;
+
+const TOKEN_FOR: Duration = Duration::from_secs(60);
+const ALLOWED_FOR: Duration = Duration::from_secs(5 * 60);
+const DENIED_FOR: Duration = Duration::from_secs(30);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// Anybody can send tokens: more answers than this are not remembered.
+const REMEMBERED_MAX: usize = 1024;
+/// A review that fails is tried again: after half a second, then half as long again each time.
+const TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Asks the API server, and remembers.
+#[derive(Clone)]
+pub(super) struct Access {
+    client: kube::Client,
+    users: Arc<Mutex<Memory<String, Option<UserInfo>>>>,
+    verdicts: Arc<Mutex<Memory<Question, bool>>>,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// There is no token, or the API server does not know it.
+    Unauthenticated,
+    /// The user may not.
+    Forbidden(String),
+    /// The API server did not answer what was asked of it.
+    Unknown(&'static str),
+}
+
+/// May this user do this?
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    user: String,
+    uid: String,
+    groups: Vec<String>,
+    verb: String,
+    path: String,
+}
+
+/// Answers that are true for a while.
+#[derive(Debug)]
+struct Memory<K, V> {
+    answers: HashMap<K, (V, Instant)>,
+}
+
+// === impl Access ===
+
+impl Access {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self {
+            client,
+            users: Arc::default(),
+            verdicts: Arc::default(),
+        }
+    }
+
+    pub(super) async fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+        let token = bearer_token(request).ok_or(Refusal::Unauthenticated)?;
+        let verb = request.method().as_str().to_ascii_lowercase();
+        let path = request.uri().path().to_owned();
+        let user = self.user(token).await?.ok_or(Refusal::Unauthenticated)?;
+        let name = user.username.clone().unwrap_or_default();
+        match self.allowed(user, verb, path).await? {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden(name)),
+        }
+    }
+
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
+        if let Some(user) = self.users.lock().recall(&token.to_owned(), Instant::now()) {
+            return Ok(user);
+        }
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: token.to_owned(),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let review = self
+            .review(review)
+            .await
+            .ok_or(Refusal::Unknown("Authentication"))?;
+        let status = review.status.unwrap_or_default();
+        let user = status.user.filter(|_| status.authenticated == Some(true));
+        self.users
+            .lock()
+            .learn(token.to_owned(), user.clone(), TOKEN_FOR, Instant::now());
+        Ok(user)
+    }
+
+    async fn allowed(&self, user: UserInfo, verb: String, path: String) -> Result<bool, Refusal> {
+        let question = Question {
+            user: user.username.clone().unwrap_or_default(),
+            uid: user.uid.clone().unwrap_or_default(),
+            groups: user.groups.clone().unwrap_or_default(),
+            verb,
+            path,
+        };
+        if let Some(allowed) = self.verdicts.lock().recall(&question, Instant::now()) {
+            return Ok(allowed);
+        }
+        let review = self
+            .review(question.review(user))
+            .await
+            .ok_or(Refusal::Unknown("Authorization"))?;
+        let allowed = review.status.as_ref().is_some_and(allows);
+        let remember = if allowed { ALLOWED_FOR } else { DENIED_FOR };
+        self.verdicts
+            .lock()
+            .learn(question, allowed, remember, Instant::now());
+        Ok(allowed)
+    }
+
+    /// Sends a review, several times if need be.
+    async fn review<K>(&self, review: K) -> Option<K>
+    where
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + serde::Serialize
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1..=TRIES {
+            let answer =
+                tokio::time::timeout(REVIEW_TIMEOUT, api.create(&PostParams::default(), &review)).await;
+            match answer {
+                Ok(Ok(answer)) => return Some(answer),
+                Ok(Err(error)) => tracing::error!(%error, kind = %K::kind(&()), "Review failed"),
+                Err(_) => tracing::error!(kind = %K::kind(&()), "Review took too long"),
+            }
+            if attempt < TRIES {
+                tokio::time::sleep(pause.mul_f64(1.0 + 0.2 * jitter())).await;
+                pause = pause.mul_f64(1.5);
+            }
+        }
+        None
+    }
+}
+
+fn bearer_token<B>(request: &Request<B>) -> Option<&str> {
+    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn allows(status: &SubjectAccessReviewStatus) -> bool {
+    status.allowed && status.denied != Some(true)
+}
+
+// === impl Question ===
+
+impl Question {
+    fn review(&self, user: UserInfo) -> SubjectAccessReview {
+        SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: user.username,
+                uid: user.uid,
+                groups: user.groups,
+                extra: user.extra,
+                non_resource_attributes: Some(NonResourceAttributes {
+                    path: Some(self.path.clone()),
+                    verb: Some(self.verb.clone()),
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        }
+    }
+}
+
+// === impl Memory ===
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        let answers = HashMap::new();
+        Self { answers }
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+    fn recall(&self, question: &K, now: Instant) -> Option<V> {
+        let (answer, until) = self.answers.get(question)?;
+        (now < *until).then(|| answer.clone())
+    }
+
+    fn learn(&mut self, question: K, answer: V, lasts: Duration, now: Instant) {
+        if self.answers.len() >= REMEMBERED_MAX {
+            self.answers.retain(|_, (_, until)| now < *until);
+        }
+        if self.answers.len() < REMEMBERED_MAX {
+            self.answers.insert(question, (answer, now + lasts));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_true_for_a_while() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.learn("q", true, DENIED_FOR, now);
+        assert_eq!(memory.recall(&"q", now + Duration::from_secs(29)), Some(true));
+        assert_eq!(memory.recall(&"q", now + Duration::from_secs(30)), None);
+        assert_eq!(memory.recall(&"r", now), None);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_makes_room_for_what_is_true() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        for question in 0..2 * REMEMBERED_MAX {
+            memory.learn(question, (), DENIED_FOR, now);
+        }
+        assert_eq!(memory.answers.len(), REMEMBERED_MAX);
+        memory.learn(usize::MAX, (), DENIED_FOR, now + DENIED_FOR);
+        assert_eq!(memory.answers.len(), 1);
+    }
+
+    #[test]
+    fn only_bearer_tokens_count() {
+        let request = |value: &str| {
+            Request::builder()
+                .header(header::AUTHORIZATION, value)
+                .body(())
+                .unwrap()
+        };
+        assert_eq!(bearer_token(&request("Bearer abc")), Some("abc"));
+        assert_eq!(bearer_token(&request("bearer  abc ")), Some("abc"));
+        assert_eq!(bearer_token(&request("Basic abc")), None);
+        assert_eq!(bearer_token(&request("Bearer ")), None);
+        assert_eq!(bearer_token(&Request::new(())), None);
+    }
+}

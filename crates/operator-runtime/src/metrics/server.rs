@@ -1,0 +1,185 @@
+//! `/metrics` over HTTP or HTTPS, for everybody or for those whom the API server lets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::Metrics;
+use super::access::{Access, Refusal};
+use crate::certificates::{CertificateError, Certificates};
+use crate::serve::{self, Answer};
+
+const METRICS: &str = "/metrics";
+/// Nobody minds a scrape that is cut short.
+const GRACE: Duration = Duration::from_secs(1);
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Handler = Arc<dyn Fn(Request<()>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
+
+/// Serves the metrics of a manager.
+///
+/// ```no_run
+/// use operator_runtime::certificates::Certificates;
+/// use operator_runtime::metrics::{Metrics, MetricsServer};
+///
+/// # async fn example(client: kube::Client, metrics: Metrics) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
+/// let server = MetricsServer::new(metrics)
+///     .secure(Certificates::self_signed(["localhost"])?)
+///     .authorize(client);
+/// server.serve(listener, tokio_util::sync::CancellationToken::new()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "call `serve`"]
+pub struct MetricsServer {
+    metrics: Metrics,
+    certificates: Option<Certificates>,
+    access: Option<Access>,
+    http2: bool,
+    handlers: BTreeMap<String, Handler>,
+}
+
+/// A path that cannot be served twice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the metrics server serves {0:?} already")]
+pub struct DuplicatePath(String);
+
+// === impl MetricsServer ===
+
+impl MetricsServer {
+    /// Plain HTTP, for everybody.
+    pub fn new(metrics: Metrics) -> Self {
+        Self {
+            metrics,
+            certificates: None,
+            access: None,
+            http2: false,
+            handlers: BTreeMap::new(),
+        }
+    }
+
+    /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
+    pub fn secure(mut self, certificates: Certificates) -> Self {
+        self.certificates = Some(certificates.metrics(self.metrics.certificates()));
+        self
+    }
+
+    /// Lets in only those whose bearer token the API server knows, and who may `get` the path as a non-resource URL.
+    ///
+    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`. Tokens are remembered for a
+    /// minute, permissions for five, refusals for 30 s.
+    pub fn authorize(mut self, client: kube::Client) -> Self {
+        self.access = Some(Access::new(client));
+        self
+    }
+
+    /// Offers HTTP/2 too; off unless said otherwise, because of its history of ways to overload servers.
+    pub fn http2(mut self, http2: bool) -> Self {
+        self.http2 = http2;
+        self
+    }
+
+    /// Serves something else beside the metrics, under the same protection.
+    ///
+    /// # Errors
+    /// If the path is `/metrics` or is served already.
+    pub fn handler<F, R>(mut self, path: &str, handler: F) -> Result<Self, DuplicatePath>
+    where
+        F: Fn(Request<()>) -> R + Send + Sync + 'static,
+        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        if path == METRICS || self.handlers.contains_key(path) {
+            return Err(DuplicatePath(path.to_owned()));
+        }
+        let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
+        self.handlers.insert(path.to_owned(), handler);
+        Ok(self)
+    }
+
+    /// Serves until `stop`.
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), CertificateError> {
+        let http2 = self.http2;
+        let certificates = self.certificates.clone();
+        let tls = certificates
+            .as_ref()
+            .map(|certificates| certificates.server_config(http2))
+            .transpose()?;
+        let server = Arc::new(self);
+        let server = serve::Server {
+            handler: Arc::new(move |request| {
+                let server = server.clone();
+                Box::pin(async move { server.answer(request.map(drop)).await })
+            }),
+            tls,
+            http2,
+            grace: GRACE,
+        };
+        let watch = async {
+            if let Some(certificates) = certificates {
+                certificates.watch(stop.clone()).await;
+            }
+        };
+        tokio::join!(server.serve(listener, stop.clone()), watch);
+        Ok(())
+    }
+
+    async fn answer(&self, request: Request<()>) -> Answer {
+        if let Some(access) = &self.access
+            && let Err(refusal) = access.check(&request).await
+        {
+            return refused(&refusal);
+        }
+        let path = request.uri().path();
+        if path == METRICS {
+            return self.exposition(request.headers());
+        }
+        match self.handlers.get(path) {
+            Some(handler) => handler(request).await,
+            None => serve::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }
+    }
+
+    fn exposition(&self, headers: &HeaderMap) -> Answer {
+        let accepted = headers
+            .get(header::ACCEPT)
+            .and_then(|accept| accept.to_str().ok());
+        let open = accepted.is_some_and(|accept| accept.contains("application/openmetrics-text"));
+        let (text, kind) = match open {
+            true => (self.metrics.to_open_metrics(), OPEN_METRICS),
+            false => (self.metrics.to_text(), TEXT),
+        };
+        let mut answer = serve::text(StatusCode::OK, text);
+        answer
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        answer
+    }
+}
+
+fn refused(refusal: &Refusal) -> Answer {
+    let (code, text) = match refusal {
+        Refusal::Unauthenticated => (StatusCode::UNAUTHORIZED, "Unauthorized\n".to_owned()),
+        Refusal::Forbidden(user) => (
+            StatusCode::FORBIDDEN,
+            format!("Authorization denied for user {user}\n"),
+        ),
+        Refusal::Unknown(what) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{what} failed\n")),
+    };
+    serve::text(code, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::BodyExt as _;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::service_fn;
+
+use super::*;
+
+/// An API server that knows the token `good` of a user who may read metrics and the token `poor` of one who may not,
+/// and counts how often it is asked.
+fn reviewer(asked: Arc<AtomicUsize>) -> kube::Client {
+    let service = service_fn(move |request: Request<Body>| {
+        let asked = asked.clone();
+        async move {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let path = request.uri().path().to_owned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            review["status"] = match path.rsplit('/').next() {
+                Some("tokenreviews") => match review["spec"]["token"].as_str() {
+                    Some(user @ ("good" | "poor")) => {
+                        json!({"authenticated": true, "user": {"username": user, "groups": ["g"]}})
+                    }
+                    _ => json!({"authenticated": false}),
+                },
+                _ => {
+                    let wanted = json!({"path": "/metrics", "verb": "get"});
+                    assert_eq!(review["spec"]["nonResourceAttributes"], wanted);
+                    assert_eq!(review["spec"]["groups"], json!(["g"]));
+                    json!({"allowed": review["spec"]["user"] == "good"})
+                }
+            };
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+async fn started(server: MetricsServer) -> (SocketAddr, DropGuard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    tokio::spawn(server.serve(listener, stop.clone()));
+    (address, stop.drop_guard())
+}
+
+async fn get(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(header::HeaderName, &str)],
+) -> (StatusCode, String, String) {
+    let mut request = Request::builder().uri(format!("http://{address}{path}"));
+    for (name, value) in headers {
+        request = request.header(name, *value);
+    }
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client
+        .request(request.body(Full::<Bytes>::default()).unwrap())
+        .await
+        .unwrap();
+    let kind = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let code = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, kind, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn form_is_negotiated() {
+    let (address, _stop) = started(MetricsServer::new(Metrics::new())).await;
+    let (code, kind, text) = get(address, "/metrics", &[]).await;
+    assert_eq!((code, kind.as_str()), (StatusCode::OK, TEXT));
+    assert!(text.contains("# TYPE controller_runtime_webhook_panics_total counter"));
+    let (_, kind, text) = get(
+        address,
+        "/metrics",
+        &[(header::ACCEPT, "application/openmetrics-text;version=1.0.0")],
+    )
+    .await;
+    assert_eq!(kind, OPEN_METRICS);
+    assert!(text.ends_with("# EOF\n"));
+    assert_eq!(get(address, "/", &[]).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn only_those_whom_the_server_lets_read_and_it_is_asked_once() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let server = MetricsServer::new(Metrics::new()).authorize(reviewer(asked.clone()));
+    let (address, _stop) = started(server).await;
+    let code = async |token: &str| {
+        get(address, "/metrics", &[(header::AUTHORIZATION, token)])
+            .await
+            .0
+    };
+    assert_eq!(get(address, "/metrics", &[]).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    for _ in 0..3 {
+        assert_eq!(code("Bearer good").await, StatusCode::OK);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    for _ in 0..3 {
+        assert_eq!(code("Bearer poor").await, StatusCode::FORBIDDEN);
+        assert_eq!(code("Bearer bad").await, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn further_handlers_have_paths_of_their_own() {
+    let hello = async |_| serve::text(StatusCode::OK, "hello");
+    let server = MetricsServer::new(Metrics::new())
+        .handler("/debug", hello)
+        .unwrap();
+    assert!(server.clone().handler("/metrics", hello).is_err());
+    assert!(server.clone().handler("/debug", hello).is_err());
+    let (address, _stop) = started(server).await;
+    assert_eq!(get(address, "/debug", &[]).await.2, "hello");
+}
+
+/// Speaks TLS with whoever the authority vouches for, and gives back the whole answer.
+async fn get_securely(address: SocketAddr, authority: &str) -> std::io::Result<String> {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
+        .unwrap();
+    let config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn certificates_change_while_the_server_runs() {
+    use crate::certificates::tests::pem;
+
+    let dir = std::env::temp_dir().join(format!("metrics-{:x}", crate::clock::random()));
+    std::fs::create_dir(&dir).unwrap();
+    let write = |certificate: &str, key: &str| {
+        std::fs::write(dir.join("tls.crt"), certificate).unwrap();
+        std::fs::write(dir.join("tls.key"), key).unwrap();
+    };
+    let ((certificate, key, authority), (other, other_key, other_authority)) = (pem(), pem());
+    write(&certificate, &key);
+    let certificates = Certificates::from_dir(&dir).unwrap();
+    let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates.clone())).await;
+    assert!(
+        get_securely(address, &authority)
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200 OK")
+    );
+    assert!(get_securely(address, &other_authority).await.is_err());
+
+    write(&other, &other_key);
+    assert!(certificates.reload().unwrap());
+    assert!(
+        get_securely(address, &other_authority)
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200 OK")
+    );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[tokio::test]
+async fn own_authority_vouches_for_the_server() {
+    let certificates = Certificates::self_signed(["localhost"]).unwrap();
+    let authority = certificates.authority().unwrap().to_owned();
+    let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates)).await;
+    assert!(
+        get_securely(address, &authority)
+            .await
+            .unwrap()
+            .contains("process_cpu_seconds_total")
+    );
+}
+
+#[tokio::test]
+async fn server_ends_when_it_is_told_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(MetricsServer::new(Metrics::new()).serve(listener, stop.clone()));
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+}
