@@ -1,0 +1,172 @@
+//! CustomResourceDefinitions: read from YAML, installed, and waited for.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+
+const KIND: &str = "CustomResourceDefinition";
+
+/// Why a CustomResourceDefinition could not be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum CrdError {
+    /// A value could not be written as JSON.
+    #[error("not a JSON value")]
+    Serialize(#[source] serde_json::Error),
+    /// A file or folder could not be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file is not YAML.
+    #[error("{}: {problem}", .path.display())]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        problem: String,
+    },
+    /// The API server refused a definition.
+    #[error("the API server refused {name}")]
+    Refused {
+        /// The name of the definition.
+        name: String,
+        /// What it says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A definition was not served in time.
+    #[error("{name} was not established within {timeout:?}; its conditions: {conditions}")]
+    NotEstablished {
+        /// The name of the definition.
+        name: String,
+        /// How long was waited.
+        timeout: Duration,
+        /// The last conditions, as JSON.
+        conditions: String,
+    },
+}
+
+/// The definitions in a YAML file, or in all YAML files of a folder, by name of the file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Value>, CrdError> {
+    let failed = |source| CrdError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    if !path.is_dir() {
+        return parse(path, &std::fs::read_to_string(path).map_err(failed)?);
+    }
+    let entries: Result<Vec<_>, _> = std::fs::read_dir(path).map_err(failed)?.collect();
+    let mut files: Vec<PathBuf> = entries
+        .map_err(failed)?
+        .into_iter()
+        .map(|entry| entry.path())
+        .collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    });
+    files.sort();
+    let mut definitions = Vec::new();
+    for file in files {
+        definitions.extend(read(&file)?);
+    }
+    Ok(definitions)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Value>, CrdError> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| CrdError::Yaml {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })?;
+    let is_definition = |document: &Value| document.get("kind").is_some_and(|kind| kind == KIND);
+    Ok(documents.into_iter().filter(is_definition).collect())
+}
+
+/// Creates a definition, or replaces the one that is there, and waits until it is established.
+pub(crate) async fn install(client: &Client, crd: Value, timeout: Duration) -> Result<(), CrdError> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", KIND));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut crd: DynamicObject = serde_json::from_value(crd).map_err(CrdError::Serialize)?;
+    let name = crd.metadata.name.clone().unwrap_or_default();
+    let refused = |source| CrdError::Refused {
+        name: name.clone(),
+        source: Box::new(source),
+    };
+    if let Some(status) = crd.data.as_object_mut() {
+        status.remove("status");
+    }
+    match api.create(&PostParams::default(), &crd).await {
+        Ok(created) if is_established(&created) => return Ok(()),
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+            let found = api.get(&name).await.map_err(refused)?;
+            crd.metadata.resource_version = found.metadata.resource_version;
+            api.replace(&name, &PostParams::default(), &crd)
+                .await
+                .map_err(refused)?;
+        }
+        Err(error) => return Err(refused(error)),
+    }
+    established(api, &name, timeout).await
+}
+
+async fn established(api: Api<DynamicObject>, name: &str, timeout: Duration) -> Result<(), CrdError> {
+    let mut last = Value::Null;
+    let wait = async {
+        let mut states = std::pin::pin!(watcher::watch_object(api, name).default_backoff());
+        while let Some(state) = states.next().await {
+            let Ok(Some(crd)) = state else { continue };
+            if is_established(&crd) {
+                return;
+            }
+            last = crd
+                .data
+                .pointer("/status/conditions")
+                .cloned()
+                .unwrap_or_default();
+        }
+    };
+    let reached = tokio::time::timeout(timeout, wait).await;
+    reached.map_err(|_| CrdError::NotEstablished {
+        name: name.to_owned(),
+        timeout,
+        conditions: last.to_string(),
+    })
+}
+
+fn is_established(crd: &DynamicObject) -> bool {
+    let conditions = crd.data.pointer("/status/conditions").and_then(Value::as_array);
+    let is = |condition: &Value, field: &str, value: &str| {
+        condition.get(field).is_some_and(|found| found == value)
+    };
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| is(condition, "type", "Established") && is(condition, "status", "True"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_definitions_are_taken_from_a_file_of_several_documents() {
+        let text = "kind: ConfigMap\n---\nkind: CustomResourceDefinition\nmetadata: {name: a}\n---\n";
+        let found = parse(Path::new("x.yaml"), text).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0]["metadata"]["name"], "a");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = read(Path::new("missing/crd.yaml")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read missing/crd.yaml");
+    }
+}

@@ -1,0 +1,276 @@
+//! The environment of a test: a back end, a client, and what is installed at the start.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use operator_controlplane::{Controllers, Delays, Options};
+use serde_json::{Value, json};
+
+use crate::backend::{self, Backend, Running};
+use crate::crd::{self, CrdError};
+
+/// How long assertions wait, unless the builder says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why an environment could not be started, or could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The embedded API server could not be made or could not listen.
+    #[error("the embedded API server failed")]
+    Embedded(#[from] operator_apiserver::Error),
+    /// No cluster could be found for the back end [`Backend::Existing`].
+    #[error(
+        "no usable kubeconfig; set KUBECONFIG, or unset USE_EXISTING_CLUSTER to use the embedded API server"
+    )]
+    NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A program of the back end [`Backend::Binaries`] could not be started or did not become ready.
+    #[error("{program}: {problem}")]
+    Binary {
+        /// The path of the program.
+        program: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// A CustomResourceDefinition could not be installed.
+    #[error("a CustomResourceDefinition could not be installed")]
+    Crd(#[from] CrdError),
+    /// A request to the API server failed.
+    #[error("cannot {action}")]
+    Request {
+        /// What was being done.
+        action: String,
+        /// What the client says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// A control plane for a test, gone when it is dropped.
+///
+/// See the [crate's documentation](crate) for an example.
+#[must_use = "the control plane stops when this is dropped"]
+pub struct TestEnv {
+    client: Client,
+    timeout: Duration,
+    namespaces: Mutex<Vec<String>>,
+    running: Running,
+}
+
+impl std::fmt::Debug for TestEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fields = &mut f.debug_struct("TestEnv");
+        fields
+            .field("running", &self.running)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a [`TestEnv`] is made; see [`TestEnv::builder`].
+#[derive(Debug)]
+#[must_use = "call `start`"]
+pub struct Builder {
+    backend: Option<Backend>,
+    options: Options,
+    crds: Vec<Value>,
+    crd_paths: Vec<PathBuf>,
+    timeout: Duration,
+}
+
+impl TestEnv {
+    /// An environment with everything at its default: the back end that the environment variables name, or else the
+    /// embedded one, with all controllers and one simulated node.
+    ///
+    /// # Errors
+    /// If the back end cannot be started.
+    pub async fn start() -> Result<Self, Error> {
+        Self::builder().start().await
+    }
+
+    /// A builder of environments.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// use operator_envtest::TestEnv;
+    /// let env = TestEnv::builder().crd_path("config/crd/bases").nodes(3).start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder() -> Builder {
+        Builder {
+            backend: None,
+            options: Options::default(),
+            crds: Vec::new(),
+            crd_paths: Vec::new(),
+            timeout: TIMEOUT,
+        }
+    }
+
+    /// A client of the administrator, in namespace `default`. The embedded back end answers it without a socket.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A kubeconfig of the administrator, as YAML. The embedded back end starts to listen on a free port of
+    /// 127.0.0.1 when it is asked for one.
+    ///
+    /// # Errors
+    /// If the embedded server cannot listen, or the existing cluster's kubeconfig cannot be read.
+    pub async fn kubeconfig(&self) -> Result<String, Error> {
+        self.running.kubeconfig().await
+    }
+
+    /// Installs CustomResourceDefinitions, or updates them, and waits until they are served.
+    ///
+    /// # Errors
+    /// If one of them is refused, or is not served in time.
+    pub async fn install_crds<T: serde::Serialize>(
+        &self,
+        crds: impl IntoIterator<Item = T>,
+    ) -> Result<(), Error> {
+        for crd in crds {
+            let crd = serde_json::to_value(crd).map_err(CrdError::Serialize)?;
+            crd::install(&self.client, crd, self.timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a namespace with a name of its own, for one test in an environment that several share. It is deleted
+    /// by [`stop`](Self::stop).
+    ///
+    /// # Errors
+    /// If the API server refuses it.
+    pub async fn namespace(&self) -> Result<String, Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client());
+        let namespace = serde_json::from_value(json!({"metadata": {"generateName": "test-"}}));
+        let namespace: Namespace = namespace.map_err(CrdError::Serialize)?;
+        let created = namespaces.create(&PostParams::default(), &namespace).await;
+        let name = created
+            .map_err(request("create a namespace"))?
+            .metadata
+            .name
+            .unwrap_or_default();
+        if let Ok(mut all) = self.namespaces.lock() {
+            all.push(name.clone());
+        }
+        Ok(name)
+    }
+
+    /// How long assertions wait.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The embedded API server, if that is the back end.
+    pub fn api_server(&self) -> Option<&operator_apiserver::ApiServer> {
+        self.running.api_server()
+    }
+
+    /// Deletes the namespaces that [`namespace`](Self::namespace) made and ends the back end in order. Dropping the
+    /// environment ends it at once.
+    pub async fn stop(self) {
+        let made = self.namespaces.lock().map(|mut all| std::mem::take(&mut *all));
+        if !self.running.is_embedded() {
+            let namespaces: Api<Namespace> = Api::all(self.client.clone());
+            for name in made.unwrap_or_default() {
+                if let Err(error) = namespaces.delete(&name, &DeleteParams::default()).await {
+                    tracing::warn!(name, %error, "the namespace of a test is left behind");
+                }
+            }
+        }
+        drop(self.client);
+        self.running.stop().await;
+    }
+}
+
+pub(crate) fn request(action: &str) -> impl FnOnce(kube::Error) -> Error {
+    let action = action.to_owned();
+    move |source| Error::Request {
+        action,
+        source: Box::new(source),
+    }
+}
+
+impl Builder {
+    /// Uses this back end, whatever the environment variables say.
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// Which controllers run. Default: all. Embedded back end only: real binaries run none, a cluster has its own.
+    pub fn controllers(mut self, controllers: Controllers) -> Self {
+        self.options.controllers = controllers;
+        self
+    }
+
+    /// How many nodes are simulated. Default: 1. Without nodes, tests play the kubelet themselves. Embedded back end
+    /// only.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.options.nodes = nodes;
+        self
+    }
+
+    /// How long simulated pods take to start, to finish and to stop. Default: no time. Embedded back end only.
+    pub fn delays(mut self, delays: Delays) -> Self {
+        self.options.delays = delays;
+        self
+    }
+
+    /// Installs CustomResourceDefinitions at the start.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// # use kube::CustomResourceExt;
+    /// # #[derive(kube::CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// # #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+    /// # struct MemcachedSpec { size: i32 }
+    /// use operator_envtest::TestEnv;
+    /// let env = TestEnv::builder().crds([Memcached::crd()]).start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn crds<T: serde::Serialize>(mut self, crds: impl IntoIterator<Item = T>) -> Self {
+        let values = crds
+            .into_iter()
+            .map(|crd| serde_json::to_value(crd).unwrap_or_default());
+        self.crds.extend(values);
+        self
+    }
+
+    /// Installs the CustomResourceDefinitions of a YAML file, or of all YAML files of a folder, at the start. Other
+    /// documents in these files are passed over.
+    pub fn crd_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crd_paths.push(path.into());
+        self
+    }
+
+    /// How long assertions wait. Default: 10 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Starts the environment; when this returns, the definitions are served.
+    ///
+    /// # Errors
+    /// If the back end cannot be started, or a definition is refused.
+    pub async fn start(self) -> Result<TestEnv, Error> {
+        let mut crds = self.crds;
+        for path in &self.crd_paths {
+            crds.extend(crd::read(path)?);
+        }
+        let backend = self.backend.unwrap_or_else(Backend::from_env);
+        let (running, client) = backend::start(backend, self.options).await?;
+        let env = TestEnv {
+            client,
+            timeout: self.timeout,
+            namespaces: Mutex::default(),
+            running,
+        };
+        env.install_crds(crds).await?;
+        Ok(env)
+    }
+}

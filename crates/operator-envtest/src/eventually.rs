@@ -1,0 +1,190 @@
+//! Assertions that await events: they hold as soon as the API server says so, and do not poll.
+
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::ListParams;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::env::TestEnv;
+
+/// An object was not as it should be in time. The message shows how it was last seen.
+#[derive(Debug)]
+pub struct NotReached {
+    what: String,
+    timeout: Duration,
+    last: String,
+}
+
+impl fmt::Display for NotReached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, timeout, last } = self;
+        write!(
+            f,
+            "{what} was not as expected within {timeout:?}; last seen: {last}"
+        )
+    }
+}
+
+impl std::error::Error for NotReached {}
+
+impl TestEnv {
+    /// Waits until an object is there and `wanted` holds for it, and returns it.
+    ///
+    /// # Errors
+    /// [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// use k8s_openapi::api::core::v1::ServiceAccount;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
+    /// let account = env.eventually(&accounts, "default", |_| true).await?;
+    /// assert_eq!(account.metadata.namespace.as_deref(), Some("default"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn eventually<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        wanted: impl Fn(&K) -> bool,
+    ) -> Result<K, NotReached>
+    where
+        K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    {
+        let found = self
+            .watch(api, name, |object| object.is_some_and(&wanted))
+            .await?;
+        found.ok_or_else(|| self.not_reached(name, "nothing".to_owned()))
+    }
+
+    /// Waits until an object is gone.
+    ///
+    /// # Errors
+    /// [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
+    pub async fn eventually_gone<K>(&self, api: &Api<K>, name: &str) -> Result<(), NotReached>
+    where
+        K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    {
+        self.watch(api, name, |object| object.is_none()).await.map(drop)
+    }
+
+    /// Waits until `wanted` holds for the list of objects that the parameters select (labels and fields), and returns
+    /// it, sorted by namespace and name.
+    ///
+    /// # Errors
+    /// [`NotReached`] with the last list, after the [timeout](Self::timeout).
+    pub async fn eventually_list<K>(
+        &self,
+        api: &Api<K>,
+        parameters: &ListParams,
+        wanted: impl Fn(&[K]) -> bool,
+    ) -> Result<Vec<K>, NotReached>
+    where
+        K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    {
+        let mut list = Vec::new();
+        let config = watcher::Config {
+            label_selector: parameters.label_selector.clone(),
+            field_selector: parameters.field_selector.clone(),
+            ..watcher::Config::default()
+        };
+        let wait = async {
+            let mut events = std::pin::pin!(watcher(api.clone(), config).default_backoff());
+            let mut fresh = Vec::new();
+            let mut is_complete = false;
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(watcher::Event::Init) => fresh.clear(),
+                    Ok(watcher::Event::InitApply(object)) => fresh.push(object),
+                    Ok(watcher::Event::InitDone) => {
+                        list = std::mem::take(&mut fresh);
+                        is_complete = true;
+                    }
+                    Ok(watcher::Event::Apply(object)) => put(&mut list, object),
+                    Ok(watcher::Event::Delete(object)) => list.retain(|other| !is_same(other, &object)),
+                    Err(_) => continue,
+                }
+                list.sort_by_key(|object| (object.namespace(), object.name_any()));
+                if is_complete && wanted(&list) {
+                    return;
+                }
+            }
+        };
+        let reached = tokio::time::timeout(self.timeout(), wait).await;
+        match reached {
+            Ok(()) => Ok(list),
+            Err(_) => {
+                let shown: Vec<String> = list.iter().map(show).collect();
+                Err(self.not_reached(
+                    "the list",
+                    format!("{} objects\n{}", shown.len(), shown.join("\n")),
+                ))
+            }
+        }
+    }
+
+    async fn watch<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        wanted: impl Fn(Option<&K>) -> bool,
+    ) -> Result<Option<K>, NotReached>
+    where
+        K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    {
+        let mut last = "nothing".to_owned();
+        let wait = async {
+            let mut states = std::pin::pin!(watcher::watch_object(api.clone(), name).default_backoff());
+            loop {
+                match states.next().await {
+                    Some(Ok(object)) if wanted(object.as_ref()) => return object,
+                    Some(Ok(object)) => {
+                        last = object.as_ref().map_or_else(|| "no such object".to_owned(), show);
+                    }
+                    Some(Err(error)) => last = format!("an error: {error}"),
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        let reached = tokio::time::timeout(self.timeout(), wait).await;
+        reached.map_err(|_| self.not_reached(name, last))
+    }
+
+    fn not_reached(&self, what: &str, last: String) -> NotReached {
+        NotReached {
+            what: what.to_owned(),
+            timeout: self.timeout(),
+            last,
+        }
+    }
+}
+
+fn put<K: Resource>(list: &mut Vec<K>, object: K) {
+    match list.iter_mut().find(|other| is_same(&**other, &object)) {
+        Some(slot) => *slot = object,
+        None => list.push(object),
+    }
+}
+
+fn is_same<K: Resource>(a: &K, b: &K) -> bool {
+    a.namespace() == b.namespace() && a.name_any() == b.name_any()
+}
+
+/// An object as indented JSON, without its managed fields.
+fn show<K: Resource + Serialize>(object: &K) -> String {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    if let Some(metadata) = value
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.as_object_mut())
+    {
+        metadata.remove("managedFields");
+    }
+    serde_json::to_string_pretty(&value).unwrap_or_default()
+}

@@ -1,0 +1,205 @@
+//! The embedded back end, as an operator's test uses it.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the helpers of these tests fail as the tests do"
+)]
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use operator_envtest::{Backend, Controllers, TestEnv};
+use serde_json::{Value, json};
+
+fn widgets() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                    "type": "object", "properties": {"size": {"type": "integer", "minimum": 1}},
+                }}}},
+            }],
+        },
+    })
+}
+
+fn widget_api(env: &TestEnv) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    Api::default_namespaced_with(env.client(), &ApiResource::from_gvk_with_plural(&kind, "widgets"))
+}
+
+fn widget(size: i64) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size},
+    }))
+    .unwrap()
+}
+
+fn deployment(replicas: i32) -> Deployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
+            },
+        },
+    }))
+    .unwrap()
+}
+
+async fn start() -> TestEnv {
+    TestEnv::builder()
+        .backend(Backend::Embedded)
+        .crds([widgets()])
+        .start()
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn custom_resources_are_served_from_the_start() {
+    let env = start().await;
+    let api = widget_api(&env);
+    let created = api.create(&PostParams::default(), &widget(1)).await.unwrap();
+    assert!(created.metadata.uid.is_some());
+}
+
+#[tokio::test]
+async fn installing_a_definition_again_updates_it() {
+    let env = start().await;
+    let mut relaxed = widgets();
+    relaxed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["size"]
+        ["minimum"] = 0.into();
+    env.install_crds([relaxed]).await.unwrap();
+    widget_api(&env)
+        .create(&PostParams::default(), &widget(0))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn owned_pods_come_and_go() {
+    let env = start().await;
+    let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+    deployments
+        .create(&PostParams::default(), &deployment(2))
+        .await
+        .unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(env.client());
+    let web = ListParams::default().labels("app=web");
+    let is_running =
+        |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    let running = env
+        .eventually_list(&pods, &web, |pods| pods.len() == 2 && pods.iter().all(is_running))
+        .await
+        .unwrap();
+    deployments
+        .delete("web", &DeleteParams::background())
+        .await
+        .unwrap();
+    env.eventually_gone(&pods, &running[0].name_any()).await.unwrap();
+    env.eventually_list(&pods, &web, <[_]>::is_empty).await.unwrap();
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn without_controllers_a_deployment_stays_as_it_is() {
+    let env = TestEnv::builder()
+        .backend(Backend::Embedded)
+        .controllers(Controllers::None)
+        .timeout(Duration::from_millis(200))
+        .start()
+        .await
+        .unwrap();
+    let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+    deployments
+        .create(&PostParams::default(), &deployment(1))
+        .await
+        .unwrap();
+    let is_observed = |web: &Deployment| {
+        web.status
+            .as_ref()
+            .is_some_and(|status| status.observed_generation.is_some())
+    };
+    let error = env
+        .eventually(&deployments, "web", is_observed)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("web was not as expected within 200ms; last seen: {"),
+        "{error}"
+    );
+    assert!(error.contains("\"image\": \"example.com/c:1\""), "{error}");
+}
+
+#[tokio::test]
+async fn each_test_may_have_a_namespace_of_its_own() {
+    let env = start().await;
+    let (one, two) = (env.namespace().await.unwrap(), env.namespace().await.unwrap());
+    assert_ne!(one, two);
+    for namespace in [&one, &two] {
+        let maps: Api<ConfigMap> = Api::namespaced(env.client(), namespace);
+        env.eventually(&maps, "kube-root-ca.crt", |_| true).await.unwrap();
+    }
+    let namespaces: Api<Namespace> = Api::all(env.client());
+    namespaces.delete(&one, &DeleteParams::default()).await.unwrap();
+    env.eventually_gone(&namespaces, &one).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kubeconfig_leads_to_the_same_server_over_https() {
+    let env = start().await;
+    widget_api(&env)
+        .create(&PostParams::default(), &widget(1))
+        .await
+        .unwrap();
+    let text = env.kubeconfig().await.unwrap();
+    assert_eq!(text, env.kubeconfig().await.unwrap());
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    let api: Api<DynamicObject> =
+        Api::default_namespaced_with(client, &ApiResource::from_gvk_with_plural(&kind, "widgets"));
+    assert_eq!(api.get("w").await.unwrap().data["spec"]["size"], 1);
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn environments_are_isolated() {
+    let (one, two) = (start().await, start().await);
+    widget_api(&one)
+        .create(&PostParams::default(), &widget(1))
+        .await
+        .unwrap();
+    assert!(widget_api(&two).get_opt("w").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn binaries_that_are_not_there_are_named() {
+    let backend = Backend::Binaries("no-such-folder".into());
+    let error = TestEnv::builder()
+        .backend(backend)
+        .start()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("no-such-folder/etcd: cannot be started"),
+        "{error}"
+    );
+    assert!(error.contains("KUBEBUILDER_ASSETS"), "{error}");
+}
