@@ -1,12 +1,13 @@
 //! Who owns which field: the one door to structured-merge.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
-use structured_merge::{ApplyError, FieldManager, FieldSet, Schema, Settings};
+use structured_merge::{ApplyError, ConvertError, Converter, FieldManager, FieldSet, Schema, Settings};
 
 use crate::builtin;
+use crate::object;
 use crate::registry::{Backing, Definition, Registry, Write};
 use crate::status::{self, Status};
 
@@ -66,7 +67,42 @@ pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
 fn manager(write: &Write) -> Option<&FieldManager> {
     let definition = &write.definition;
     let cell = definition.field_managers.0.get(&write.subresource)?;
-    Some(cell.get_or_init(|| FieldManager::new(settings(definition, &write.subresource))))
+    Some(cell.get_or_init(|| make(definition, &write.subresource)))
+}
+
+fn make(definition: &Definition, subresource: &str) -> FieldManager {
+    let manager = FieldManager::new(settings(definition, subresource));
+    let Backing::Builtin { gvk, .. } = &definition.backing else {
+        return manager;
+    };
+    let mut empty = json!({"apiVersion": definition.api_version(), "kind": gvk.kind});
+    match builtin::decode(gvk, &mut empty) {
+        Ok(_) => manager.with_empty(empty),
+        Err(_) => manager,
+    }
+}
+
+/// Whether a written object asks for its managers to be forgotten.
+pub(crate) fn is_cleared(object: &Value) -> bool {
+    object::meta(object, "managedFields")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+}
+
+/// The versions of a custom resource, which differ in their names only.
+#[derive(Debug)]
+struct CustomVersions(Vec<String>);
+
+impl Converter for CustomVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        if !self.0.iter().any(|known| known == api_version) {
+            let why = format!("request to convert CR to an invalid group/version: {api_version}");
+            return Err(ConvertError::Failed(why));
+        }
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        Ok(object)
+    }
 }
 
 fn settings(definition: &Definition, subresource: &str) -> Settings {
@@ -81,6 +117,10 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
         }
         Backing::Custom(version) => version.merge_schemas.clone(),
     };
+    let converter = definition.is_custom().then(|| {
+        let known = CustomVersions(schemas.keys().cloned().collect());
+        Arc::new(known) as Arc<dyn Converter>
+    });
     let reset = reset_fields(definition, subresource);
     let reset_fields = FieldSet::from_value(&reset)
         .map(|set| BTreeMap::from([(api_version, set)]))
@@ -92,7 +132,7 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
         subresource: subresource.to_owned(),
         schemas,
         reset_fields,
-        converter: None,
+        converter,
     }
 }
 

@@ -117,12 +117,14 @@ impl Type {
             .and_then(|index| self.fields.get(index))
     }
 
-    /// An empty Go struct of this type as JSON: embedded structs are there, required fields are empty or null, and
-    /// everything else is left out.
+    /// An empty Go struct of this type as JSON, as far as the types tell: embedded structs are there, as are scalars
+    /// with a zero default, other required fields are null, and everything else is left out.
     pub fn zero(&self) -> Value {
+        let is_zero = |default: &Value| *default == "" || *default == 0 || *default == false;
         let value = |field: &Field| match (&field.kind, &field.default) {
             (FieldKind::Ref(part), Some(_)) => Some(part.resolve().zero()),
-            (_, default) => field.required.then(|| default.clone().unwrap_or_default()),
+            (_, Some(default)) => is_zero(default).then(|| default.clone()),
+            (_, None) => field.required.then_some(Value::Null),
         };
         let fields = self
             .fields

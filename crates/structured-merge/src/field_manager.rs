@@ -183,6 +183,14 @@ impl FieldManager {
         }))
     }
 
+    /// Replaces what an object of the kind looks like before anything is written to it, where that is known better
+    /// than from the types: a field that a server writes even when it is empty is not owned by who leaves it empty.
+    #[must_use]
+    pub fn with_empty(mut self, empty: Value) -> Self {
+        self.empty = empty;
+        self
+    }
+
     fn updater(&self) -> Updater<'_> {
         Updater {
             schemas: &self.settings.schemas,

@@ -96,7 +96,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
 }
 
 /// `%v`: `map[a:1 b:[x y]]`.
-pub(crate) fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -156,7 +156,7 @@ pub(crate) fn number(number: &Number) -> String {
 }
 
 /// `%q`: a quoted Go string.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for char in text.chars() {

@@ -10,12 +10,13 @@
 //! * [`managed_fields`]: `metadata.managedFields` and the managers in it
 //! * [`field_manager`]: what a write does to the object and to its managers
 //! * [`strategic`]: strategic merge patches
+//! * [`go`]: values in Go's words
 //! * [`scale`]: managers seen through a scale subresource
 
 pub mod builtin;
 pub mod field_manager;
 pub mod field_set;
-mod go;
+pub mod go;
 pub mod managed_fields;
 pub mod path;
 pub mod scale;

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::options::{self, FieldValidation};
 use crate::call::Call;
+use crate::managed_fields;
 use crate::negotiate::body::{self, Media};
 use crate::object::{self, go_quote};
 use crate::registry::{Definition, Warnings};
@@ -38,7 +39,11 @@ pub(crate) fn complete(
     warnings: &Warnings,
 ) -> Result<(), Status> {
     check_type(definition, value)?;
+    let cleared = managed_fields::is_cleared(value);
     let unknown = definition.decode(value)?;
+    if cleared {
+        object::set_meta(value, "managedFields", Some(Value::Array(Vec::new())));
+    }
     let mut faults = duplicates;
     faults.extend(
         unknown

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
+use structured_merge::builtin;
+use structured_merge::strategic::{self, StrategicError};
 
 use super::options::{self, FieldValidation};
 use super::{object_body, render, warned, write};
@@ -13,7 +15,7 @@ use crate::managed_fields;
 use crate::negotiate::{Form, body};
 use crate::object;
 use crate::patch::{json, merge};
-use crate::registry::{Definition, Registry, Write};
+use crate::registry::{Backing, Definition, Registry, Write};
 use crate::status::{self, Status};
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -91,11 +93,14 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
     match &patching.patch {
         Patch::Json(operations) => json::apply(&mut object, operations)
             .map_err(|_| status::unprocessable(&write.definition.subject, &write.name))?,
-        // Until the schema-driven strategies are wired in, lists are replaced whole.
-        Patch::Merge(patch) | Patch::Strategic(patch) => merge::apply(&mut object, patch),
+        Patch::Merge(patch) => merge::apply(&mut object, patch),
+        Patch::Strategic(patch) => object = strategic(write, live, patch)?,
         Patch::Apply { .. } => {}
     }
-    let shown = object.to_string();
+    let shown = match &patching.patch {
+        Patch::Strategic(patch) => structured_merge::go::plain(patch),
+        _ => object.to_string(),
+    };
     let faults = &patching.faults;
     if patching.validation == FieldValidation::Strict && !faults.is_empty() {
         let why = format!("strict decoding error: {}", faults.join(", "));
@@ -108,6 +113,19 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
             status::invalid_patch(&shown, why)
         }
         _ => status,
+    })
+}
+
+fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status> {
+    let Backing::Builtin { gvk, .. } = &write.definition.backing else {
+        return Err(unsupported(&write.definition));
+    };
+    let kind = builtin::types().for_kind(gvk.group, gvk.version, gvk.kind);
+    let kind = kind.ok_or_else(|| unsupported(&write.definition))?;
+    strategic::apply(live, patch, kind).map_err(|error| match error {
+        StrategicError::BadRequest(why) => status::bad_request(why),
+        StrategicError::Unprocessable(_) => status::unprocessable(&write.definition.subject, &write.name),
+        StrategicError::Internal(why) => status::plain(why),
     })
 }
 
@@ -125,9 +143,13 @@ fn warn(write: &Write, patching: &Patching) {
 /// Checks the name of a patched object and brings it into normal form.
 fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Result<Value, Status> {
     let name = object::name(&object);
-    if name.is_empty() && matches!(validation, FieldValidation::Ignore) {
-        object::set_meta(&mut object, "name", Some(write.name.clone().into()));
-    } else if name != write.name {
+    if name.is_empty() {
+        let name = &write.name;
+        return Err(status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != write.name {
         return Err(status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             write.name
