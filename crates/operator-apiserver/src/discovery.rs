@@ -13,6 +13,7 @@ use serde_json::Value;
 
 pub(crate) use self::version::version_priority;
 use crate::call::{Answer, Call};
+use crate::negotiate::Asked;
 use crate::registry::{Definition, Registry, builtin_catalog};
 use crate::status::{self, Status};
 
@@ -126,7 +127,7 @@ fn insert(groups: &mut Vec<Group>, definition: &Arc<Definition>) {
 }
 
 fn negotiated(call: &Call, value: &Value) -> Result<Answer, Status> {
-    let form = crate::pipeline::negotiated(call, false)?;
+    let form = crate::pipeline::negotiated(call, Asked::Document)?;
     Ok(Answer::object(StatusCode::OK, value, form))
 }
 

@@ -2,5 +2,6 @@
 
 mod accept;
 pub(crate) mod body;
+pub(crate) mod table;
 
-pub(crate) use self::accept::{Form, Transform, negotiate};
+pub(crate) use self::accept::{Asked, Form, Transform, negotiate};

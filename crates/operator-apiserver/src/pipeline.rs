@@ -11,7 +11,7 @@ use crate::authn::User;
 use crate::authz;
 use crate::call::{Answer, Body, Call};
 use crate::discovery;
-use crate::negotiate::{Form, negotiate};
+use crate::negotiate::{Asked, Form, negotiate};
 use crate::query::{self, Query};
 use crate::registry::{Definition, Registry, builtin_catalog};
 use crate::request_info::RequestInfo;
@@ -56,20 +56,28 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
     if !scope_fits(&definition, info) {
         return Err(status::unknown_resource());
     }
-    let form = negotiated(call, definition.is_custom())?;
+    let asked = if definition.is_custom() {
+        Asked::Custom
+    } else {
+        let collection = matches!(info.verb, "list" | "watch");
+        Asked::Builtin {
+            watchable: collection && definition.allows("watch"),
+        }
+    };
+    let form = negotiated(call, asked)?;
     verb::serve(registry, method, call, &definition, form).await
 }
 
 /// The form of the answer that the client asked for.
-pub(crate) fn negotiated(call: &Call, custom: bool) -> Result<Form, Status> {
-    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, custom)
+pub(crate) fn negotiated(call: &Call, asked: Asked) -> Result<Form, Status> {
+    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, asked)
 }
 
 /// The form of an error: what the client asked for, or JSON.
 fn error_form(call: &Call) -> Form {
     Form {
         transform: Default::default(),
-        ..negotiated(call, false).unwrap_or_default()
+        ..negotiated(call, Asked::Document).unwrap_or_default()
     }
 }
 

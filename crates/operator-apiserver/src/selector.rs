@@ -129,15 +129,12 @@ impl Parser {
                 Token::End => break,
                 Token::Symbol(",") => {
                     if self.peek() == Token::End {
-                        return Err(format!(
-                            "unable to parse requirement: found '{}', expected: identifier after ','",
-                            ""
-                        ));
+                        return Err("found '', expected: identifier after ','".to_owned());
                     }
                 }
                 other => {
                     return Err(format!(
-                        "unable to parse requirement: found '{}', expected: ',' or 'end of string'",
+                        "found '{}', expected: ',' or 'end of string'",
                         literal(&other)
                     ));
                 }
@@ -210,7 +207,7 @@ impl Parser {
         let value = self.value(key)?;
         value.parse().map_err(|_| {
             format!(
-                "unable to parse requirement: values[0][{key}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                "unable to parse requirement: values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
                 object::go_quote(&value)
             )
         })

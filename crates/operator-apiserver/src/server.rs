@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
 use crate::bootstrap;
-use crate::call::{Answer, Body};
+use crate::call::{self, Answer, Body};
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::http_server::{self, ListenOptions, Listener, Peer};
@@ -107,8 +107,13 @@ impl ApiServer {
             Ok(body) => body.to_bytes(),
             Err(error) => return unreadable(error.as_ref()).into_response(),
         };
+        let is_head = parts.method == Method::HEAD;
         let request: Request<Bytes> = Request::from_parts(parts, body);
-        pipeline::handle(&self.registry, request, user, drain).await
+        let response = pipeline::handle(&self.registry, request, user, drain).await;
+        if is_head {
+            return response.map(|_| call::full(Bytes::new()));
+        }
+        response
     }
 }
 

@@ -302,6 +302,18 @@ pub(crate) fn not_acceptable(accepted: &str) -> Status {
     )
 }
 
+/// What the router says when it can write none of the types that a client accepts.
+pub(crate) fn no_representation(available: &str) -> Status {
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+    failure(406, "NotAcceptable", message, Some(Map::new()))
+}
+
+/// A form of one object for a list, or the other way round.
+pub(crate) fn wrong_transform(wanted: &str, found: &str) -> Status {
+    let message = format!("you requested {wanted}, but the requested object {found}");
+    failure(406, "NotAcceptable", message, None)
+}
+
 pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
     failure(
         415,

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Body;
 use crate::client::EventType;
+use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
 use crate::registry::{Definition, ListOptions, Registry};
@@ -47,6 +49,8 @@ pub(crate) struct Subscription {
     pending: VecDeque<Bytes>,
     /// Set when the frames that are pending are the last.
     ended: bool,
+    include: IncludeObject,
+    columns_told: AtomicBool,
     changes: watch::Receiver<u64>,
 }
 
@@ -67,6 +71,7 @@ impl Subscription {
         options: ListOptions,
         watch: &WatchOptions,
         form: Form,
+        include: IncludeObject,
     ) -> Self {
         let changes = registry.store.subscribe(&definition.table, &definition.storage);
         let mut subscription = Self {
@@ -78,6 +83,8 @@ impl Subscription {
             form,
             pending: VecDeque::new(),
             ended: false,
+            include,
+            columns_told: AtomicBool::new(false),
             changes,
         };
         subscription.start(watch);
@@ -194,9 +201,21 @@ impl Subscription {
             Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
                 crate::verb::partial(object, true)
             }
-            Transform::None | Transform::Table => object.clone(),
+            Transform::Table => self.table(kind, object),
+            Transform::None => object.clone(),
         };
         line(&json!({"type": kind, "object": object}).to_string())
+    }
+
+    /// An event's object as a Table; the columns are told once.
+    fn table(&self, kind: &str, object: &Value) -> Value {
+        let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
+        let rows = (kind != "BOOKMARK").then_some(object).into_iter();
+        let mut rendered = table::render(&self.registry, &self.definition, rows, &metadata, self.include);
+        if self.columns_told.swap(true, Ordering::Relaxed) {
+            rendered["columnDefinitions"] = Value::Null;
+        }
+        rendered
     }
 
     fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {

@@ -399,12 +399,17 @@ fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
         .flatten()
         .map(|column| {
             let text = |field: &str| object::text(column, &[field]).to_owned();
+            let mut description = text("description");
+            if description.is_empty() {
+                let path = text("jsonPath");
+                description = format!("Custom resource definition column (in JSONPath format): {path}");
+            }
             PrinterColumn {
                 column: Column {
                     name: text("name"),
                     kind: text("type"),
                     format: text("format"),
-                    description: text("description"),
+                    description,
                     priority: column["priority"]
                         .as_i64()
                         .and_then(|priority| i32::try_from(priority).ok())

@@ -8,6 +8,7 @@ use structural_schema::field;
 use structured_merge::Schema;
 
 use crate::builtin::Column;
+use crate::negotiate::table::{self, NAME_DESCRIPTION};
 use crate::object;
 use crate::status::Status;
 
@@ -42,6 +43,27 @@ pub(crate) struct Scale {
 pub(crate) struct PrinterColumn {
     pub(crate) column: Column,
     pub(crate) json_path: String,
+}
+
+impl PrinterColumn {
+    /// What an object shows in this column: null where it has nothing of the column's type.
+    fn cell(&self, object: &Value, now: i64) -> Value {
+        let path: Vec<&str> = self.json_path.split('.').skip(1).collect();
+        let Some(value) = object::get(object, &path) else {
+            return Value::Null;
+        };
+        match (self.column.kind.as_str(), value) {
+            ("string", Value::String(_)) => value.clone(),
+            ("string", other) => other.to_string().into(),
+            ("integer", Value::Number(number)) => {
+                let whole = number.as_f64().unwrap_or_default().trunc() as i64;
+                number.as_i64().unwrap_or(whole).into()
+            }
+            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+            ("date", Value::String(time)) => table::age(time, now).into(),
+            _ => Value::Null,
+        }
+    }
 }
 
 impl CustomVersion {
@@ -122,7 +144,7 @@ impl CustomVersion {
             name: "Name".to_owned(),
             kind: "string".to_owned(),
             format: "name".to_owned(),
-            description: String::new(),
+            description: NAME_DESCRIPTION.to_owned(),
             priority: 0,
         };
         std::iter::once(name)
@@ -131,13 +153,9 @@ impl CustomVersion {
     }
 
     pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let _ = now;
         let name = Value::from(object::name(object));
         std::iter::once(name)
-            .chain(self.columns.iter().map(|column| {
-                let path: Vec<&str> = column.json_path.split('.').skip(1).collect();
-                object::get(object, &path).cloned().unwrap_or(Value::Null)
-            }))
+            .chain(self.columns.iter().map(|column| column.cell(object, now)))
             .collect()
     }
 

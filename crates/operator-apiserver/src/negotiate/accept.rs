@@ -56,14 +56,14 @@ impl<'a> Clause<'a> {
     }
 
     /// The form that this clause asks for, if the server has it.
-    fn form(&self, custom: bool) -> Option<Form> {
+    fn form(&self, asked: Asked) -> Option<Form> {
         let yaml = match self.media {
             "application/json" | "*/*" => false,
             "application/yaml" => true,
+            "application/*" if asked == Asked::Document => false,
             // Answers are JSON where a client lists protobuf first and JSON later.
             _ => return None,
         };
-        let _ = custom;
         let transform = match self.get("as") {
             None => Transform::None,
             Some(kind) => {
@@ -87,18 +87,31 @@ impl<'a> Clause<'a> {
 }
 
 const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 const CUSTOM_TYPES: &str = "application/json, application/yaml";
 
+/// What kind of path a client asks, which decides how a refusal is worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A built-in resource; `watchable` collections can also be streamed.
+    Builtin { watchable: bool },
+    /// A custom resource.
+    Custom,
+    /// Discovery documents.
+    Document,
+}
+
 /// The first clause of the header that the server can serve; no header means JSON.
-pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, custom: bool) -> Result<Form, Status> {
+pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: Asked) -> Result<Form, Status> {
     let mut form = if accept.is_empty() {
         Form::default()
     } else {
-        accept
+        let clauses: Vec<Clause<'_>> = accept
             .split(',')
-            .filter_map(|clause| Clause::parse(clause.trim()).form(custom))
-            .next()
-            .ok_or_else(|| status::not_acceptable(if custom { CUSTOM_TYPES } else { BUILTIN_TYPES }))?
+            .map(|clause| Clause::parse(clause.trim()))
+            .collect();
+        let form = clauses.iter().find_map(|clause| clause.form(asked));
+        form.ok_or_else(|| refusal(&clauses, asked))?
     };
     let browser = ["curl", "Wget", "Mozilla/5.0"]
         .iter()
@@ -108,4 +121,19 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, custom: b
         None => browser,
     };
     Ok(form)
+}
+
+/// The router of the real server refuses unknown media types before the resource is asked about their parameters.
+fn refusal(clauses: &[Clause<'_>], asked: Asked) -> Status {
+    let known = |clause: &Clause<'_>| {
+        BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"
+    };
+    match asked {
+        Asked::Custom => status::not_acceptable(CUSTOM_TYPES),
+        _ if clauses.iter().any(known) => status::not_acceptable(BUILTIN_TYPES),
+        Asked::Builtin { watchable: true } => {
+            status::no_representation(&format!("{BUILTIN_TYPES}, {STREAM_TYPES}"))
+        }
+        _ => status::no_representation(BUILTIN_TYPES),
+    }
 }

@@ -165,12 +165,16 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     let seconds = clock::unix_seconds(registry.clock.now()) + grace;
     let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     object::set_meta(object, "deletionTimestamp", Some(time.to_string().into()));
-    object::set_meta(object, "deletionGracePeriodSeconds", Some(grace.into()));
+    // Namespaces are marked by their own storage, which knows no grace.
+    let namespace = definition.is("", "namespaces");
+    if !namespace {
+        object::set_meta(object, "deletionGracePeriodSeconds", Some(grace.into()));
+    }
     let generation = object::generation(object);
     if first && generation > 0 {
         object::set_meta(object, "generation", Some((generation + 1).into()));
     }
-    if definition.is("", "namespaces") {
+    if namespace {
         object::child_mut(object, "status").insert("phase".to_owned(), "Terminating".into());
     }
 }

@@ -159,7 +159,10 @@ fn must_be_specified(write: &Write) -> Status {
         0.into(),
         "must be specified for an update",
     );
-    status::invalid(&write.definition.subject, &write.name, &[error])
+    // The real server names the resource here where other errors name the kind.
+    let mut subject = write.definition.subject.clone();
+    subject.kind.clone_from(&subject.resource);
+    status::invalid(&subject, &write.name, &[error])
 }
 
 /// What no request changes.

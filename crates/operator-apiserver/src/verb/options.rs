@@ -171,43 +171,44 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
 fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     let query = &call.query;
     let wanted = query.text("resourceVersionMatch");
-    let revision = query.text("resourceVersion");
-    let path = Path::new("resourceVersionMatch");
-    let forbidden = |why: &str| refuse(call, &[Error::forbidden(path.clone(), why)]);
     let parsed = match wanted {
-        "" => return Ok(RevisionMatch::Unset),
-        "NotOlderThan" => RevisionMatch::NotOlderThan,
-        "Exact" => RevisionMatch::Exact,
-        other => {
-            return Err(refuse(
-                call,
-                &[Error::not_supported(
-                    path,
-                    &other.into(),
-                    &["Exact", "NotOlderThan", ""],
-                )],
-            ));
-        }
+        "NotOlderThan" => Some(RevisionMatch::NotOlderThan),
+        "Exact" => Some(RevisionMatch::Exact),
+        _ => None,
     };
     if call.info.verb == "watch" {
-        return Ok(parsed);
+        return Ok(parsed.unwrap_or_default());
     }
-    if revision.is_empty() {
-        return Err(forbidden(
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ));
+    let revision = query.text("resourceVersion");
+    let path = Path::new("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if call.info.verb == "list" && query.get("sendInitialEvents").is_some() {
+        let why = "sendInitialEvents is forbidden for list";
+        errors.push(Error::forbidden(Path::new("sendInitialEvents"), why));
     }
-    if !query.text("continue").is_empty() {
-        return Err(forbidden(
-            "resourceVersionMatch is forbidden when continue is provided",
-        ));
+    if !wanted.is_empty() {
+        if revision.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(Error::forbidden(path.clone(), why));
+        }
+        if !query.text("continue").is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(Error::forbidden(path.clone(), why));
+        }
+        if parsed.is_none() {
+            let supported = ["Exact", "NotOlderThan", ""];
+            errors.push(Error::not_supported(path.clone(), &wanted.into(), &supported));
+        }
+        if parsed == Some(RevisionMatch::Exact) && revision == "0" {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(Error::forbidden(path, why));
+        }
     }
-    if parsed == RevisionMatch::Exact && revision == "0" {
-        return Err(forbidden(
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ));
+    if errors.is_empty() {
+        Ok(parsed.unwrap_or_default())
+    } else {
+        Err(refuse(call, &errors))
     }
-    Ok(parsed)
 }
 
 /// A resourceVersion that is no number: 400 for lists, 500 elsewhere.
@@ -217,7 +218,7 @@ pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
         crate::object::go_quote(text)
     );
     if call.info.verb == "list" {
-        status::bad_request(message)
+        status::bad_request(format!("invalid resource version: {message}"))
     } else {
         status::plain(message)
     }
@@ -231,15 +232,12 @@ pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
     let matches = query.text("resourceVersionMatch");
     let path = Path::new("resourceVersionMatch");
     if send.is_some() && matches != "NotOlderThan" {
-        let error = if matches.is_empty() {
-            Error::forbidden(
-                path,
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-        } else {
-            Error::not_supported(path, &matches.into(), &["NotOlderThan"])
-        };
-        return Err(refuse(call, &[error]));
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        let mut errors = vec![Error::forbidden(path.clone(), why)];
+        if !matches.is_empty() {
+            errors.push(Error::not_supported(path, &matches.into(), &["NotOlderThan"]));
+        }
+        return Err(refuse(call, &errors));
     }
     if send.is_none() && !matches.is_empty() {
         return Err(refuse(

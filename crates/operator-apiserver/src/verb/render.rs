@@ -5,9 +5,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, Call};
+use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
+use crate::object;
 use crate::registry::{Definition, Page, Registry};
-use crate::status::Status;
+use crate::status::{self, Status};
 
 /// One object in the form asked for.
 pub(crate) fn object(
@@ -18,14 +20,38 @@ pub(crate) fn object(
     code: StatusCode,
     object: &Value,
 ) -> Result<Answer, Status> {
-    let _ = (registry, call, definition);
     let value = match form.transform {
-        Transform::None | Transform::Table | Transform::PartialObjectMetadataList => {
-            return Ok(Answer::object(code, object, form));
+        Transform::None => return Ok(Answer::object(code, object, form)),
+        Transform::Table => {
+            let include = IncludeObject::parse(call)?;
+            let metadata = json!({"resourceVersion": object::resource_version(object)});
+            table::render(registry, definition, std::iter::once(object), &metadata, include)
         }
         Transform::PartialObjectMetadata => partial(object, true),
+        Transform::PartialObjectMetadataList => {
+            let found = format!("is not a list ({})", go_type(definition, ""));
+            return Err(status::wrong_transform("PartialObjectMetadataList", &found));
+        }
     };
     Ok(Answer::object(code, &value, form))
+}
+
+/// The name of the type that the real server holds an object in.
+fn go_type(definition: &Definition, suffix: &str) -> String {
+    if definition.is_custom() {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
+    let group = go_package(&definition.subject.group);
+    format!("*{group}.{}{suffix}", definition.subject.kind)
+}
+
+/// The Go package of a group's internal types.
+pub(crate) fn go_package(group: &str) -> &str {
+    match group.split('.').next().unwrap_or_default() {
+        "" => "core",
+        "rbac" => "rbac",
+        first => first,
+    }
 }
 
 /// The metadata of an object alone.
@@ -46,7 +72,6 @@ pub(crate) fn list(
     form: Form,
     page: &Page,
 ) -> Result<Answer, Status> {
-    let _ = (registry, call);
     if form == Form::default() {
         return Ok(Answer::new(
             StatusCode::OK,
@@ -55,7 +80,22 @@ pub(crate) fn list(
         ));
     }
     let value = match form.transform {
-        Transform::PartialObjectMetadataList | Transform::PartialObjectMetadata => {
+        Transform::PartialObjectMetadata => {
+            let found = format!("is a list ({})", go_type(definition, "List"));
+            return Err(status::wrong_transform("PartialObjectMetadata", &found));
+        }
+        Transform::Table => {
+            let include = IncludeObject::parse(call)?;
+            let objects: Vec<_> = page
+                .items
+                .iter()
+                .map(|stored| definition.serve(&stored.value))
+                .collect();
+            let metadata = list_metadata(definition, page);
+            let rows = objects.iter().map(|object| &**object);
+            table::render(registry, definition, rows, &metadata, include)
+        }
+        Transform::PartialObjectMetadataList => {
             let items: Vec<Value> = page
                 .items
                 .iter()
@@ -71,7 +111,7 @@ pub(crate) fn list(
                 "metadata": list_metadata(definition, page), "items": items,
             })
         }
-        Transform::None | Transform::Table => {
+        Transform::None => {
             let items: Vec<Value> = page
                 .items
                 .iter()

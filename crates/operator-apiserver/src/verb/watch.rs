@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::options;
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
+use crate::negotiate::table::IncludeObject;
 use crate::registry::{Definition, Registry};
 use crate::status::Status;
 use crate::watch::{self, Subscription};
@@ -34,6 +35,7 @@ pub(super) fn serve(
         list,
         &watch,
         form,
+        IncludeObject::parse(call)?,
     );
     let mut answer = Answer::new(StatusCode::OK, form.content_type(), Default::default());
     answer.body = watch::stream(subscription, watch, call.drain.clone());

@@ -1,0 +1,132 @@
+//! `as=Table`: objects as rows, the way `kubectl get` prints them.
+
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::clock;
+use crate::registry::{Definition, Registry};
+use crate::status::{self, Status};
+
+/// What a row carries besides its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads `includeObject`.
+    pub(crate) fn parse(call: &Call) -> Result<Self, Status> {
+        match call.query.text("includeObject") {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                crate::object::go_quote(other)
+            ))),
+        }
+    }
+}
+
+/// A Table of objects.
+pub(crate) fn render<'o>(
+    registry: &Registry,
+    definition: &Definition,
+    objects: impl Iterator<Item = &'o Value>,
+    metadata: &Value,
+    include: IncludeObject,
+) -> Value {
+    let now = clock::unix_seconds(registry.clock.now());
+    let rows: Vec<Value> = objects
+        .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, include)}))
+        .collect();
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": columns(definition), "rows": rows,
+    })
+}
+
+fn columns(definition: &Definition) -> Vec<Value> {
+    definition
+        .columns()
+        .into_iter()
+        .map(|column| {
+            json!({
+                "name": column.name, "type": column.kind, "format": column.format,
+                "description": column.description, "priority": column.priority,
+            })
+        })
+        .collect()
+}
+
+fn row_object(object: &Value, include: IncludeObject) -> Value {
+    match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => crate::verb::partial(object, true),
+        IncludeObject::Object => object.clone(),
+    }
+}
+
+/// The description of the column that every kind begins with.
+pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+/// A length of time in the short form of `kubectl get`: `59s`, `3m12s`, `47h`, `8d`.
+pub(crate) fn human_duration(seconds: i64) -> String {
+    if seconds < -1 {
+        return "<invalid>".to_owned();
+    }
+    let pair = |big: i64, unit: &str, small: i64, small_unit: &str| {
+        if small == 0 {
+            format!("{big}{unit}")
+        } else {
+            format!("{big}{unit}{small}{small_unit}")
+        }
+    };
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..600 => pair(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => pair(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => pair(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => pair(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+/// The age of a time stamp.
+pub(crate) fn age(timestamp: &str, now: i64) -> String {
+    match timestamp.parse::<jiff::Timestamp>() {
+        Ok(time) => human_duration(now - time.as_second()),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_duration;
+
+    #[test]
+    fn durations_lose_detail_as_they_grow() {
+        let cases = [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (192, "3m12s"),
+            (3_600, "60m"),
+            (10_860, "3h1m"),
+            (90_000, "25h"),
+            (180_000, "2d2h"),
+            (700_000, "8d"),
+        ];
+        for (seconds, want) in cases {
+            assert_eq!(human_duration(seconds), want, "{seconds}");
+        }
+    }
+}
