@@ -1,6 +1,9 @@
 //! Admission: the plug-ins between authorisation and the registry, in the order of the real server.
 
+mod default_toleration_seconds;
 mod namespace_lifecycle;
+mod priority;
+mod service_account;
 
 use serde_json::Value;
 
@@ -23,8 +26,15 @@ pub(crate) async fn admit(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let _ = (object, old);
-    namespace_lifecycle::check(registry, write, operation)
+    let _ = old;
+    namespace_lifecycle::check(registry, write, operation, object)?;
+    let creates_pod = operation == Operation::Create && write.definition.is("", "pods");
+    if creates_pod && write.subresource.is_empty() {
+        service_account::admit(registry, write, object)?;
+        priority::admit(registry, write, object)?;
+        default_toleration_seconds::admit(object);
+    }
+    Ok(())
 }
 
 /// The plug-ins that only look.
@@ -35,9 +45,9 @@ pub(crate) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let _ = (object, old);
+    let _ = old;
     if operation == Operation::Delete {
-        namespace_lifecycle::check(registry, write, operation)?;
+        namespace_lifecycle::check(registry, write, operation, object)?;
     }
     Ok(())
 }

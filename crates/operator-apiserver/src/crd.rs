@@ -6,7 +6,7 @@ mod strategy;
 mod version;
 
 pub(crate) use self::establish::{establish, finish_deletions};
-pub(crate) use self::strategy::{prepare_for_create, prepare_for_delete, prepare_for_update};
+pub(crate) use self::strategy::{prepare_for_delete, prepare_for_update};
 pub(crate) use self::version::CustomVersion;
 use crate::registry::Definition;
 

@@ -1,6 +1,6 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Operation;
 use crate::object;
@@ -10,7 +10,12 @@ use crate::status::{self, Status, Subject};
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn check(registry: &Registry, write: &Write, operation: Operation) -> Result<(), Status> {
+pub(super) fn check(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &Value,
+) -> Result<(), Status> {
     let definition = &write.definition;
     if definition.is("", "namespaces") {
         if operation == Operation::Delete && IMMORTAL.contains(&write.name.as_str()) {
@@ -43,7 +48,7 @@ pub(super) fn check(registry: &Registry, write: &Write, operation: Operation) ->
     let namespace = &write.namespace;
     Err(status::forbidden_because(
         &definition.subject,
-        &write.name,
+        object::name(object),
         &format!("unable to create new content in namespace {namespace} because it is being terminated"),
         json!({
             "reason": "NamespaceTerminating",

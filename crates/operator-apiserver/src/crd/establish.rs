@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 
 use super::TABLE;
@@ -70,7 +71,7 @@ fn publish(registry: &Registry) {
         .objects
         .iter()
         .filter(|crd| is_true(&crd.value, "Established"))
-        .flat_map(|crd| definitions(&crd.value))
+        .flat_map(|crd| definitions(&crd.value, crd.revision))
         .map(Arc::new)
         .collect();
     registry.set_custom(Catalog::new(definitions));
@@ -166,7 +167,7 @@ fn delete_instances(registry: &Registry, stored: &Stored) {
     if !object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
         return;
     }
-    let Some(definition) = definitions(&stored.value).into_iter().next() else {
+    let Some(definition) = definitions(&stored.value, stored.revision).into_iter().next() else {
         return finish(registry, stored);
     };
     for instance in registry.store.list(&definition.table, "").objects {
@@ -268,7 +269,7 @@ pub(super) fn set_condition(
 }
 
 /// The resources that a CRD serves: one for every served version, in the order of discovery.
-fn definitions(crd: &Value) -> Vec<Definition> {
+fn definitions(crd: &Value, since: u64) -> Vec<Definition> {
     let spec = &crd["spec"];
     let names = Names::read(&crd["status"]["acceptedNames"]);
     let group = object::text(spec, &["group"]);
@@ -276,10 +277,15 @@ fn definitions(crd: &Value) -> Vec<Definition> {
     let Some(storage) = versions.iter().find(|version| version["storage"] == true) else {
         return Vec::new();
     };
+    let Some(storage_schema) = compiled(storage) else {
+        return Vec::new();
+    };
     let storage = Arc::new(Gvr::new(group, object::text(storage, &["name"]), &names.plural));
     let family = Family {
         namespaced: spec["scope"] == "Namespaced",
         merge_schemas: merge_schemas(group, &versions),
+        storage_schema,
+        since,
     };
     let mut served: Vec<&Value> = versions
         .into_iter()
@@ -288,7 +294,7 @@ fn definitions(crd: &Value) -> Vec<Definition> {
     served.sort_by_key(|version| crate::discovery::version_priority(object::text(version, &["name"])));
     served
         .into_iter()
-        .map(|version| definition(version, &names, &storage, &family))
+        .filter_map(|version| definition(version, &names, &storage, &family))
         .collect()
 }
 
@@ -296,6 +302,15 @@ fn definitions(crd: &Value) -> Vec<Definition> {
 struct Family {
     namespaced: bool,
     merge_schemas: BTreeMap<String, Schema>,
+    storage_schema: structural_schema::Schema,
+    since: u64,
+}
+
+/// The schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
+fn compiled(version: &Value) -> Option<structural_schema::Schema> {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&anything);
+    structural_schema::Schema::compile(schema).ok()
 }
 
 /// The types of all versions, by apiVersion, for the tracking of field owners.
@@ -313,8 +328,8 @@ fn merge_schemas(group: &str, versions: &[&Value]) -> BTreeMap<String, Schema> {
         .collect()
 }
 
-fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Family) -> Definition {
-    let custom = custom_version(version, names, storage, family);
+fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Family) -> Option<Definition> {
+    let custom = custom_version(version, names, storage, family)?;
     let subject = Subject {
         group: storage.group.clone(),
         resource: names.plural.clone(),
@@ -335,7 +350,7 @@ fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Famil
     if custom.scale.is_some() {
         subresources.push(subresource("scale", "autoscaling", "v1", "Scale"));
     }
-    Definition {
+    Some(Definition {
         table: subject.resource_name().into(),
         storage: storage.clone(),
         version: version_name,
@@ -349,14 +364,14 @@ fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Famil
         subresources,
         backing: Backing::Custom(Arc::new(custom)),
         subject,
-    }
+    })
 }
 
-fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family) -> CustomVersion {
+fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family) -> Option<CustomVersion> {
     let group = &storage.group;
     let name = object::text(version, &["name"]);
     let deprecated = version["deprecated"] == true;
-    CustomVersion {
+    Some(CustomVersion {
         api_version: format!("{group}/{name}"),
         storage_api_version: format!("{group}/{}", storage.version),
         merge_schemas: family.merge_schemas.clone(),
@@ -371,17 +386,16 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
             .flatten()
             .map(|field| object::text(field, &["jsonPath"]).to_owned())
             .collect(),
-        schema: version
-            .pointer("/schema/openAPIV3Schema")
-            .cloned()
-            .unwrap_or_else(|| Value::Object(Map::new())),
+        schema: compiled(version)?,
+        storage_schema: family.storage_schema.clone(),
+        since: family.since,
         deprecation: deprecated.then(|| {
             version["deprecationWarning"]
                 .as_str()
                 .map(str::to_owned)
                 .unwrap_or_else(|| format!("{group}/{name} {} is deprecated", names.kind))
         }),
-    }
+    })
 }
 
 fn scale(scale: &Value) -> Option<Scale> {
@@ -415,7 +429,7 @@ fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
                         .and_then(|priority| i32::try_from(priority).ok())
                         .unwrap_or_default(),
                 },
-                json_path: text("jsonPath"),
+                json_path: JsonPath::parse(&text("jsonPath")).ok(),
             }
         })
         .collect();
@@ -430,6 +444,6 @@ fn printer_columns(version: &Value) -> Vec<PrinterColumn> {
             description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata".to_owned(),
             priority: 0,
         },
-        json_path: ".metadata.creationTimestamp".to_owned(),
+        json_path: JsonPath::parse(".metadata.creationTimestamp").ok(),
     }]
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use structural_schema::field;
+use structural_schema::Outcome;
+use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 
 use crate::builtin::Column;
 use crate::negotiate::table::{self, NAME_DESCRIPTION};
 use crate::object;
-use crate::status::Status;
+use crate::status::{self, Status};
 
 /// What a version of a CRD says.
 #[derive(Debug)]
@@ -25,8 +26,10 @@ pub(crate) struct CustomVersion {
     pub(crate) columns: Vec<PrinterColumn>,
     /// JSON paths such as `.spec.color`.
     pub(crate) selectable_fields: Vec<String>,
-    /// The OpenAPI v3 schema as the CRD has it.
-    pub(crate) schema: Value,
+    pub(crate) schema: structural_schema::Schema,
+    pub(crate) storage_schema: structural_schema::Schema,
+    /// The revision of the CRD that this is read from: objects stored before it may not fit the schema.
+    pub(crate) since: u64,
     pub(crate) deprecation: Option<String>,
 }
 
@@ -42,14 +45,14 @@ pub(crate) struct Scale {
 #[derive(Debug)]
 pub(crate) struct PrinterColumn {
     pub(crate) column: Column,
-    pub(crate) json_path: String,
+    pub(crate) json_path: Option<JsonPath>,
 }
 
 impl PrinterColumn {
     /// What an object shows in this column: null where it has nothing of the column's type.
     fn cell(&self, object: &Value, now: i64) -> Value {
-        let path: Vec<&str> = self.json_path.split('.').skip(1).collect();
-        let Some(value) = object::get(object, &path) else {
+        let value = self.json_path.as_ref().and_then(|path| path.first(object));
+        let Some(value) = value else {
             return Value::Null;
         };
         match (self.column.kind.as_str(), value) {
@@ -67,14 +70,15 @@ impl PrinterColumn {
 }
 
 impl CustomVersion {
-    /// Prunes what the schema does not name.
+    /// Brings a body into the form that its schema gives it, and names what the schema does not know.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
-        let _ = object;
-        Ok(Vec::new())
+        self.schema
+            .decode(object)
+            .map_err(|malformed| status::bad_request(malformed.to_string()))
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
-        let _ = object;
+        self.schema.default(object);
     }
 
     pub(crate) fn prepare_for_create(&self, object: &mut Value) {
@@ -98,32 +102,29 @@ impl CustomVersion {
         }
     }
 
+    /// Everything but metadata, and status where that is written apart, counts as a change.
     pub(crate) fn generation_changed(&self, old: &Value, new: &Value) -> bool {
-        let fields = |object: &Value| -> Vec<(String, Value)> {
-            object
-                .as_object()
-                .into_iter()
-                .flatten()
-                .filter(|(key, _)| *key != "metadata" && !(self.has_status && *key == "status"))
+        let counts = |key: &str| key != "metadata" && !(self.has_status && key == "status");
+        let part = |object: &Value| -> Vec<(String, Value)> {
+            let fields = object.as_object().into_iter().flatten();
+            fields
+                .filter(|(key, _)| counts(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect()
         };
-        fields(old) != fields(new)
+        part(old) != part(new)
     }
 
-    pub(crate) fn validate_create(&self, object: &Value) -> Vec<field::Error> {
-        let _ = object;
-        Vec::new()
+    pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
+        self.schema.check(object, None)
     }
 
-    pub(crate) fn validate_update(
-        &self,
-        subresource: &str,
-        object: &Value,
-        old: &Value,
-    ) -> Vec<field::Error> {
-        let _ = (subresource, object, old);
-        Vec::new()
+    pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
+        if subresource == "status" {
+            self.schema.check_status(object, Some(old))
+        } else {
+            self.schema.check(object, Some(old))
+        }
     }
 
     pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
@@ -159,16 +160,30 @@ impl CustomVersion {
             .collect()
     }
 
-    /// A stored object in this version: conversion `None` changes the apiVersion only.
+    /// A stored object in this version: the apiVersion is changed, and what the schema has become since the object
+    /// was stored is applied to it.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
-        if object::text(stored, &["apiVersion"]) == self.api_version {
+        let same_version = object::text(stored, &["apiVersion"]) == self.api_version;
+        let revision: u64 = object::resource_version(stored).parse().unwrap_or_default();
+        if same_version && (revision == 0 || revision > self.since) {
             return stored.clone();
         }
-        Arc::new(relabelled((**stored).clone(), &self.api_version))
+        let mut object = relabelled((**stored).clone(), &self.api_version);
+        self.schema.prune(&mut object);
+        self.schema.drop_nulls(&mut object);
+        self.schema.default(&mut object);
+        Arc::new(object)
     }
 
+    /// An object of this version as it is stored: what the storage version does not know is lost.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
-        relabelled(object, &self.storage_api_version)
+        if self.api_version == self.storage_api_version {
+            return object;
+        }
+        let mut stored = relabelled(object, &self.storage_api_version);
+        self.storage_schema.prune(&mut stored);
+        self.storage_schema.default(&mut stored);
+        stored
     }
 }
 

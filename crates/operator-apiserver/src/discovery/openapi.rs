@@ -144,7 +144,7 @@ fn resource<'a>(
             })
             .collect(),
         schema: match &definition.backing {
-            Backing::Custom(version) => Some(&version.schema),
+            Backing::Custom(version) => Some(version.schema.source()),
             Backing::Builtin { .. } => None,
         },
     }

@@ -62,8 +62,9 @@ impl Registry {
         if metadata::dedupe_owners(&mut object) {
             write.warnings.add(DUPLICATE_OWNERS);
         }
-        let mut errors = definition.validate_create(&object);
-        errors.splice(0..0, metadata::validate_create(definition, &object));
+        let outcome = definition.validate_create(&object);
+        let mut errors = metadata::validate_create(definition, &object);
+        errors.extend(outcome.errors);
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(
@@ -72,7 +73,7 @@ impl Registry {
                 &errors,
             )));
         }
-        for warning in definition.warnings(&object, None) {
+        for warning in outcome.warnings {
             write.warnings.add(warning);
         }
         admission::validate(self, write, Operation::Create, &object, None).await?;

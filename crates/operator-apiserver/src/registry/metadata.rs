@@ -133,8 +133,8 @@ fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
     let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
-    for (index, owner) in owners.into_iter().flatten().enumerate() {
-        let item = path.index(index);
+    for owner in owners.into_iter().flatten() {
+        let item = path;
         let text = |field: &str| object::text(owner, &[field]).to_owned();
         if text("apiVersion").is_empty() {
             errors.push(Error::invalid(
@@ -175,12 +175,18 @@ fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let finalizers = object::finalizers(object);
     for (index, finalizer) in finalizers.iter().enumerate() {
-        for fault in names::qualified_name(finalizer) {
-            errors.push(Error::invalid(path.clone(), (*finalizer).into(), fault));
+        let faults = names::qualified_name(finalizer);
+        let standard = finalizer.contains('/') || STANDARD_FINALIZERS.contains(finalizer);
+        for fault in &faults {
+            let fault = fault.as_str();
+            errors.push(Error::invalid(path.index(index), (*finalizer).into(), fault));
         }
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
-            // The real server warns here; see `warnings`.
-            let _ = index;
+        if faults.is_empty() && !standard {
+            errors.push(Error::invalid(
+                path.index(index),
+                (*finalizer).into(),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
         }
     }
     let both = finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use structural_schema::field;
+use structural_schema::Outcome;
 
 use super::resource::{Backing, Definition};
 use crate::builtin;
@@ -70,6 +70,9 @@ impl Definition {
 
     pub(crate) fn default(&self, object: &mut Value) {
         match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                structural_schema::crd::default(object);
+            }
             Backing::Builtin { gvk, .. } => builtin::default(gvk, object),
             Backing::Custom(version) => version.default(object),
         }
@@ -78,7 +81,7 @@ impl Definition {
     pub(crate) fn prepare_for_create(&self, object: &mut Value) {
         match &self.backing {
             Backing::Builtin { .. } if crd::is_definition_table(self) => {
-                crd::prepare_for_create(object);
+                structural_schema::crd::prepare_for_create(object);
             }
             Backing::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
             Backing::Custom(version) => version.prepare_for_create(object),
@@ -112,29 +115,33 @@ impl Definition {
         }
     }
 
-    pub(crate) fn validate_create(&self, object: &Value) -> Vec<field::Error> {
+    /// What is wrong with a new object, metadata apart, and what its writer is warned of.
+    pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::validate_create(gvk, object),
+            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+                errors: structural_schema::crd::validate_create(object),
+                warnings: structural_schema::crd::warnings(object),
+            },
+            Backing::Builtin { gvk, .. } => Outcome {
+                errors: builtin::validate_create(gvk, object),
+                warnings: builtin::warnings(gvk, object, None),
+            },
             Backing::Custom(version) => version.validate_create(object),
         }
     }
 
-    pub(crate) fn validate_update(
-        &self,
-        subresource: &str,
-        object: &Value,
-        old: &Value,
-    ) -> Vec<field::Error> {
+    /// What is wrong with a changed object, metadata apart, and what its writer is warned of.
+    pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::validate_update(gvk, subresource, object, old),
+            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+                errors: structural_schema::crd::validate_update(object, old),
+                warnings: structural_schema::crd::warnings(object),
+            },
+            Backing::Builtin { gvk, .. } => Outcome {
+                errors: builtin::validate_update(gvk, subresource, object, old),
+                warnings: builtin::warnings(gvk, object, Some(old)),
+            },
             Backing::Custom(version) => version.validate_update(subresource, object, old),
-        }
-    }
-
-    pub(crate) fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::warnings(gvk, object, old),
-            Backing::Custom(_) => Vec::new(),
         }
     }
 

@@ -64,9 +64,6 @@ impl Registry {
             write.warnings.add(create::DUPLICATE_OWNERS);
         }
         self.validate_update(write, &object, &old)?;
-        for warning in definition.warnings(&object, Some(&old)) {
-            write.warnings.add(warning);
-        }
         admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         if managed_fields::equal_but_times(&object, &old) {
@@ -134,11 +131,18 @@ impl Registry {
     fn validate_update(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let definition = &write.definition;
         let meta = metadata::validate_update(object, old);
-        let mut errors = meta.clone();
-        errors.extend(definition.validate_update(&write.subresource, object, old));
-        if errors.is_empty() {
+        let outcome = definition.validate_update(&write.subresource, object, old);
+        for warning in outcome.warnings {
+            write.warnings.add(warning);
+        }
+        if meta.is_empty() && outcome.errors.is_empty() {
             return Ok(());
         }
+        // The real server checks metadata once for all kinds and once more for the kind; the message names an error
+        // once, the causes name it as often as it was found.
+        let mut errors = meta.clone();
+        errors.extend(meta);
+        errors.extend(outcome.errors);
         Err(status::invalid(&definition.subject, &write.name, &errors))
     }
 }

@@ -1,0 +1,36 @@
+//! DefaultTolerationSeconds: pods bear a node that is not ready, or not reachable, for five minutes.
+
+use serde_json::{Value, json};
+
+use crate::object;
+
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const SECONDS: i64 = 300;
+
+pub(super) fn admit(pod: &mut Value) {
+    let tolerations = object::child_mut(pod, "spec")
+        .entry("tolerations".to_owned())
+        .or_insert_with(|| json!([]));
+    if tolerations.is_null() {
+        *tolerations = json!([]);
+    }
+    let Some(list) = tolerations.as_array_mut() else {
+        return;
+    };
+    let missing: Vec<&str> = TAINTS
+        .into_iter()
+        .filter(|taint| !list.iter().any(|toleration| tolerates(toleration, taint)))
+        .collect();
+    for taint in missing {
+        list.push(json!({
+            "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS,
+        }));
+    }
+}
+
+/// Whether a toleration is about the taint, with whatever patience.
+fn tolerates(toleration: &Value, taint: &str) -> bool {
+    let key = object::text(toleration, &["key"]);
+    let effect = object::text(toleration, &["effect"]);
+    (key == taint || key.is_empty()) && matches!(effect, "" | "NoExecute")
+}

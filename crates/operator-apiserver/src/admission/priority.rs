@@ -1,0 +1,64 @@
+//! Priority: the number that a pod's priority class stands for.
+
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::registry::{Registry, Write};
+use crate::status::{self, Status};
+
+const TABLE: &str = "priorityclasses.scheduling.k8s.io";
+
+pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Result<(), Status> {
+    let wanted = object::text(pod, &["spec", "priorityClassName"]).to_owned();
+    let class = if wanted.is_empty() {
+        default_class(registry)
+    } else {
+        let Some(class) = registry.store.get(TABLE, &wanted) else {
+            let why = format!("no PriorityClass with name {wanted} was found");
+            return Err(status::forbidden(
+                &write.definition.subject,
+                object::name(pod),
+                &why,
+            ));
+        };
+        Some(class.value.clone())
+    };
+    let value = class
+        .as_ref()
+        .and_then(|class| class.get("value")?.as_i64())
+        .unwrap_or_default();
+    let policy = class
+        .as_ref()
+        .map(|class| object::text(class, &["preemptionPolicy"]))
+        .filter(|policy| !policy.is_empty())
+        .unwrap_or("PreemptLowerPriority");
+    let spec = object::child_mut(pod, "spec");
+    if let Some(class) = class.as_ref() {
+        spec.insert("priorityClassName".to_owned(), object::name(class).into());
+    }
+    let given = spec.get("priority").and_then(Value::as_i64);
+    if given.is_some_and(|given| given != value) {
+        let why = format!(
+            "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name",
+            given.unwrap_or_default()
+        );
+        return Err(status::forbidden(
+            &write.definition.subject,
+            object::name(pod),
+            &why,
+        ));
+    }
+    spec.insert("priority".to_owned(), value.into());
+    spec.entry("preemptionPolicy".to_owned()).or_insert(json!(policy));
+    Ok(())
+}
+
+/// The class of pods that name none: the one marked as the default, the lowest if there are several.
+fn default_class(registry: &Registry) -> Option<std::sync::Arc<Value>> {
+    let classes = registry.store.list(TABLE, "").objects;
+    classes
+        .iter()
+        .filter(|class| class.value.get("globalDefault") == Some(&Value::Bool(true)))
+        .min_by_key(|class| class.value.get("value").and_then(Value::as_i64))
+        .map(|class| class.value.clone())
+}
