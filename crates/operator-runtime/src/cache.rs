@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::CacheMetrics;
 use crate::object::{Kind, Object, ObjectKey};
 
 pub(crate) mod decode;
@@ -81,6 +82,7 @@ struct Inner {
     options: CacheOptions,
     /// The field manager of the operator, whose applied fields are remembered.
     manager: String,
+    metrics: CacheMetrics,
     registry: Mutex<Registry>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -114,7 +116,12 @@ impl Default for CacheOptions {
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: kube::Client, manager: &str, options: CacheOptions) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        manager: &str,
+        options: CacheOptions,
+        metrics: CacheMetrics,
+    ) -> Self {
         let config = watcher::Config::default();
         let config = if options.streaming_lists {
             config.streaming_lists()
@@ -133,6 +140,7 @@ impl Cache {
                 connection,
                 options,
                 manager,
+                metrics,
                 registry: Mutex::default(),
                 tasks: TaskTracker::new(),
                 stop: CancellationToken::new(),
@@ -217,6 +225,7 @@ impl Cache {
         let informer = Arc::new(Informer::<K>::new(
             &self.inner.manager,
             &self.inner.options.namespaces,
+            self.inner.metrics.clone(),
         ));
         let (typed, watched) = (informer.clone(), informer.clone());
         if registry.started {

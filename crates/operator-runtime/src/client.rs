@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request};
@@ -14,6 +13,8 @@ use serde_json::Value;
 use crate::cache::decode::Decoded;
 use crate::cache::store::Stored;
 use crate::cache::{Cache, CacheError};
+use crate::finalizer::Finalizers;
+use crate::metrics::ClientMetrics;
 use crate::object::{Kind, Object, ObjectKey};
 use crate::owner::{OwnerError, set_controller_reference};
 
@@ -31,14 +32,7 @@ pub use status::StatusWriter;
 pub struct Client {
     kube: kube::Client,
     cache: Cache,
-    counters: Arc<Counters>,
-}
-
-/// What the client saved.
-#[derive(Debug, Default)]
-struct Counters {
-    skipped: AtomicU64,
-    retried: AtomicU64,
+    metrics: ClientMetrics,
 }
 
 /// Why a request of the client failed.
@@ -86,13 +80,8 @@ pub struct LiveReader<'a>(&'a Client);
 // === impl Client ===
 
 impl Client {
-    pub(crate) fn new(kube: kube::Client, cache: Cache) -> Self {
-        let counters = Arc::default();
-        Self {
-            kube,
-            cache,
-            counters,
-        }
+    pub(crate) fn new(kube: kube::Client, cache: Cache, metrics: ClientMetrics) -> Self {
+        Self { kube, cache, metrics }
     }
 
     /// The client of kube underneath, for what this one does not offer.
@@ -108,16 +97,6 @@ impl Client {
     /// The field manager of the writes: the name of the manager.
     pub fn field_manager(&self) -> &str {
         self.cache.manager()
-    }
-
-    /// How many writes were not sent because they would have changed nothing.
-    pub fn writes_skipped(&self) -> u64 {
-        self.counters.skipped.load(Ordering::Relaxed)
-    }
-
-    /// How many writes were sent again because the object had changed meanwhile.
-    pub fn conflicts_retried(&self) -> u64 {
-        self.counters.retried.load(Ordering::Relaxed)
     }
 
     /// The object, from the cache; `None` if there is none.
@@ -251,6 +230,11 @@ impl Client {
         StatusWriter::new(self, object)
     }
 
+    /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
+    pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
+        Finalizers::new(self, object)
+    }
+
     /// What is sent in an apply: no nulls, which are `None`s that were not skipped and say nothing, and no status,
     /// which has its own subresource.
     fn configuration<K: Object>(&self, target: &Target, desired: &K) -> Result<Value, ClientError> {
@@ -279,7 +263,7 @@ impl Client {
     }
 
     fn skip(&self, target: &Target) {
-        self.counters.skipped.fetch_add(1, Ordering::Relaxed);
+        self.metrics.write_skipped(&target.kind.to_string());
         tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
     }
 

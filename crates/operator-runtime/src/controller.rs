@@ -25,8 +25,8 @@ mod context;
 mod worker;
 
 pub use context::Context;
-use worker::ErasedReconciler;
 pub(crate) use worker::Worker;
+use worker::{ErasedReconciler, Shared};
 
 /// What to reconcile: the key of the object.
 pub type Request = ObjectKey;
@@ -318,15 +318,19 @@ impl Controller {
         let name = name.unwrap_or_else(|| "controller".to_owned());
         let primary = self.primary.as_ref();
         let sources = self.sources.into_iter().map(|build| build(primary));
-        let worker = Worker {
-            name,
+        let sources = sources.collect::<Result<_, _>>()?;
+        let metrics = self.manager.metrics();
+        let shared = Shared {
             kind: primary.cloned(),
-            sources: sources.collect::<Result<_, _>>()?,
+            queue: WorkQueue::new(self.options.backoff, metrics.queue(&name)),
             reconciler: Arc::new(reconciler) as Arc<dyn ErasedReconciler>,
-            options: self.options,
             client: self.manager.client().clone(),
             recorder: self.manager.recorder().clone(),
+            metrics: metrics.controller(&name, self.options.max_concurrent_reconciles.max(1)),
+            options: self.options,
+            name: name.into(),
         };
+        let worker = Worker { sources, shared };
         self.manager.add_controller(worker)
     }
 }

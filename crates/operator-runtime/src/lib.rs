@@ -90,6 +90,7 @@ pub mod election;
 mod error;
 pub mod event;
 pub mod event_recorder;
+pub mod finalizer;
 pub mod handler;
 mod health;
 pub mod logging;

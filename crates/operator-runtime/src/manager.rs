@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use kube::client::ClientBuilder;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
 use crate::controller::{ControllerError, Worker};
-use crate::election::Election;
+use crate::election::{Election, ElectionError, LeaderElection};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
+use crate::metrics::Metrics;
 
 mod args;
 mod lifecycle;
@@ -66,6 +68,7 @@ struct Inner {
     options: Options,
     client: Client,
     recorder: EventRecorder,
+    metrics: Metrics,
     checks: Checks,
     health_address: Option<SocketAddr>,
     elected: watch::Sender<bool>,
@@ -79,6 +82,9 @@ struct Options {
     cache: CacheOptions,
     health_probe_bind_address: String,
     graceful_shutdown_timeout: Duration,
+    leader_election: bool,
+    leader_election_id: String,
+    leader_election_namespace: String,
 }
 
 /// What waits for the manager to run.
@@ -130,6 +136,9 @@ pub enum ManagerError {
         #[source]
         source: std::io::Error,
     },
+    /// The election cannot be held.
+    #[error("cannot elect a leader (--leader-elect)")]
+    Election(#[source] ElectionError),
     /// A manager runs once.
     #[error("manager already started")]
     AlreadyStarted,
@@ -149,6 +158,9 @@ impl Manager {
                 cache: CacheOptions::default(),
                 health_probe_bind_address: String::new(),
                 graceful_shutdown_timeout: Duration::from_secs(30),
+                leader_election: false,
+                leader_election_id: name.to_owned(),
+                leader_election_namespace: String::new(),
             },
             client: None,
             election: None,
@@ -173,6 +185,11 @@ impl Manager {
     /// The event recorder.
     pub fn recorder(&self) -> &EventRecorder {
         &self.inner.recorder
+    }
+
+    /// What the operator counts of itself.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// Where `/healthz` and `/readyz` are served, if they are.
@@ -237,9 +254,9 @@ impl Manager {
         let mut setup = self.inner.setup.lock();
         let setup = setup
             .as_mut()
-            .ok_or_else(|| ControllerError::ManagerStarted(worker.name.clone()))?;
-        if !setup.names.insert(worker.name.clone()) {
-            return Err(ControllerError::DuplicateName(worker.name));
+            .ok_or_else(|| ControllerError::ManagerStarted(worker.shared.name.to_string()))?;
+        if !setup.names.insert(worker.shared.name.to_string()) {
+            return Err(ControllerError::DuplicateName(worker.shared.name.to_string()));
         }
         setup.workers.push(worker);
         Ok(())
@@ -263,6 +280,27 @@ impl ManagerBuilder {
         self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
         self.options.cache.namespaces = args.namespaces();
         self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
+        self.options.leader_election = args.leader_elect;
+        self.options.leader_election_namespace = args.leader_election_namespace.clone();
+        self
+    }
+
+    /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does.
+    pub fn leader_election(mut self, on: bool) -> Self {
+        self.options.leader_election = on;
+        self
+    }
+
+    /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
+    pub fn leader_election_id(mut self, id: &str) -> Self {
+        self.options.leader_election_id = id.to_owned();
+        self
+    }
+
+    /// The namespace of the Lease; that of the pod unless said otherwise, which is why it has to be said outside of a
+    /// cluster.
+    pub fn leader_election_namespace(mut self, namespace: &str) -> Self {
+        self.options.leader_election_namespace = namespace.to_owned();
         self
     }
 
@@ -290,7 +328,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Runs the controllers only while this election is won.
+    /// Runs the controllers only while this election is won, instead of one by Lease.
     pub fn election(mut self, election: impl Election) -> Self {
         self.election = Some(DebugElection(Box::new(election)));
         self
@@ -308,28 +346,39 @@ impl ManagerBuilder {
     /// If there is no cluster, or an address is in use.
     pub async fn build(self) -> Result<Manager, ManagerError> {
         let options = self.options;
+        let metrics = Metrics::new();
         let kube = match self.client {
             Some(DebugClient(client)) => client,
-            None => kube::Client::try_default().await.map_err(ManagerError::Connect)?,
+            None => connect(&metrics).await.map_err(ManagerError::Connect)?,
         };
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address).await?;
         let health_address = health.as_ref().and_then(|listener| listener.local_addr().ok());
-        let cache = Cache::new(kube.clone(), &options.name, options.cache.clone());
-        let checks = Checks::new(cache.clone());
-        let (recorder, sender) =
-            event_recorder::recorder(kube.clone(), &options.name, &instance(&options.name));
+        let election = match self.election {
+            Some(DebugElection(election)) => Some(election),
+            None if options.leader_election => Some(election(&kube, &options, &metrics)?),
+            None => None,
+        };
+        let cache = Cache::new(
+            kube.clone(),
+            &options.name,
+            options.cache.clone(),
+            metrics.cache(),
+        );
+        let instance = instance(&options.name);
+        let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
         let setup = Setup {
             workers: Vec::new(),
             names: HashSet::new(),
             runnables: Vec::new(),
             recorder: sender,
             health,
-            election: self.election.map(|DebugElection(election)| election),
+            election,
         };
         let inner = Inner {
-            client: Client::new(kube, cache),
+            checks: Checks::new(cache.clone()),
+            client: Client::new(kube, cache, metrics.client()),
             recorder,
-            checks,
+            metrics,
             health_address,
             elected: watch::Sender::new(false),
             setup: Mutex::new(Some(setup)),
@@ -339,6 +388,30 @@ impl ManagerBuilder {
             inner: Arc::new(inner),
         })
     }
+}
+
+/// A client from the kubeconfig or the service account, whose requests are counted.
+async fn connect(metrics: &Metrics) -> Result<kube::Client, kube::Error> {
+    let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
+    let host = config
+        .cluster_url
+        .authority()
+        .map_or("", |authority| authority.as_str());
+    let layer = metrics.rest_client_layer(host);
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+}
+
+fn election(
+    kube: &kube::Client,
+    options: &Options,
+    metrics: &Metrics,
+) -> Result<Box<dyn Election>, ManagerError> {
+    let id = &options.leader_election_id;
+    let mut election = LeaderElection::builder(kube.clone(), id).metrics(metrics.leader(id));
+    if !options.leader_election_namespace.is_empty() {
+        election = election.namespace(&options.leader_election_namespace);
+    }
+    Ok(Box::new(election.build().map_err(ManagerError::Election)?))
 }
 
 /// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.

@@ -16,6 +16,7 @@ use super::decode::{Decoded, Malformed};
 use super::store::{Scope, Store, Stored};
 use crate::error::describe;
 use crate::event::Event;
+use crate::metrics::CacheMetrics;
 use crate::object::{Kind, Object, ObjectKey};
 
 /// A watch that has been quiet for this long after an error has recovered: the server is just silent.
@@ -31,6 +32,7 @@ pub(crate) struct Informer<K> {
     handlers: Mutex<Vec<Handler<K>>>,
     watches: Vec<(Scope, Mutex<Health>)>,
     synced: watch::Sender<bool>,
+    metrics: CacheMetrics,
 }
 
 /// How a watch is doing.
@@ -86,7 +88,7 @@ pub(crate) struct Connection {
 // === impl Informer ===
 
 impl<K: Object> Informer<K> {
-    pub(crate) fn new(manager: &str, namespaces: &[String]) -> Self {
+    pub(crate) fn new(manager: &str, namespaces: &[String], metrics: CacheMetrics) -> Self {
         let kind = Kind::of::<K>();
         let scopes: Vec<Scope> = if kind.namespaced && !namespaces.is_empty() {
             namespaces
@@ -105,6 +107,7 @@ impl<K: Object> Informer<K> {
                 .map(|scope| (scope, Mutex::default()))
                 .collect(),
             synced: watch::Sender::new(false),
+            metrics,
         }
     }
 
@@ -160,7 +163,15 @@ impl<K: Object> Informer<K> {
         {
             self.quarantine(malformed);
         }
-        let events = self.store.write().step(scope, event);
+        let (events, malformed) = {
+            let mut store = self.store.write();
+            let before = store.malformed();
+            let events = store.step(scope, event);
+            (events, Some(store.malformed()).filter(|after| *after != before))
+        };
+        if let Some(malformed) = malformed {
+            self.metrics.quarantined(&self.kind.to_string(), malformed);
+        }
         for event in &events {
             for handler in handlers.iter() {
                 self.tell(handler, event);

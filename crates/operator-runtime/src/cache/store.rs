@@ -129,6 +129,11 @@ impl<K: Resource + Clone> Store<K> {
             .collect()
     }
 
+    /// How many objects are there that are no `K`.
+    pub(crate) fn malformed(&self) -> usize {
+        self.malformed.len()
+    }
+
     /// Whether every watch has brought its first list.
     pub(crate) fn is_synced(&self) -> bool {
         self.watches.values().all(|progress| progress.synced)

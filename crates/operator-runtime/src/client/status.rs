@@ -89,10 +89,7 @@ impl<'a, K: Object> StatusWriter<'a, K> {
         for _ in 1..ATTEMPTS {
             match self.send(&target, &changes, base.as_deref()).await {
                 Err(error) if error.is_conflict() => {
-                    self.client
-                        .counters
-                        .retried
-                        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    self.client.metrics.conflict_retried(&target.kind.to_string());
                     base = self.client.live().get::<K>(&target.key).await?;
                 }
                 Ok(None) => return Ok(base.unwrap_or_else(|| Arc::new(self.object.clone()))),

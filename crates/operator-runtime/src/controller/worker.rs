@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::{BoxFuture, join_all};
 use tokio::task::{JoinError, JoinSet};
@@ -13,6 +14,7 @@ use super::{Action, Context, ControllerError, ControllerOptions, Reconciler, Req
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::event_recorder::EventRecorder;
+use crate::metrics::{ControllerMetrics, Outcome};
 use crate::object::{Kind, ObjectKey};
 use crate::queue::driver::{Next, WorkQueue};
 
@@ -29,24 +31,20 @@ impl<R: Reconciler> ErasedReconciler for R {
 
 /// A controller that the manager can run.
 pub(crate) struct Worker {
-    pub(crate) name: String,
-    pub(crate) kind: Option<Kind>,
     pub(crate) sources: Vec<Source>,
+    pub(crate) shared: Shared,
+}
+
+/// What each worker task of a controller uses.
+pub(crate) struct Shared {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Option<Kind>,
+    pub(crate) queue: Arc<WorkQueue>,
     pub(crate) reconciler: Arc<dyn ErasedReconciler>,
     pub(crate) options: ControllerOptions,
     pub(crate) client: Client,
     pub(crate) recorder: EventRecorder,
-}
-
-/// What each worker task of a controller shares.
-struct Shared {
-    name: Arc<str>,
-    kind: Option<Kind>,
-    queue: Arc<WorkQueue>,
-    reconciler: Arc<dyn ErasedReconciler>,
-    options: ControllerOptions,
-    client: Client,
-    recorder: EventRecorder,
+    pub(crate) metrics: ControllerMetrics,
 }
 
 // === impl Worker ===
@@ -54,23 +52,13 @@ struct Shared {
 impl Worker {
     /// Reconciles until `stop`, and then lets the reconciles that are under way finish.
     pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
-        let queue = Arc::new(WorkQueue::new(self.options.backoff));
-        let sources: Vec<_> = self
-            .sources
-            .into_iter()
-            .map(|source| (source.start)(queue.clone()))
-            .collect();
-        let shared = Arc::new(Shared {
-            name: self.name.into(),
-            kind: self.kind,
-            queue,
-            reconciler: self.reconciler,
-            options: self.options,
-            client: self.client,
-            recorder: self.recorder,
-        });
+        let shared = Arc::new(self.shared);
         tracing::info!(controller = %shared.name, "Starting Controller");
-        if !shared.sync(sources, &stop).await? {
+        let sources = self.sources.into_iter();
+        let synced: Vec<_> = sources
+            .map(|source| (source.start)(shared.queue.clone()))
+            .collect();
+        if !shared.sync(synced, &stop).await? {
             return Ok(());
         }
         let workers = shared.options.max_concurrent_reconciles.max(1);
@@ -112,10 +100,10 @@ impl Shared {
     }
 
     async fn work(&self) {
-        while let Some((key, priority)) = self.queue.next().await {
-            let outcome = self.reconcile(key.clone()).await;
-            let (next, priority) = follow_up(&outcome, priority);
-            self.queue.finish(&key, next, priority);
+        while let Some(job) = self.queue.next().await {
+            let outcome = self.reconcile(job.key.clone()).await;
+            let (next, priority) = follow_up(&outcome, job.priority);
+            self.queue.finish(job, next, priority);
         }
     }
 
@@ -124,7 +112,10 @@ impl Shared {
         let span = self.span(&key, &id);
         let ctx = Context::new(self.client.clone(), self.recorder.clone(), self.name.clone(), id);
         let reconcile = self.reconciler.clone().reconcile(ctx, key);
+        let (active, begin) = (self.metrics.worker(), Instant::now());
         let outcome = self.limited(reconcile.instrument(span.clone())).await;
+        drop(active);
+        self.metrics.finished(counted(&outcome), begin.elapsed());
         if let Err(error) = &outcome {
             let terminal = error.is_terminal();
             span.in_scope(|| tracing::error!(%error, terminal, "Reconciler error"));
@@ -140,20 +131,38 @@ impl Shared {
         // Dropped with the worker when the lease is lost or the grace period is over.
         let mut task = AbortOnDropHandle::new(tokio::spawn(reconcile));
         let Some(limit) = self.options.reconciliation_timeout else {
-            return joined(task.await);
+            return self.joined(task.await);
         };
         match tokio::time::timeout(limit, &mut task).await {
-            Ok(outcome) => joined(outcome),
+            Ok(outcome) => self.joined(outcome),
             Err(_) => {
                 // The key stays taken until the task has really ended.
                 task.abort();
                 match task.await {
-                    Err(error) if error.is_cancelled() => Err(Error::msg(format!(
-                        "reconcile was cancelled: it took longer than {limit:?}"
-                    ))),
-                    outcome => joined(outcome),
+                    Err(error) if error.is_cancelled() => {
+                        self.metrics.timed_out();
+                        Err(Error::msg(format!(
+                            "reconcile was cancelled: it took longer than {limit:?}"
+                        )))
+                    }
+                    outcome => self.joined(outcome),
                 }
             }
+        }
+    }
+
+    fn joined(&self, outcome: Result<Result<Action>, JoinError>) -> Result<Action> {
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => {
+                self.metrics.panicked();
+                let panic = error.into_panic();
+                Err(Error::msg(format!(
+                    "panic: {} [recovered]",
+                    panic_message(&*panic)
+                )))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -181,14 +190,16 @@ fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
     }
 }
 
-fn joined(outcome: Result<Result<Action>, JoinError>) -> Result<Action> {
+/// How the metrics count a reconcile.
+fn counted(outcome: &Result<Action>) -> Outcome {
     match outcome {
-        Ok(outcome) => outcome,
-        Err(error) if error.is_panic() => Err(Error::msg(format!(
-            "panic: {} [recovered]",
-            panic_message(&*error.into_panic())
-        ))),
-        Err(error) => Err(error.into()),
+        Err(error) if error.is_terminal() => Outcome::TerminalError,
+        Err(_) => Outcome::Error,
+        Ok(action) => match action.requeue {
+            Requeue::Never => Outcome::Success,
+            Requeue::After(_) => Outcome::RequeueAfter,
+            Requeue::Backoff => Outcome::Requeue,
+        },
     }
 }
 

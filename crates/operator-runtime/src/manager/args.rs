@@ -22,6 +22,10 @@ pub struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
+    /// The namespace of the Lease; that of the pod when empty.
+    #[arg(long, value_name = "NAMESPACE", default_value = "")]
+    pub leader_election_namespace: String,
+
     /// The namespaces to watch, separated by commas; all when empty.
     #[arg(
         long,

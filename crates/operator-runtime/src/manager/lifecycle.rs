@@ -154,7 +154,7 @@ impl Pending {
     fn split(workers: Vec<Worker>, runnables: Vec<Runnable>) -> (Self, Self) {
         let (leader_workers, workers) = workers
             .into_iter()
-            .partition(|worker| worker.options.needs_leader_election);
+            .partition(|worker| worker.shared.options.needs_leader_election);
         let (leader_runnables, runnables) = runnables
             .into_iter()
             .partition(|runnable| runnable.needs_leader_election);

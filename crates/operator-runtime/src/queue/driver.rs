@@ -1,11 +1,13 @@
 //! The queue shared between sources, which add, and workers, which wait.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::state::{Add, Backoff, Queue};
+use super::state::{Add, Backoff, Popped, Queue};
+use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
 
 /// A key that has been ready for this long is served before keys of a higher priority.
@@ -16,12 +18,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
+    metrics: QueueMetrics,
 }
 
 #[derive(Debug)]
 struct State {
     queue: Queue<ObjectKey>,
     stopped: bool,
+}
+
+/// A key to work on; it counts as being worked on until it is finished.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) key: ObjectKey,
+    pub(crate) priority: i32,
+    running: Running,
 }
 
 /// What follows from a run.
@@ -40,29 +51,41 @@ pub(crate) enum Next {
 // === impl WorkQueue ===
 
 impl WorkQueue {
-    pub(crate) fn new(backoff: Backoff) -> Self {
-        let queue = Queue::new(backoff, PATIENCE);
-        Self {
+    pub(crate) fn new(backoff: Backoff, metrics: QueueMetrics) -> Arc<Self> {
+        let queue = Arc::new(Self {
             state: Mutex::new(State {
-                queue,
+                queue: Queue::new(backoff, PATIENCE),
                 stopped: false,
             }),
             changed: Notify::new(),
-        }
+            metrics,
+        });
+        let observed = Arc::downgrade(&queue);
+        queue.metrics.depth(move || {
+            let queue = observed.upgrade();
+            queue
+                .map(|queue| queue.state.lock().queue.depth())
+                .unwrap_or_default()
+        });
+        queue
     }
 
     /// Adds a key that is ready at once.
     pub(crate) fn add(&self, key: ObjectKey, priority: i32) {
         let after = Duration::ZERO;
-        self.state
+        if self
+            .state
             .lock()
             .queue
-            .add(key, Add { priority, after }, Instant::now());
+            .add(key, Add { priority, after }, Instant::now())
+        {
+            self.metrics.added();
+        }
         self.changed.notify_one();
     }
 
     /// Waits for the next key; `None` once the queue is stopped.
-    pub(crate) async fn next(&self) -> Option<(ObjectKey, i32)> {
+    pub(crate) async fn next(&self) -> Option<Job> {
         loop {
             let changed = self.changed.notified();
             let wake = {
@@ -71,10 +94,21 @@ impl WorkQueue {
                     self.changed.notify_one();
                     return None;
                 }
-                if let Some(next) = state.queue.pop(Instant::now()) {
+                if let Some(Popped {
+                    key,
+                    priority,
+                    waited,
+                }) = state.queue.pop(Instant::now())
+                {
+                    drop(state);
                     // One notification may stand for several keys: the next worker looks for itself.
                     self.changed.notify_one();
-                    return Some(next);
+                    let running = self.metrics.started(waited);
+                    return Some(Job {
+                        key,
+                        priority,
+                        running,
+                    });
                 }
                 state.queue.next_ready()
             };
@@ -91,19 +125,25 @@ impl WorkQueue {
     }
 
     /// Ends the run of a key and schedules what follows from it.
-    pub(crate) fn finish(&self, key: &ObjectKey, next: Next, priority: i32) {
+    pub(crate) fn finish(&self, job: Job, next: Next, priority: i32) {
+        let Job { key, running, .. } = job;
         let now = Instant::now();
         let mut state = self.state.lock();
         if matches!(next, Next::Done | Next::After(_)) {
-            state.queue.forget(key);
+            state.queue.forget(&key);
         }
-        match next {
+        let added = match next {
             Next::After(after) => state.queue.add(key.clone(), Add { priority, after }, now),
             Next::Backoff => state.queue.add_rate_limited(key.clone(), priority, now),
-            Next::Done | Next::Terminal => {}
-        }
-        state.queue.done(key, now);
+            Next::Done | Next::Terminal => false,
+        };
+        state.queue.done(&key, now);
         drop(state);
+        drop(running);
+        if added {
+            self.metrics.added();
+            self.metrics.retried();
+        }
         self.changed.notify_one();
     }
 
@@ -116,9 +156,11 @@ impl WorkQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+
+    fn queue() -> Arc<WorkQueue> {
+        WorkQueue::new(Backoff::default(), QueueMetrics::default())
+    }
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::namespaced("default", name)
@@ -126,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_waiting_worker_gets_a_key() {
-        let queue = Arc::new(WorkQueue::new(Backoff::default()));
+        let queue = queue();
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 let queue = queue.clone();
@@ -138,7 +180,7 @@ mod tests {
         }
         let mut served = Vec::new();
         for worker in workers {
-            served.push(worker.await.unwrap().unwrap().0);
+            served.push(worker.await.unwrap().unwrap().key);
         }
         served.sort();
         assert_eq!(served, [key("a"), key("b"), key("c")]);
@@ -146,16 +188,16 @@ mod tests {
 
     #[tokio::test]
     async fn requeued_key_comes_back_when_its_time_has_come() {
-        let queue = WorkQueue::new(Backoff::default());
+        let queue = queue();
         queue.add(key("a"), 0);
-        let (served, priority) = queue.next().await.unwrap();
-        queue.finish(&served, Next::After(Duration::from_millis(1)), priority);
-        assert_eq!(queue.next().await.unwrap().0, key("a"));
+        let job = queue.next().await.unwrap();
+        queue.finish(job, Next::After(Duration::from_millis(1)), 0);
+        assert_eq!(queue.next().await.unwrap().key, key("a"));
     }
 
     #[tokio::test]
     async fn stopping_ends_every_worker_and_drops_what_is_queued() {
-        let queue = Arc::new(WorkQueue::new(Backoff::default()));
+        let queue = queue();
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 let queue = queue.clone();

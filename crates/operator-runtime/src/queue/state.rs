@@ -1,7 +1,7 @@
 //! The queue as a value: time comes in as an argument, the next key or the next moment to look goes out.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -42,6 +42,15 @@ pub(crate) struct Add {
     pub(crate) after: Duration,
 }
 
+/// A key that was handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Popped<K> {
+    pub(crate) key: K,
+    pub(crate) priority: i32,
+    /// How long it was ready.
+    pub(crate) waited: Duration,
+}
+
 /// The queue.
 ///
 /// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
@@ -56,7 +65,7 @@ pub(crate) struct Queue<K> {
     ready: BTreeMap<(Reverse<i32>, u64), K>,
     by_age: BTreeMap<u64, (Instant, K)>,
     waiting: BTreeSet<(Instant, u64, K)>,
-    running: HashMap<K, i32>,
+    running: HashSet<K>,
     failures: HashMap<K, u32>,
     sequence: u64,
 }
@@ -88,20 +97,21 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             ready: BTreeMap::new(),
             by_age: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            running: HashMap::new(),
+            running: HashSet::new(),
             failures: HashMap::new(),
             sequence: 0,
         }
     }
 
-    /// Adds a key.
-    pub(crate) fn add(&mut self, key: K, add: Add, now: Instant) {
+    /// Adds a key, and says whether it was not there before.
+    pub(crate) fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         let due = now.checked_add(add.after).unwrap_or(now);
-        let (priority, due) = match self.entries.get(&key).copied() {
+        let known = self.entries.get(&key).copied();
+        let (priority, due) = match known {
             Some(old) => {
                 let earlier = old.due(now).min(due);
                 if old.priority >= add.priority && earlier >= old.due(now) {
-                    return;
+                    return false;
                 }
                 self.remove(&key, old);
                 (old.priority.max(add.priority), earlier)
@@ -109,14 +119,16 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             None => (add.priority, due),
         };
         self.place(key, priority, due, now);
+        known.is_none()
     }
 
-    /// Adds a key after the wait that its failures so far demand, and counts one failure more.
-    pub(crate) fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) {
+    /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
+    /// was not there before.
+    pub(crate) fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
         let failures = self.failures.entry(key.clone()).or_default();
         let after = self.backoff.wait(*failures);
         *failures = failures.saturating_add(1);
-        self.add(key, Add { priority, after }, now);
+        self.add(key, Add { priority, after }, now)
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
@@ -124,16 +136,22 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         self.failures.remove(key);
     }
 
-    /// Hands out the next key and its priority; it is running until [`Queue::done`].
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(K, i32)> {
+    /// Hands out the next key; it is running until [`Queue::done`].
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self
             .starving(now)
             .or_else(|| self.ready.values().next().cloned())?;
         let entry = self.entries.get(&key).copied()?;
+        let since = self.by_age.get(&entry.sequence).map_or(now, |(since, _)| *since);
         self.remove(&key, entry);
-        self.running.insert(key.clone(), entry.priority);
-        Some((key, entry.priority))
+        self.running.insert(key.clone());
+        let (priority, waited) = (entry.priority, now.saturating_duration_since(since));
+        Some(Popped {
+            key,
+            priority,
+            waited,
+        })
     }
 
     /// Says that the run of a key is over; if it was added meanwhile it is due again.
@@ -152,10 +170,22 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
+    /// How many keys of each priority are ready.
+    pub(crate) fn depth(&self) -> Vec<(i32, usize)> {
+        let mut depth: Vec<(i32, usize)> = Vec::new();
+        for (Reverse(priority), _) in self.ready.keys() {
+            match depth.last_mut().filter(|(last, _)| last == priority) {
+                Some((_, count)) => *count += 1,
+                None => depth.push((*priority, 1)),
+            }
+        }
+        depth
+    }
+
     fn place(&mut self, key: K, priority: i32, due: Instant, now: Instant) {
         self.sequence += 1;
         let sequence = self.sequence;
-        let place = if self.running.contains_key(&key) {
+        let place = if self.running.contains(&key) {
             Place::Parked(due)
         } else if due <= now {
             self.ready.insert((Reverse(priority), sequence), key.clone());
@@ -244,7 +274,7 @@ mod tests {
         }
 
         fn pop(&mut self) -> Option<&'static str> {
-            self.queue.pop(self.now).map(|(key, _)| key)
+            self.queue.pop(self.now).map(|popped| popped.key)
         }
 
         fn done(&mut self, key: &'static str) {
@@ -373,6 +403,29 @@ mod tests {
         assert_eq!((bench.pop(), bench.pop()), (Some("low"), Some("high")));
     }
 
+    #[test]
+    fn depth_counts_ready_keys_by_priority() {
+        let mut bench = Bench::new();
+        for (key, priority, after) in [("a", 0, 0), ("b", 0, 0), ("low", -100, 0), ("later", 0, 100)] {
+            bench.add(key, priority, after);
+        }
+        assert_eq!(bench.queue.depth(), [(0, 2), (-100, 1)]);
+    }
+
+    #[test]
+    fn popped_key_says_how_long_it_was_ready() {
+        let mut bench = Bench::new();
+        bench.add("a", 0, 100);
+        bench.pass(100);
+        assert_eq!(bench.queue.pop(bench.now).unwrap().waited, Duration::ZERO);
+        bench.add("b", 0, 0);
+        bench.pass(70);
+        assert_eq!(
+            bench.queue.pop(bench.now).unwrap().waited,
+            Duration::from_millis(70)
+        );
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Add(u8, i32, u64),
@@ -415,7 +468,7 @@ mod tests {
                         owed.insert(key);
                     }
                     Step::Forget(key) => queue.forget(&key),
-                    Step::Pop => if let Some((key, _)) = queue.pop(now) {
+                    Step::Pop => if let Some(Popped { key, .. }) = queue.pop(now) {
                         prop_assert!(!running.contains(&key));
                         prop_assert!(owed.remove(&key));
                         running.push(key);
@@ -432,7 +485,7 @@ mod tests {
                 queue.done(&key, now);
             }
             now += Duration::from_secs(1000);
-            while let Some((key, _)) = queue.pop(now) {
+            while let Some(Popped { key, .. }) = queue.pop(now) {
                 prop_assert!(owed.remove(&key));
                 queue.done(&key, now);
             }

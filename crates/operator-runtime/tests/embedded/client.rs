@@ -37,7 +37,11 @@ async fn apply_that_changes_nothing_is_not_sent() {
         assert_eq!(again.metadata.resource_version, first.metadata.resource_version);
     }
     assert_eq!(bench.network.take_writes(), [""; 0]);
-    assert_eq!(client.writes_skipped(), 3);
+    let metrics = manager.metrics().to_text();
+    assert!(
+        metrics.contains(r#"operator_runtime_writes_skipped_total{kind="ConfigMap"} 3"#),
+        "{metrics}"
+    );
 
     let changed = client.apply(in_default(config_map("a", "2"))).await.unwrap();
     assert_eq!(changed.data.as_ref().unwrap()["value"], "2");
@@ -257,7 +261,11 @@ async fn condition_of_another_controller_survives_a_stale_write() {
         conditions.is_true("Foreign") && conditions.is_true("Available"),
         "{conditions:?}"
     );
-    assert_eq!(manager.client().conflicts_retried(), 1);
+    let metrics = manager.metrics().to_text();
+    assert!(
+        metrics.contains(r#"operator_runtime_conflicts_retried_total{kind="Widget.example.com"} 1"#),
+        "{metrics}"
+    );
     running.end().await.unwrap();
 }
 
@@ -340,6 +348,11 @@ async fn object_that_does_not_fit_its_type_is_an_error_of_its_key_alone() {
         "{error}"
     );
     assert!(manager.cache().unhealthy().is_empty());
+    let metrics = manager.metrics().to_text();
+    assert!(
+        metrics.contains(r#"operator_runtime_quarantined_objects{kind="Gadget.example.com"} 1"#),
+        "{metrics}"
+    );
     running.end().await.unwrap();
 }
 

@@ -123,6 +123,15 @@ async fn panic_is_an_error_of_its_key_alone() {
     }
     running.end().await.unwrap();
     assert_eq!(panics.load(Ordering::SeqCst), 4);
+    let metrics = manager.metrics().to_text();
+    for line in [
+        r#"controller_runtime_reconcile_panics_total{controller="widget"} 3"#,
+        r#"controller_runtime_reconcile_total{controller="widget",result="error"} 3"#,
+        r#"controller_runtime_active_workers{controller="widget"} 0"#,
+        r#"workqueue_retries_total{name="widget",controller="widget"} 3"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
 }
 
 #[tokio::test]

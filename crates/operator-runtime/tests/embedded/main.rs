@@ -2,4 +2,5 @@
 
 mod client;
 mod controller;
+mod finalizer;
 mod support;

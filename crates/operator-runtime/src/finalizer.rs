@@ -1,0 +1,159 @@
+//! Finalizers: work that must be done before an object may go, such as deleting what lives outside of the cluster.
+//!
+//! What an object owns inside the cluster needs no finalizer: the garbage collector removes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube::api::Patch;
+use serde_json::json;
+
+use crate::client::{Client, ClientError};
+use crate::error::Result;
+use crate::object::{Object, ObjectKey};
+
+/// A write with a stale resource version is tried this often.
+const ATTEMPTS: usize = 5;
+
+/// The finalizers of one object, in the order in which their work is done.
+///
+/// ```no_run
+/// # use operator_runtime::prelude::*;
+/// # use k8s_openapi::api::apps::v1::Deployment;
+/// # async fn delete_backups(name: &str) -> Result<()> { Ok(()) }
+/// # async fn example(ctx: Context, request: Request) -> Result<Action> {
+/// let Some(database) = ctx.get::<Deployment>(&request).await? else { return Ok(Action::done()) };
+/// let live = ctx
+///     .finalizers(&*database)
+///     .finalizer("example.com/backups", delete_backups(request.name()))
+///     .run()
+///     .await?;
+/// let Some(database) = live else { return Ok(Action::done()) };
+/// // The database is to stay, and cannot go without its backups being deleted.
+/// # Ok(Action::done())
+/// # }
+/// ```
+#[must_use = "nothing happens before `run().await`"]
+pub struct Finalizers<'a, K> {
+    client: &'a Client,
+    object: &'a K,
+    steps: Vec<Step<'a>>,
+}
+
+struct Step<'a> {
+    name: String,
+    work: BoxFuture<'a, Result<()>>,
+}
+
+// === impl Finalizers ===
+
+impl<'a, K: Object> Finalizers<'a, K> {
+    pub(crate) fn new(client: &'a Client, object: &'a K) -> Self {
+        let steps = Vec::new();
+        Self {
+            client,
+            object,
+            steps,
+        }
+    }
+
+    /// Adds a finalizer, `example.com/name`, and its work: a future that is awaited only if the object is being deleted
+    /// and still has the finalizer. The work must be able to run again, after an error or a crash.
+    pub fn finalizer(mut self, name: &str, work: impl Future<Output = Result<()>> + Send + 'a) -> Self {
+        let name = name.to_owned();
+        let work = Box::pin(work);
+        self.steps.push(Step { name, work });
+        self
+    }
+
+    /// Keeps an object alive, or lets it go.
+    ///
+    /// If the object is not being deleted, it gets the finalizers that it lacks, all in one write, and is returned as it
+    /// is then. If it is being deleted, the work of each finalizer that it still has is done in order, each finalizer is
+    /// removed when its work is done, and the answer is `None`: there is nothing left to reconcile. Finalizers of others
+    /// are left alone.
+    ///
+    /// # Errors
+    /// The error of the first work that failed: its finalizer stays, and those after it; or if the server refuses.
+    pub async fn run(self) -> Result<Option<Arc<K>>> {
+        if self.object.meta().deletion_timestamp.is_none() {
+            return self.add().await.map(Some);
+        }
+        for step in self.steps {
+            if has(self.object, &step.name) {
+                step.work.await?;
+                let without = |finalizers: &mut Vec<String>| finalizers.retain(|name| *name != step.name);
+                if change(self.client, self.object, without).await?.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn add(self) -> Result<Arc<K>> {
+        let names: Vec<_> = self.steps.iter().map(|step| step.name.clone()).collect();
+        let with = |finalizers: &mut Vec<String>| {
+            for name in &names {
+                if !finalizers.contains(name) {
+                    finalizers.push(name.clone());
+                }
+            }
+        };
+        let changed = change(self.client, self.object, with).await?;
+        Ok(changed.unwrap_or_else(|| Arc::new(self.object.clone())))
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.steps.iter().map(|step| &step.name).collect();
+        formatter
+            .debug_struct("Finalizers")
+            .field("names", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+fn has<K: Object>(object: &K, name: &str) -> bool {
+    let mut finalizers = object.meta().finalizers.iter().flatten();
+    finalizers.any(|finalizer| finalizer == name)
+}
+
+/// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone. A change that
+/// changes nothing is not sent.
+async fn change<K: Object>(
+    client: &Client,
+    object: &K,
+    change: impl Fn(&mut Vec<String>),
+) -> Result<Option<Arc<K>>, ClientError> {
+    let key = ObjectKey::of(object);
+    let is_same = |other: &Arc<K>| other.meta().uid == object.meta().uid;
+    let known = client.cache().known::<K>(&key).map(|stored| stored.object);
+    let mut base = Some(known.filter(is_same).unwrap_or_else(|| Arc::new(object.clone())));
+    let mut attempts = 1;
+    while let Some(current) = base {
+        let before = current.meta().finalizers.clone().unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after);
+        if before == after {
+            return Ok(Some(current));
+        }
+        // The whole list is sent, so it must still be the one that was changed.
+        let metadata = json!({"finalizers": after, "resourceVersion": current.meta().resource_version});
+        match client
+            .patch::<K, _>(&key, &Patch::Merge(json!({"metadata": metadata})))
+            .await
+        {
+            Ok(changed) => return Ok(Some(changed)),
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_conflict() && attempts < ATTEMPTS => {
+                attempts += 1;
+                base = client.live().get::<K>(&key).await?.filter(is_same);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
