@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
-use structured_merge::{ApplyError, ConvertError, Converter, FieldManager, FieldSet, Schema, Settings};
+use structured_merge::scale::{self, ReplicasPaths};
+use structured_merge::{
+    ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
+};
 
 use crate::builtin;
 use crate::object;
@@ -45,18 +48,22 @@ pub(crate) fn apply(
     };
     manager
         .apply(live, config, &write.manager, force, &registry.timestamp())
-        .map_err(|error| match error {
-            ApplyError::Conflict(conflicts) => {
-                let causes = conflicts
-                    .causes
-                    .into_iter()
-                    .map(|conflict| (conflict.message, conflict.field))
-                    .collect();
-                status::apply_conflict(&conflicts.message, causes)
-            }
-            ApplyError::BadRequest(why) => status::bad_request(why),
-            ApplyError::Internal(why) => status::plain(why),
-        })
+        .map_err(refusal)
+}
+
+fn refusal(error: ApplyError) -> Status {
+    match error {
+        ApplyError::Conflict(conflicts) => {
+            let causes = conflicts
+                .causes
+                .into_iter()
+                .map(|conflict| (conflict.message, conflict.field))
+                .collect();
+            status::apply_conflict(&conflicts.message, causes)
+        }
+        ApplyError::BadRequest(why) => status::bad_request(why),
+        ApplyError::Internal(why) => status::plain(why),
+    }
 }
 
 /// Whether two versions of an object differ in nothing but the times of their managed fields.
@@ -144,4 +151,73 @@ fn reset_fields(definition: &Definition, subresource: &str) -> Value {
         (Backing::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
         (Backing::Custom(_), _) => json!({}),
     }
+}
+
+/// Server-side apply to the Scale of an object. The storage of custom resources cannot convert a changed Scale.
+pub(crate) fn apply_scale(
+    registry: &Registry,
+    write: &Write,
+    live: &Value,
+    config: &Value,
+    force: bool,
+) -> Result<Value, Status> {
+    let now = registry.timestamp();
+    let applied = FieldManager::scale()
+        .apply(Some(live), config, &write.manager, force, &now)
+        .map_err(refusal)?;
+    let same = |part: &str| applied.get(part) == live.get(part);
+    if write.definition.is_custom() && !same("spec") {
+        let name = object::name(config);
+        let namespace = object::text(config, &["metadata", "namespace"]);
+        return Err(status::plain(format!(
+            "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+        )));
+    }
+    Ok(applied)
+}
+
+/// Records who changed the Scale of an object.
+pub(crate) fn update_scale(registry: &Registry, write: &Write, live: &Value, wanted: Value) -> Value {
+    FieldManager::scale().update(Some(live), wanted, &write.manager, &registry.timestamp())
+}
+
+/// The managers of an object as far as its Scale shows them.
+pub(crate) struct ScaleManagers {
+    paths: ReplicasPaths,
+    api_version: String,
+}
+
+impl ScaleManagers {
+    /// `replicas`: where the object keeps them.
+    pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
+        let path: Vec<PathElement> = replicas.iter().map(|name| PathElement::field(name)).collect();
+        let api_version = definition.api_version();
+        let versions = match &definition.backing {
+            Backing::Builtin { .. } => vec![api_version.clone()],
+            Backing::Custom(version) => version.merge_schemas.keys().cloned().collect(),
+        };
+        let paths = versions
+            .into_iter()
+            .map(|version| (version, Some(path.clone())))
+            .collect();
+        Self { paths, api_version }
+    }
+
+    /// Puts those who own the replicas of an object into its Scale.
+    pub(crate) fn show(&self, object: &Value, scale: &mut Value) {
+        let entries = scale::to_scale(entries(object), &self.paths).unwrap_or_default();
+        structured_merge::managed_fields::set_entries(scale, entries);
+    }
+
+    /// Takes the managers of a written Scale over into its object.
+    pub(crate) fn take_over(&self, live: &Value, scale: &Value, object: &mut Value) {
+        let taken = scale::to_resource(entries(live), entries(scale), &self.paths, &self.api_version);
+        if let Ok(taken) = taken {
+            structured_merge::managed_fields::set_entries(object, taken);
+        }
+    }
+}
+
+fn entries(object: &Value) -> &[Value] {
+    structured_merge::managed_fields::entries(object).unwrap_or_default()
 }

@@ -183,6 +183,23 @@ impl FieldManager {
         }))
     }
 
+    /// The field manager of the `autoscaling/v1` Scale of a resource: what is written through `scale`.
+    pub fn scale() -> Self {
+        let schema = Schema::builtin("autoscaling", "v1", "Scale");
+        Self::new(Settings {
+            group: "autoscaling".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Scale".to_owned(),
+            subresource: "scale".to_owned(),
+            schemas: schema
+                .map(|schema| ("autoscaling/v1".to_owned(), schema))
+                .into_iter()
+                .collect(),
+            reset_fields: BTreeMap::new(),
+            converter: None,
+        })
+    }
+
     /// Replaces what an object of the kind looks like before anything is written to it, where that is known better
     /// than from the types: a field that a server writes even when it is empty is not owned by who leaves it empty.
     #[must_use]

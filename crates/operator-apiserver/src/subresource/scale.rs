@@ -5,14 +5,16 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
+use structural_schema::field;
 
 use crate::call::{Answer, Call};
+use crate::managed_fields::{self, ScaleManagers};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
 use crate::object;
 use crate::patch::{json as json_patch, merge};
-use crate::registry::{Backing, Definition, Registry};
-use crate::status::{self, Status};
+use crate::registry::{Backing, Definition, Registry, Write};
+use crate::status::{self, Status, Subject};
 use crate::verb;
 
 pub(super) async fn serve(
@@ -25,19 +27,32 @@ pub(super) async fn serve(
     let info = &call.info;
     if info.verb == "get" {
         let stored = registry.get(definition, &info.namespace, &info.name)?;
-        let scale = paths.scale(&definition.serve(&stored.value));
+        let object = definition.serve(&stored.value);
+        if definition.is_custom() && get(&object, &paths.spec_replicas).is_none() {
+            let path = paths.spec_replicas_text();
+            let why = format!("the spec replicas field {path:?} does not exist");
+            return Err(status::internal(&why));
+        }
+        let scale = paths.scale(&object);
         return Ok(Answer::object(StatusCode::OK, &scale, form));
     }
-    let write = verb::write(call, definition)?;
+    verb::patch::check_media(call, definition)?;
+    let mut write = verb::write(call, definition)?;
+    write.tracked = true;
+    let managers = ScaleManagers::new(definition, &paths.spec_replicas);
     let change = |live: &Value| {
-        let wanted = wanted(call, &paths.scale(live))?;
+        let mut scale = paths.scale(live);
+        managers.show(live, &mut scale);
+        let wanted = wanted(registry, call, &write, &scale)?;
         let mut object = live.clone();
+        managers.take_over(live, &wanted, &mut object);
         let version = object::meta(&wanted, "resourceVersion").cloned();
         object::set_meta(&mut object, "resourceVersion", version);
         let replicas = wanted
             .pointer("/spec/replicas")
             .cloned()
             .unwrap_or_else(|| 0.into());
+        paths.check(definition, &write.name, &replicas)?;
         set(&mut object, &paths.spec_replicas, replicas);
         Ok(object)
     };
@@ -48,8 +63,22 @@ pub(super) async fn serve(
     ))
 }
 
-/// The Scale that the request wants, from the one that is.
-fn wanted(call: &Call, live: &Value) -> Result<Value, Status> {
+/// The Scale that the request wants, with its managers, from the one that is.
+fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
+    let media = call.header(CONTENT_TYPE);
+    if call.info.verb != "update" && media.starts_with(verb::patch::APPLY_PATCH) {
+        return verb::patch::parse_configuration(call)
+            .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
+    }
+    let mut wanted = changed(call, live)?;
+    if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
+        // A Go struct leaves zero replicas out.
+        spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
+    }
+    Ok(managed_fields::update_scale(registry, write, live, wanted))
+}
+
+fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
     let content_type = call.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let parse = || {
@@ -70,13 +99,17 @@ fn wanted(call: &Call, live: &Value) -> Result<Value, Status> {
             json_patch::apply(&mut scale, &operations)
                 .map_err(|error| status::bad_request(error.to_string()))?;
         }
-        (_, "application/apply-patch+yaml") => {
-            let patch = body::parse_yaml(&call.body).map_err(status::bad_request)?;
-            merge::apply(&mut scale, &patch.value);
-        }
         _ => merge::apply(&mut scale, &parse()?.value),
     }
-    Ok(scale)
+    match scale.pointer("/spec/replicas") {
+        None | Some(Value::Null) => Ok(scale),
+        Some(replicas) if replicas.is_i64() => Ok(scale),
+        Some(_) => {
+            let why =
+                "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32";
+            Err(status::invalid_patch(&scale.to_string(), why))
+        }
+    }
 }
 
 /// Where an object keeps the numbers of its Scale.
@@ -105,6 +138,30 @@ impl Paths {
                 selector: Some(split(".spec.selector")),
             },
         }
+    }
+
+    fn spec_replicas_text(&self) -> String {
+        self.spec_replicas.iter().map(|name| format!(".{name}")).collect()
+    }
+
+    /// Replicas are never negative; built-in kinds say so of the Scale, custom ones of the object.
+    fn check(&self, definition: &Definition, name: &str, replicas: &Value) -> Result<(), Status> {
+        if replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
+            return Ok(());
+        }
+        if definition.is_custom() {
+            let path = field::Path::new(&self.spec_replicas_text());
+            let error = field::Error::invalid(path, replicas.clone(), "should be a non-negative integer");
+            return Err(status::invalid(&definition.subject, name, &[error]));
+        }
+        let scale = Subject {
+            group: "autoscaling".to_owned(),
+            resource: "scales".to_owned(),
+            kind: "Scale".to_owned(),
+        };
+        let path = field::Path::new("spec").child("replicas");
+        let error = field::Error::invalid(path, replicas.clone(), "must be greater than or equal to 0");
+        Err(status::invalid(&scale, name, &[error]))
     }
 
     fn scale(&self, object: &Value) -> Value {

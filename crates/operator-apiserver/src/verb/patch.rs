@@ -21,7 +21,7 @@ use crate::status::{self, Status};
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-const APPLY_PATCH: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// A parsed patch.
 #[derive(Clone, Debug)]
@@ -168,12 +168,9 @@ fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Resu
 fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
     let media = call.header(CONTENT_TYPE);
     let media = media.split(';').next().unwrap_or_default().trim();
+    check_media(call, definition)?;
     if media == APPLY_PATCH {
         return parse_apply(call);
-    }
-    let strategic = media == STRATEGIC_PATCH && !definition.is_custom();
-    if media != JSON_PATCH && media != MERGE_PATCH && !strategic {
-        return Err(unsupported(definition));
     }
     options::check_no_force(call)?;
     let parsed = crate::json::parse(&call.body).map_err(status::bad_request)?;
@@ -267,6 +264,29 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
         validation,
         faults: parsed.duplicates,
     })
+}
+
+/// Refuses patches in a form that the resource does not take.
+pub(crate) fn check_media(call: &Call, definition: &Definition) -> Result<(), Status> {
+    let media = call.header(CONTENT_TYPE);
+    let media = media.split(';').next().unwrap_or_default().trim();
+    let known = match media {
+        JSON_PATCH | MERGE_PATCH | APPLY_PATCH => true,
+        STRATEGIC_PATCH => !definition.is_custom(),
+        _ => false,
+    };
+    if known || call.info.verb != "patch" {
+        return Ok(());
+    }
+    Err(unsupported(definition))
+}
+
+/// The configuration in the body of an apply, and whether it is forced.
+pub(crate) fn parse_configuration(call: &Call) -> Result<(Value, bool), Status> {
+    match parse_apply(call)?.patch {
+        Patch::Apply { config, force } => Ok((config, force)),
+        _ => Err(status::internal("an apply is an apply")),
+    }
 }
 
 fn unsupported(definition: &Definition) -> Status {
