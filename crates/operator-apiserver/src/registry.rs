@@ -8,6 +8,7 @@ mod list;
 pub(crate) mod metadata;
 pub(crate) mod names;
 mod resource;
+mod service_address;
 mod strategy;
 mod update;
 
@@ -36,6 +37,8 @@ pub(crate) struct Registry {
     custom: RwLock<Arc<Catalog>>,
     /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<()>,
+    /// Where the next cluster address and node port are looked for.
+    pub(crate) addresses: service_address::Cursor,
     /// Cancelled when the server ends: watches end with it.
     pub(crate) stop: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl Registry {
             random,
             custom: RwLock::new(Arc::new(Catalog::default())),
             establishing: Mutex::new(()),
+            addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
         }
     }

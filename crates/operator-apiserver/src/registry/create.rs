@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, metadata};
+use super::{Registry, Write, metadata, service_address};
 use crate::admission::{self, Operation};
 use crate::managed_fields;
 use crate::object;
@@ -65,6 +65,9 @@ impl Registry {
         let outcome = definition.validate_create(&object);
         let mut errors = metadata::validate_create(definition, &object);
         errors.extend(outcome.errors);
+        if errors.is_empty() && definition.is("", "services") {
+            errors = service_address::allocate(self, &mut object, None);
+        }
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, create, metadata};
+use super::{Registry, Write, create, metadata, service_address};
 use crate::admission::{self, Operation};
 use crate::managed_fields;
 use crate::object;
@@ -64,6 +64,12 @@ impl Registry {
             write.warnings.add(create::DUPLICATE_OWNERS);
         }
         self.validate_update(write, &object, &old)?;
+        if definition.is("", "services") && write.subresource.is_empty() {
+            let errors = service_address::allocate(self, &mut object, Some(&old));
+            if !errors.is_empty() {
+                return Err(status::invalid(&definition.subject, &write.name, &errors));
+            }
+        }
         admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         if managed_fields::equal_but_times(&object, &old) {

@@ -1,0 +1,286 @@
+//! What a Service is given by the server: cluster addresses, address families, node ports.
+//!
+//! There are no reservations to leak: what is in use is read from the stored services, and a counter that only goes
+//! forward keeps two creations at the same time from drawing the same address.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Map, Value, json};
+use structural_schema::field::{Error, Path};
+
+use super::Registry;
+use crate::object;
+
+/// The range of cluster addresses: 10.0.0.0/24, of which the first belongs to the service `kubernetes`.
+const NETWORK: [u8; 3] = [10, 0, 0];
+const HOSTS: u32 = 254;
+const NODE_PORT_MIN: u32 = 30000;
+const NODE_PORTS: u32 = 2768;
+
+/// Where the next drawing of an address and of a port begins.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    host: AtomicU32,
+    port: AtomicU32,
+}
+
+/// Gives a new or changed service what its type needs and it has not. `old` is the stored one.
+pub(super) fn allocate(registry: &Registry, service: &mut Value, old: Option<&Value>) -> Vec<Error> {
+    let namespace = object::namespace(service).to_owned();
+    let name = object::name(service).to_owned();
+    let others = Others::read(registry, &namespace, &name);
+    let spec = object::child_mut(service, "spec");
+    let kind = spec
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if kind == "ExternalName" {
+        return Vec::new();
+    }
+    let mut errors = set_families(spec);
+    errors.extend(set_cluster_address(registry, spec, old, &others));
+    let manual = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
+    if kind == "NodePort" || kind == "LoadBalancer" {
+        errors.extend(set_node_ports(
+            registry,
+            spec,
+            old,
+            &others,
+            kind == "LoadBalancer" && manual,
+        ));
+    }
+    if kind == "LoadBalancer"
+        && spec
+            .get("externalTrafficPolicy")
+            .is_some_and(|policy| policy == "Local")
+    {
+        let port = spec
+            .get("healthCheckNodePort")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
+        if port == 0 {
+            let drawn = draw_port(registry, &others.ports);
+            spec.insert("healthCheckNodePort".to_owned(), drawn.into());
+        }
+    }
+    errors
+}
+
+/// What the other services use.
+struct Others {
+    addresses: BTreeSet<String>,
+    ports: BTreeSet<u64>,
+}
+
+impl Others {
+    fn read(registry: &Registry, namespace: &str, name: &str) -> Self {
+        let mut others = Self {
+            addresses: BTreeSet::new(),
+            ports: BTreeSet::new(),
+        };
+        for stored in registry.store.list("services", "").objects {
+            let service = &stored.value;
+            if object::namespace(service) == namespace && object::name(service) == name {
+                continue;
+            }
+            let Some(spec) = service.get("spec") else { continue };
+            others
+                .addresses
+                .insert(object::text(spec, &["clusterIP"]).to_owned());
+            let ports = spec.get("ports").and_then(Value::as_array);
+            others.ports.extend(
+                ports
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|port| port.get("nodePort")?.as_u64()),
+            );
+            others
+                .ports
+                .extend(spec.get("healthCheckNodePort").and_then(Value::as_u64));
+        }
+        others
+    }
+}
+
+fn path() -> Path {
+    Path::new("spec")
+}
+
+/// The cluster has addresses of one family. A service without addresses and selector says so of both families, since
+/// its endpoints are its owner's business.
+fn set_families(spec: &mut Map<String, Value>) -> Vec<Error> {
+    let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
+    let has_selector = spec
+        .get("selector")
+        .and_then(Value::as_object)
+        .is_some_and(|selector| !selector.is_empty());
+    let policy = spec
+        .get("ipFamilyPolicy")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if headless && !has_selector && (policy.is_empty() || policy == "RequireDualStack") {
+        spec.insert("ipFamilyPolicy".to_owned(), "RequireDualStack".into());
+        spec.entry("ipFamilies")
+            .or_insert_with(|| json!(["IPv4", "IPv6"]));
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    if policy == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        errors.push(Error::invalid(
+            path().child("ipFamilyPolicy"),
+            policy.clone().into(),
+            why,
+        ));
+    }
+    let families = spec
+        .get("ipFamilies")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    for (index, family) in families
+        .iter()
+        .enumerate()
+        .filter(|(_, family)| *family == "IPv6")
+    {
+        let field = path().child("ipFamilies").index(index);
+        errors.push(Error::invalid(
+            field,
+            family.clone(),
+            "not configured on this cluster",
+        ));
+    }
+    if policy.is_empty() {
+        spec.insert("ipFamilyPolicy".to_owned(), "SingleStack".into());
+    }
+    if families.is_empty() {
+        spec.insert("ipFamilies".to_owned(), json!(["IPv4"]));
+    }
+    errors
+}
+
+fn set_cluster_address(
+    registry: &Registry,
+    spec: &mut Map<String, Value>,
+    old: Option<&Value>,
+    others: &Others,
+) -> Option<Error> {
+    let given = spec
+        .get("clusterIP")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if given == "None" {
+        spec.insert("clusterIPs".to_owned(), json!(["None"]));
+        return None;
+    }
+    let unchanged = old.is_some_and(|old| object::text(old, &["spec", "clusterIP"]) == given);
+    if !given.is_empty() {
+        spec.entry("clusterIPs").or_insert_with(|| json!([given]));
+        return if unchanged {
+            None
+        } else {
+            refuse_address(&given, others)
+        };
+    }
+    match draw_address(registry, &others.addresses) {
+        Some(address) => {
+            spec.insert("clusterIP".to_owned(), address.clone().into());
+            spec.insert("clusterIPs".to_owned(), json!([address]));
+            None
+        }
+        None => {
+            let why = "failed to allocate a serviceIP: range is full";
+            Some(Error::new(
+                structural_schema::field::ErrorType::Internal,
+                path().child("clusterIPs"),
+                why,
+            ))
+        }
+    }
+}
+
+/// Why an address that a client chose cannot be had. What is no address at all is for validation to say.
+fn refuse_address(given: &str, others: &Others) -> Option<Error> {
+    let Ok(address) = given.parse::<IpAddr>() else {
+        return None;
+    };
+    let why = match address {
+        IpAddr::V4(address) if address.octets().starts_with(&NETWORK) => others
+            .addresses
+            .contains(given)
+            .then_some("provided IP is already allocated")?,
+        _ => "the provided network does not match the current range",
+    };
+    let detail = format!("failed to allocate IP {given}: {why}");
+    Some(Error::invalid(path().child("clusterIPs"), json!([given]), detail))
+}
+
+fn draw_address(registry: &Registry, used: &BTreeSet<String>) -> Option<String> {
+    let [a, b, c] = NETWORK;
+    (0..HOSTS).find_map(|_| {
+        let host = registry.addresses.host.fetch_add(1, Ordering::Relaxed) % HOSTS + 1;
+        let address = Ipv4Addr::new(a, b, c, u8::try_from(host).ok()?).to_string();
+        (!used.contains(&address)).then_some(address)
+    })
+}
+
+fn draw_port(registry: &Registry, used: &BTreeSet<u64>) -> u64 {
+    let drawn = (0..NODE_PORTS).find_map(|_| {
+        let offset = registry.addresses.port.fetch_add(1, Ordering::Relaxed) % NODE_PORTS;
+        let port = u64::from(NODE_PORT_MIN + offset);
+        (!used.contains(&port)).then_some(port)
+    });
+    drawn.unwrap_or(0)
+}
+
+fn set_node_ports(
+    registry: &Registry,
+    spec: &mut Map<String, Value>,
+    old: Option<&Value>,
+    others: &Others,
+    only_given: bool,
+) -> Vec<Error> {
+    let owned: BTreeSet<u64> = old
+        .and_then(|old| object::get(old, &["spec", "ports"])?.as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(|port| port.get("nodePort")?.as_u64())
+        .collect();
+    let mut used = others.ports.clone();
+    let mut errors = Vec::new();
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for (index, port) in ports
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+        .enumerate()
+    {
+        let given = port.get("nodePort").and_then(Value::as_u64).unwrap_or(0);
+        let field = path().child("ports").index(index).child("nodePort");
+        let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
+        if given == 0 {
+            if !only_given {
+                let drawn = draw_port(registry, &used);
+                used.insert(drawn);
+                port.insert("nodePort".to_owned(), drawn.into());
+            }
+        } else if owned.contains(&given) {
+            used.insert(given);
+        } else if !range.contains(&given) {
+            let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+            errors.push(Error::invalid(field, given.into(), why));
+        } else if !used.insert(given) {
+            errors.push(Error::invalid(
+                field,
+                given.into(),
+                "provided port is already allocated",
+            ));
+        }
+    }
+    errors
+}
