@@ -1,27 +1,21 @@
 //! `/healthz` and `/readyz`, with the answers that kubelets and people know from Kubernetes' own components.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderValue, Method, StatusCode, Uri, header};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::serve::{self, Answer, Server};
 
-/// A client that does not finish its request headers in this time is let go.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// Nobody minds a probe that is cut short.
+const GRACE: Duration = Duration::from_secs(1);
 
 type Check = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
@@ -120,58 +114,31 @@ fn all(endpoint: &str, checks: &BTreeMap<String, Check>, query: &str) -> (Status
 }
 
 /// Serves the checks until `stop`.
-pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: CancellationToken) -> Result<()> {
-    let connections = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "Connection to the health server failed");
-                continue;
-            }
-        };
-        let (checks, stop) = (checks.clone(), stop.clone());
-        connections.spawn(async move {
-            let service = service_fn(|request| std::future::ready(respond(&checks, &request)));
-            let mut server = http1::Builder::new();
-            server
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT);
-            // A client that hangs up is its own affair.
-            tokio::select! {
-                _ = server.serve_connection(TokioIo::new(stream), service) => {}
-                () = stop.cancelled() => {}
-            }
-        });
-    }
-    connections.close();
-    connections.wait().await;
-    Ok(())
+pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: CancellationToken) {
+    let server = Server {
+        handler: Arc::new(move |request| {
+            let answer = respond(&checks, request.method(), request.uri());
+            Box::pin(std::future::ready(answer))
+        }),
+        tls: None,
+        http2: false,
+        grace: GRACE,
+    };
+    server.serve(listener, stop).await;
 }
 
-fn respond<B>(checks: &Checks, request: &Request<B>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (status, text) = match *request.method() {
-        Method::GET | Method::HEAD => {
-            checks.answer(request.uri().path(), request.uri().query().unwrap_or_default())
-        }
+fn respond(checks: &Checks, method: &Method, uri: &Uri) -> Answer {
+    let (status, text) = match *method {
+        Method::GET | Method::HEAD => checks.answer(uri.path(), uri.query().unwrap_or_default()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
     };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        header::HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
+    let mut answer = serve::text(status, text);
+    let headers = answer.headers_mut();
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
-        header::HeaderValue::from_static("nosniff"),
+        HeaderValue::from_static("nosniff"),
     );
-    Ok(response)
+    answer
 }
 
 #[cfg(test)]

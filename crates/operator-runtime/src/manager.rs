@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheOptions};
+use crate::certificates::{CertificateError, Certificates};
 use crate::client::Client;
 use crate::controller::{ControllerError, Worker};
 use crate::election::{Election, ElectionError, LeaderElection};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsServer};
 
 mod args;
 mod lifecycle;
@@ -71,6 +73,7 @@ struct Inner {
     metrics: Metrics,
     checks: Checks,
     health_address: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
     elected: watch::Sender<bool>,
     setup: Mutex<Option<Setup>>,
 }
@@ -81,10 +84,21 @@ struct Options {
     name: String,
     cache: CacheOptions,
     health_probe_bind_address: String,
+    metrics: MetricsOptions,
     graceful_shutdown_timeout: Duration,
     leader_election: bool,
     leader_election_id: String,
     leader_election_namespace: String,
+}
+
+/// How the metrics are served.
+#[derive(Clone, Debug)]
+struct MetricsOptions {
+    bind_address: String,
+    secure: bool,
+    /// Certificate and key, where they are not made.
+    certificate: Option<(PathBuf, PathBuf)>,
+    http2: bool,
 }
 
 /// What waits for the manager to run.
@@ -93,15 +107,22 @@ struct Setup {
     names: HashSet<String>,
     runnables: Vec<Runnable>,
     recorder: Recorder,
-    health: Option<TcpListener>,
     election: Option<Box<dyn Election>>,
 }
 
 /// Something that runs beside the controllers for as long as the manager does: a server, a poller.
 pub struct Runnable {
     name: String,
-    needs_leader_election: bool,
+    place: Place,
     run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
+}
+
+/// When a runnable is started, and in which order it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    BeforeCaches,
+    OnEveryInstance,
+    OnLeader,
 }
 
 /// Builds a [`Manager`].
@@ -136,6 +157,9 @@ pub enum ManagerError {
         #[source]
         source: std::io::Error,
     },
+    /// The certificate of the metrics server cannot be used.
+    #[error("cannot serve metrics over HTTPS (--metrics-cert-path)")]
+    Certificates(#[source] CertificateError),
     /// The election cannot be held.
     #[error("cannot elect a leader (--leader-elect)")]
     Election(#[source] ElectionError),
@@ -157,6 +181,12 @@ impl Manager {
                 name: name.to_owned(),
                 cache: CacheOptions::default(),
                 health_probe_bind_address: String::new(),
+                metrics: MetricsOptions {
+                    bind_address: String::new(),
+                    secure: true,
+                    certificate: None,
+                    http2: false,
+                },
                 graceful_shutdown_timeout: Duration::from_secs(30),
                 leader_election: false,
                 leader_election_id: name.to_owned(),
@@ -195,6 +225,11 @@ impl Manager {
     /// Where `/healthz` and `/readyz` are served, if they are.
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.inner.health_address
+    }
+
+    /// Where `/metrics` is served, if it is.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.inner.metrics_address
     }
 
     /// Adds a check to `/healthz`: alive or not. It must be quick; the kubelet restarts the pod where it fails.
@@ -278,6 +313,7 @@ impl ManagerBuilder {
     /// Takes what the command line and the environment say.
     pub fn args(mut self, args: &Args) -> Self {
         self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
+        self.options.metrics = args.metrics();
         self.options.cache.namespaces = args.namespaces();
         self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
         self.options.leader_election = args.leader_elect;
@@ -328,6 +364,18 @@ impl ManagerBuilder {
         self
     }
 
+    /// Where `/metrics` is served, such as `:8443`; nowhere when empty or `0`.
+    pub fn metrics_bind_address(mut self, address: &str) -> Self {
+        self.options.metrics.bind_address = address.to_owned();
+        self
+    }
+
+    /// Whether `/metrics` is served over HTTPS, to those whom the API server lets; yes unless said otherwise.
+    pub fn metrics_secure(mut self, secure: bool) -> Self {
+        self.options.metrics.secure = secure;
+        self
+    }
+
     /// Runs the controllers only while this election is won, instead of one by Lease.
     pub fn election(mut self, election: impl Election) -> Self {
         self.election = Some(DebugElection(Box::new(election)));
@@ -352,7 +400,7 @@ impl ManagerBuilder {
             None => connect(&metrics).await.map_err(ManagerError::Connect)?,
         };
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address).await?;
-        let health_address = health.as_ref().and_then(|listener| listener.local_addr().ok());
+        let scrapes = listen("metrics-bind-address", &options.metrics.bind_address).await?;
         let election = match self.election {
             Some(DebugElection(election)) => Some(election),
             None if options.leader_election => Some(election(&kube, &options, &metrics)?),
@@ -364,22 +412,31 @@ impl ManagerBuilder {
             options.cache.clone(),
             metrics.cache(),
         );
+        let checks = Checks::new(cache.clone());
         let instance = instance(&options.name);
         let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
+        let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
+        let mut runnables = Vec::new();
+        if let Some(listener) = health {
+            runnables.push(health_server(listener, checks.clone()));
+        }
+        if let Some(listener) = scrapes {
+            runnables.push(metrics_server(listener, &options.metrics, &metrics, &kube)?);
+        }
         let setup = Setup {
             workers: Vec::new(),
             names: HashSet::new(),
-            runnables: Vec::new(),
+            runnables,
             recorder: sender,
-            health,
             election,
         };
         let inner = Inner {
-            checks: Checks::new(cache.clone()),
             client: Client::new(kube, cache, metrics.client()),
             recorder,
             metrics,
+            checks,
             health_address,
+            metrics_address,
             elected: watch::Sender::new(false),
             setup: Mutex::new(Some(setup)),
             options,
@@ -412,6 +469,40 @@ fn election(
         election = election.namespace(&options.leader_election_namespace);
     }
     Ok(Box::new(election.build().map_err(ManagerError::Election)?))
+}
+
+fn health_server(listener: TcpListener, checks: Checks) -> Runnable {
+    let server = Runnable::new("health", move |stop| async move {
+        crate::health::serve(listener, checks, stop).await;
+        Ok(())
+    });
+    server.before_caches()
+}
+
+/// HTTPS with authentication and authorization, or plain HTTP for everybody.
+fn metrics_server(
+    listener: TcpListener,
+    options: &MetricsOptions,
+    metrics: &Metrics,
+    kube: &kube::Client,
+) -> Result<Runnable, ManagerError> {
+    let mut server = MetricsServer::new(metrics.clone()).http2(options.http2);
+    if options.secure {
+        let certificates = match &options.certificate {
+            Some((certificate, key)) => Certificates::from_files(certificate, key),
+            None => Certificates::self_signed(["localhost"]),
+        };
+        let certificates = certificates.map_err(ManagerError::Certificates)?;
+        server = server.secure(certificates).authorize(kube.clone());
+    }
+    let server = Runnable::new("metrics", move |stop| async move {
+        Ok(server.serve(listener, stop).await?)
+    });
+    Ok(server.before_caches())
+}
+
+fn address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener.and_then(|listener| listener.local_addr().ok())
 }
 
 /// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
@@ -463,7 +554,7 @@ impl Runnable {
     {
         Self {
             name: name.to_owned(),
-            needs_leader_election: true,
+            place: Place::OnLeader,
             run: Box::new(|stop| Box::pin(run(stop))),
         }
     }
@@ -471,7 +562,15 @@ impl Runnable {
     /// Runs it on every instance, leading or not.
     #[must_use]
     pub fn on_every_instance(mut self) -> Self {
-        self.needs_leader_election = false;
+        self.place = Place::OnEveryInstance;
+        self
+    }
+
+    /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
+    /// the API server itself may call, such as webhooks.
+    #[must_use]
+    pub fn before_caches(mut self) -> Self {
+        self.place = Place::BeforeCaches;
         self
     }
 }

@@ -9,7 +9,9 @@ use k8s_openapi::api::core::v1::{
     SeccompProfile, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::{CustomResource, ResourceExt};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{CustomResource, CustomResourceExt, ResourceExt};
+use operator_envtest::TestEnv;
 use operator_runtime::manifests::Manifests;
 use operator_runtime::prelude::*;
 use schemars::JsonSchema;
@@ -302,4 +304,74 @@ fn manifests_have_the_crd_and_every_rule() {
         rules[4],
         serde_json::json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
     );
+}
+
+#[tokio::test]
+async fn memcached_comes_up_is_scaled_and_goes() {
+    let env = TestEnv::builder().crds([Memcached::crd()]).start().await.unwrap();
+    let manager = Manager::builder("memcached-operator")
+        .client(env.client())
+        .build()
+        .await
+        .unwrap();
+    add_controllers(&manager).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let operator = tokio::spawn(manager.run_until(async {
+        let _ = stopped.await;
+    }));
+
+    let memcacheds: Api<Memcached> = Api::default_namespaced(env.client());
+    let sample = Memcached::new("sample", MemcachedSpec { size: 3 });
+    memcacheds.create(&PostParams::default(), &sample).await.unwrap();
+    let memcached = env
+        .eventually(&memcacheds, "sample", |memcached| is_available(memcached, 3))
+        .await
+        .unwrap();
+    let status = memcached.status.unwrap();
+    assert!(!status.conditions.is_true("Progressing") && !status.conditions.is_true("Degraded"));
+    let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+    let deployment = deployments.get("sample").await.unwrap();
+    assert_eq!(deployment.owner_references()[0].kind, "Memcached");
+
+    let larger = Patch::Merge(serde_json::json!({"spec": {"size": 4}}));
+    memcacheds
+        .patch("sample", &PatchParams::default(), &larger)
+        .await
+        .unwrap();
+    env.eventually(&memcacheds, "sample", |memcached| is_available(memcached, 4))
+        .await
+        .unwrap();
+
+    let too_large = Patch::Merge(serde_json::json!({"spec": {"size": 6}}));
+    let error = memcacheds
+        .patch("sample", &PatchParams::default(), &too_large)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("spec.size"), "{error}");
+
+    memcacheds
+        .delete("sample", &DeleteParams::default())
+        .await
+        .unwrap();
+    env.eventually_gone(&deployments, "sample").await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(env.client());
+    env.eventually_list(&pods, &ListParams::default(), |pods| pods.is_empty())
+        .await
+        .unwrap();
+
+    stop.send(()).unwrap();
+    operator.await.unwrap().unwrap();
+    env.stop().await;
+}
+
+/// Whether the status says that so many pods are there and ready, of the newest generation.
+fn is_available(memcached: &Memcached, size: usize) -> bool {
+    let Some(status) = &memcached.status else {
+        return false;
+    };
+    let available = status.conditions.find("Available");
+    let is_current =
+        available.is_some_and(|condition| condition.observed_generation == memcached.metadata.generation);
+    is_current && status.conditions.is_true("Available") && status.nodes.len() == size
 }

@@ -1,7 +1,9 @@
 //! The command line of an operator: the flags and environment variables that kubebuilder's scaffolds know.
 
+use std::path::Path;
 use std::time::Duration;
 
+use super::MetricsOptions;
 use crate::logging::{Encoder, LogLevel};
 
 /// The flags of a manager; flatten them into the arguments of the operator.
@@ -13,6 +15,26 @@ pub struct Args {
     /// Where /metrics is served, such as :8443; 0 switches it off.
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     pub metrics_bind_address: String,
+
+    /// Serve /metrics over HTTPS, to those whom the API server lets.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
+    pub metrics_secure: bool,
+
+    /// The directory with the certificate of /metrics; one is made when empty.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    pub metrics_cert_path: String,
+
+    /// The name of the certificate's file.
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub metrics_cert_name: String,
+
+    /// The name of the key's file.
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub metrics_cert_key: String,
+
+    /// Serve HTTP/2 too.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    pub enable_http2: bool,
 
     /// Where /healthz and /readyz are served; 0 switches it off.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
@@ -78,6 +100,20 @@ impl Args {
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
+    pub(super) fn metrics(&self) -> MetricsOptions {
+        let directory = Path::new(&self.metrics_cert_path);
+        let files = (
+            directory.join(&self.metrics_cert_name),
+            directory.join(&self.metrics_cert_key),
+        );
+        MetricsOptions {
+            bind_address: self.metrics_bind_address.clone(),
+            secure: self.metrics_secure,
+            certificate: Some(files).filter(|_| !self.metrics_cert_path.is_empty()),
+            http2: self.enable_http2,
+        }
+    }
+
     pub(super) fn graceful_shutdown_timeout(&self) -> Duration {
         Duration::from_secs(self.graceful_shutdown_seconds)
     }
@@ -117,6 +153,12 @@ mod tests {
         ]);
         assert_eq!(args.health_probe_bind_address, ":8081");
         assert_eq!(args.metrics_bind_address, "0");
+        let args = parse(&["--metrics-bind-address=:8443", "--metrics-cert-path=/certs"]);
+        let (certificate, key) = args.metrics().certificate.unwrap();
+        assert_eq!(
+            (certificate, key),
+            ("/certs/tls.crt".into(), "/certs/tls.key".into())
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, ManagerError, Runnable, Setup};
+use super::{Inner, ManagerError, Place, Runnable, Setup};
 use crate::cache::Cache;
 use crate::controller::Worker;
 use crate::election::Election;
@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 
 /// What runs, in the order in which it is started.
 struct Groups {
-    servers: Group,
+    /// Servers that must answer while the caches are filled.
+    before_caches: Group,
     events: Group,
     /// What runs on every instance.
     others: Group,
@@ -31,7 +32,6 @@ struct Group {
 }
 
 /// What waits to be started in a group.
-#[derive(Default)]
 struct Pending {
     workers: Vec<Worker>,
     runnables: Vec<Runnable>,
@@ -108,7 +108,7 @@ impl Groups {
             failures: failures.clone(),
         };
         Self {
-            servers: group(),
+            before_caches: group(),
             events: group(),
             others: group(),
             leader: group(),
@@ -117,20 +117,29 @@ impl Groups {
 
     /// Starts what needs no leader, in order, and returns what does.
     fn start(&mut self, inner: &Inner, setup: Setup) -> Pending {
-        if let Some(listener) = setup.health {
-            let checks = inner.checks.clone();
-            self.servers
-                .spawn(move |stop| crate::health::serve(listener, checks, stop));
-        }
+        let of = |place| move |runnable: &mut Runnable| runnable.place == place;
+        let mut runnables = setup.runnables;
+        let before_caches = runnables.extract_if(.., of(Place::BeforeCaches)).collect();
+        self.before_caches.start(Pending::of(before_caches));
         let recorder = setup.recorder;
         self.events.spawn(move |stop| async move {
             recorder.run(stop).await;
             Ok(())
         });
         inner.client.cache().start();
-        let (of_leader, others) = Pending::split(setup.workers, setup.runnables);
-        self.others.start(others);
-        of_leader
+        let (workers, of_leader): (Vec<_>, Vec<_>) = setup
+            .workers
+            .into_iter()
+            .partition(|worker| !worker.shared.options.needs_leader_election);
+        let others = runnables.extract_if(.., of(Place::OnEveryInstance)).collect();
+        self.others.start(Pending {
+            workers,
+            runnables: others,
+        });
+        Pending {
+            workers: of_leader,
+            runnables,
+        }
     }
 
     /// Stops one group after the other; what has not ended after `grace` is aborted.
@@ -139,7 +148,7 @@ impl Groups {
             self.others.stop().await;
             self.leader.stop().await;
             cache.stop().await;
-            self.servers.stop().await;
+            self.before_caches.stop().await;
             self.events.stop().await;
         };
         let in_time = tokio::time::timeout(grace, in_order).await;
@@ -150,19 +159,9 @@ impl Groups {
 // === impl Pending ===
 
 impl Pending {
-    /// What the leader runs, and what every instance runs.
-    fn split(workers: Vec<Worker>, runnables: Vec<Runnable>) -> (Self, Self) {
-        let (leader_workers, workers) = workers
-            .into_iter()
-            .partition(|worker| worker.shared.options.needs_leader_election);
-        let (leader_runnables, runnables) = runnables
-            .into_iter()
-            .partition(|runnable| runnable.needs_leader_election);
-        let of_leader = Self {
-            workers: leader_workers,
-            runnables: leader_runnables,
-        };
-        (of_leader, Self { workers, runnables })
+    fn of(runnables: Vec<Runnable>) -> Self {
+        let workers = Vec::new();
+        Self { workers, runnables }
     }
 }
 

@@ -480,3 +480,64 @@ async fn mistakes_in_building_a_controller_are_errors() {
     begin().for_::<Widget>().complete(plain_teller().0).unwrap();
     assert!(error(begin().for_::<Widget>()).contains("controller widget exists already"));
 }
+
+#[tokio::test]
+async fn metrics_are_served_where_they_are_asked_for() {
+    let bench = Bench::new().await;
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager
+        .metrics_bind_address("127.0.0.1:0")
+        .metrics_secure(false)
+        .build()
+        .await
+        .unwrap();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(plain_teller().0)
+        .unwrap();
+    let address = manager.metrics_address().unwrap();
+    let running = run(&manager);
+    let (code, text) = crate::support::get(address, "/metrics").await;
+    assert_eq!(code, 200);
+    assert!(
+        text.contains(r#"workqueue_adds_total{name="widget",controller="widget"}"#),
+        "{text}"
+    );
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn leader_elected_by_lease_gives_it_back() {
+    use k8s_openapi::api::coordination::v1::Lease;
+    let bench = Bench::new().await;
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    for _ in 0..2 {
+        let manager = Manager::builder("tester").client(bench.client.clone());
+        let manager = manager
+            .leader_election(true)
+            .leader_election_namespace("default")
+            .build()
+            .await
+            .unwrap();
+        let running = run(&manager);
+        // The second manager would wait 15 s if the first had kept the lease.
+        in_time(manager.elected()).await;
+        let lease = leases.get("tester").await.unwrap().spec.unwrap();
+        assert!(lease.holder_identity.is_some_and(|holder| !holder.is_empty()));
+        running.end().await.unwrap();
+    }
+    let lease = leases.get("tester").await.unwrap().spec.unwrap();
+    assert_eq!(lease.holder_identity.unwrap_or_default(), "");
+}
+
+#[tokio::test]
+async fn address_in_use_is_an_error_that_names_the_flag() {
+    let bench = Bench::without_widgets();
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .health_probe_bind_address(&address);
+    let error = manager.build().await.unwrap_err().to_string();
+    assert!(error.contains("--health-probe-bind-address"), "{error}");
+}

@@ -331,10 +331,13 @@ pub(crate) fn config_map(name: &str, value: &str) -> k8s_openapi::api::core::v1:
 
 /// The answer of the health server.
 pub(crate) async fn probe(manager: &Manager, path: &str) -> (u16, String) {
+    get(manager.health_address().unwrap(), path).await
+}
+
+/// The answer of an HTTP server.
+pub(crate) async fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(manager.health_address().unwrap())
-        .await
-        .unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
