@@ -130,7 +130,7 @@ impl EventWriter<'_> {
     /// # Errors
     /// If `reason` is empty or longer than 128 characters. That the API server takes the event is not waited for.
     pub async fn normal(self, reason: &str, note: impl Into<String>) -> Result<(), InvalidReason> {
-        self.record("Normal", reason, note.into())
+        self.record("Normal", reason, &note.into())
     }
 
     /// Records something that people should look at; otherwise as [`EventWriter::normal`].
@@ -138,10 +138,10 @@ impl EventWriter<'_> {
     /// # Errors
     /// As [`EventWriter::normal`].
     pub async fn warning(self, reason: &str, note: impl Into<String>) -> Result<(), InvalidReason> {
-        self.record("Warning", reason, note.into())
+        self.record("Warning", reason, &note.into())
     }
 
-    fn record(&self, type_: &'static str, reason: &str, note: String) -> Result<(), InvalidReason> {
+    fn record(&self, type_: &'static str, reason: &str, note: &str) -> Result<(), InvalidReason> {
         if reason.is_empty() || reason.chars().count() > REASON_LENGTH {
             return Err(InvalidReason(reason.to_owned()));
         }

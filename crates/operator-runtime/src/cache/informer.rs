@@ -302,10 +302,6 @@ impl<K: Object> Watched for Informer<K> {
 }
 
 /// What a watch brought next.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is on the stack between two lines, not kept"
-)]
 enum Next<K> {
     Event(WatchEvent<Decoded<K>>),
     Failed(watcher::Error),

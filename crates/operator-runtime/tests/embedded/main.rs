@@ -1,4 +1,10 @@
 //! The runtime on the embedded API server.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the helpers of these tests fail as the tests do"
+)]
 
 mod client;
 mod controller;
