@@ -28,6 +28,9 @@ const HEADERS: [&str; 6] = [
     "location",
 ];
 
+/// An answer that takes longer counts as different.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// An API server that takes requests in-process, as `kube::Client::new` takes it.
 pub trait ApiService:
     Service<Request<Full<Bytes>>, Response = Response<Self::Body>, Future: Send> + Clone + Send + Sync + 'static
@@ -129,6 +132,11 @@ impl<S: ApiService> Session<S> {
     }
 
     async fn send(&self, method: &str, step: &Step) -> Value {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(method, step)).await;
+        answer.unwrap_or_else(|_| json!({"error": "no whole answer within the time limit"}))
+    }
+
+    async fn exchange(&self, method: &str, step: &Step) -> Value {
         let response = match self.call(method, step, &self.url(step)).await {
             Ok(response) => response,
             Err(error) => return json!({"error": error}),
@@ -150,6 +158,8 @@ impl<S: ApiService> Session<S> {
             Ok(body) => body.to_bytes(),
             Err(error) => return json!({"error": format!("{error:?}")}),
         };
+        // Over the wire an answer to HEAD has no body, whatever the service gave.
+        let bytes = if method == "HEAD" { Bytes::new() } else { bytes };
         let mut answer = json!({"status": status, "headers": headers});
         match serde_json::from_slice::<Value>(&bytes) {
             Ok(body) => answer["body"] = body,
