@@ -103,6 +103,7 @@ pub mod predicate;
 pub mod prelude;
 mod queue;
 mod serve;
+pub mod webhook;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, StatusWriter};

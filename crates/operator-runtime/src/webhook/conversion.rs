@@ -1,0 +1,223 @@
+//! Conversion between the versions of a custom resource: one version is the hub, and every other one knows the way
+//! to it and back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kube::core::Status;
+use kube::core::conversion::{ConversionRequest, ConversionResponse};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::object::{Kind, Object};
+
+/// A version that can be converted to the hub and back, without losing anything: what the hub cannot hold belongs into
+/// an annotation.
+///
+/// [`round_trip`] and [`hub_round_trip`] test that.
+pub trait Convertible: Object {
+    /// The version through which all others are converted; best the one that is stored.
+    type Hub: Object;
+
+    /// The object in the version of the hub. Name, namespace, UID and the like are taken care of; labels and
+    /// annotations are not.
+    ///
+    /// # Errors
+    /// The conversion is refused, and with it the request that needed it.
+    fn convert_to(self) -> Result<Self::Hub>;
+
+    /// The object of the hub in this version.
+    ///
+    /// # Errors
+    /// The conversion is refused, and with it the request that needed it.
+    fn convert_from(hub: Self::Hub) -> Result<Self>;
+}
+
+/// The versions of one custom resource; for [`WebhookServer::converting`](super::WebhookServer::converting).
+#[must_use = "give it to a `WebhookServer`"]
+pub struct Conversion<H> {
+    versions: BTreeMap<String, Version<H>>,
+}
+
+struct Version<H> {
+    to_hub: fn(&Value) -> Result<H>,
+    from_hub: fn(H) -> Result<Value>,
+}
+
+/// A [`Conversion`] whose type nobody needs to know.
+pub(super) trait Converter: Send + Sync {
+    /// `(group, kind)`
+    fn converts(&self) -> (String, String);
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value>;
+}
+
+/// A conversion that lost or changed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lossy {
+    /// The field, as a JSON pointer.
+    pub field: String,
+    /// Its JSON before; empty if there was none.
+    pub before: String,
+    /// Its JSON after there and back; empty if there is none.
+    pub after: String,
+}
+
+// === impl Conversion ===
+
+impl<H: Object> Default for Conversion<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H: Object> Conversion<H> {
+    /// The hub alone.
+    pub fn new() -> Self {
+        let hub = Version {
+            to_hub: typed::<H>,
+            from_hub: |hub| untyped(&hub),
+        };
+        Self {
+            versions: [(Kind::of::<H>().api_version(), hub)].into(),
+        }
+    }
+
+    /// Adds a version.
+    pub fn spoke<S: Convertible<Hub = H>>(mut self) -> Self {
+        let spoke = Version {
+            to_hub: |object| typed::<S>(object)?.convert_to(),
+            from_hub: |hub| untyped(&S::convert_from(hub)?),
+        };
+        self.versions.insert(Kind::of::<S>().api_version(), spoke);
+        self
+    }
+
+    fn version(&self, api_version: &str) -> Result<&Version<H>> {
+        self.versions.get(api_version).ok_or_else(|| {
+            Error::msg(format!(
+                "version {api_version:?} of {} is not known",
+                Kind::of::<H>()
+            ))
+        })
+    }
+}
+
+impl<H: Object> Converter for Conversion<H> {
+    fn converts(&self) -> (String, String) {
+        let hub = Kind::of::<H>();
+        (hub.group, hub.kind)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value> {
+        let (from, to) = (
+            self.version(text(object, "apiVersion"))?,
+            self.version(api_version)?,
+        );
+        let mut converted = (to.from_hub)((from.to_hub)(object)?)?;
+        converted["apiVersion"] = api_version.into();
+        converted["kind"] = text(object, "kind").into();
+        converted["metadata"] = metadata(&object["metadata"], &converted["metadata"]);
+        Ok(converted)
+    }
+}
+
+/// The API server refuses a conversion that changes more of the metadata than labels and annotations.
+fn metadata(sent: &Value, converted: &Value) -> Value {
+    let mut metadata = sent.as_object().cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        match converted.get(field).filter(|value| !value.is_null()) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    metadata.into()
+}
+
+/// Converts all the objects of a review, or none.
+pub(super) fn convert(converters: &[Box<dyn Converter>], request: ConversionRequest) -> ConversionResponse {
+    let converted: Result<Vec<Value>> = request
+        .objects
+        .iter()
+        .map(|object| convert_one(converters, object, &request.desired_api_version))
+        .collect();
+    let response = ConversionResponse::for_request(request);
+    match converted {
+        Ok(objects) => response.success(objects),
+        Err(error) => response.failure(Status::failure(&error.to_string(), "")),
+    }
+}
+
+fn convert_one(converters: &[Box<dyn Converter>], object: &Value, api_version: &str) -> Result<Value> {
+    let (from, kind) = (text(object, "apiVersion"), text(object, "kind"));
+    if from == api_version {
+        return Ok(object.clone());
+    }
+    let (group, _) = from.split_once('/').unwrap_or(("", from));
+    let converts = |converter: &&Box<dyn Converter>| {
+        let (its_group, its_kind) = converter.converts();
+        its_group == group && its_kind == kind
+    };
+    let converter = converters.iter().find(converts);
+    converter
+        .ok_or_else(|| Error::msg(format!("{kind}.{group} is not converted here")))?
+        .convert(object, api_version)
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn typed<K: Object>(object: &Value) -> Result<K> {
+    Ok(K::deserialize(object)?)
+}
+
+fn untyped<K: Object>(object: &K) -> Result<Value> {
+    Ok(serde_json::to_value(object)?)
+}
+
+/// Converts to the hub and back, and compares; for property tests of a conversion.
+///
+/// # Errors
+/// The first field that is not what it was, or the error of the conversion as the field `""`.
+pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
+    compare(spoke, |spoke: S| S::convert_from(spoke.convert_to()?))
+}
+
+/// Converts from the hub to `S` and back, and compares; as [`round_trip`].
+///
+/// # Errors
+/// As [`round_trip`].
+pub fn hub_round_trip<S: Convertible>(hub: &S::Hub) -> Result<(), Lossy> {
+    compare(hub, |hub: S::Hub| S::convert_from(hub)?.convert_to())
+}
+
+fn compare<K: Object>(object: &K, there_and_back: impl FnOnce(K) -> Result<K>) -> Result<(), Lossy> {
+    let failed = |error: Error| Lossy {
+        field: String::new(),
+        before: format!("{object:?}"),
+        after: error.to_string(),
+    };
+    let before = untyped(object).map_err(failed)?;
+    let after = there_and_back(object.clone())
+        .and_then(|object| untyped(&object))
+        .map_err(failed)?;
+    let patch = json_patch::diff(&before, &after);
+    let Some(first) = patch.first() else { return Ok(()) };
+    let field = first.path().to_string();
+    let at = |object: &Value| object.pointer(&field).map(Value::to_string).unwrap_or_default();
+    let (before, after) = (at(&before), at(&after));
+    Err(Lossy { field, before, after })
+}
+
+impl fmt::Display for Lossy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, before, after } = self;
+        write!(
+            formatter,
+            "conversion there and back changed {field:?} from {before:?} to {after:?}"
+        )
+    }
+}
+
+impl std::error::Error for Lossy {}

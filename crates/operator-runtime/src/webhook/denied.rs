@@ -1,0 +1,198 @@
+//! Why a webhook refuses a request, in the form in which the API server passes it on to the client.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use http::StatusCode;
+use kube::core::Status;
+use kube::core::response::{StatusCause, StatusDetails, StatusSummary};
+use serde_json::Value;
+
+use crate::error::{Error, describe};
+use crate::object::{Kind, Object};
+
+/// The refusal of a request. `?` makes it of any error: of a `Status` that an API server answered with, that very
+/// status; of everything else 403 Forbidden with the text of the error.
+pub struct Denied(Box<Status>);
+
+/// One field that is wrong, in the words of Kubernetes' own validation.
+///
+/// ```
+/// use operator_runtime::webhook::FieldError;
+///
+/// let error = FieldError::invalid("spec.size", 4, "must be odd");
+/// assert_eq!(error.to_string(), "spec.size: Invalid value: 4: must be odd");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    field: String,
+    reason: &'static str,
+    message: String,
+}
+
+// === impl Denied ===
+
+impl Denied {
+    /// 403 Forbidden, with this text.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::with_code(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
+    /// 422 Invalid: these fields of the object are wrong.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::webhook::{Denied, FieldError};
+    ///
+    /// let denied = Denied::invalid::<ConfigMap>("sample", [FieldError::required("data.size", "must be given")]);
+    /// assert_eq!(denied.to_string(), r#"ConfigMap "sample" is invalid: data.size: Required value: must be given"#);
+    /// ```
+    pub fn invalid<K: Object>(name: &str, errors: impl IntoIterator<Item = FieldError>) -> Self {
+        let kind = Kind::of::<K>();
+        let errors: Vec<FieldError> = errors.into_iter().collect();
+        let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut denied = Self::with_code(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("{kind} \"{name}\" is invalid: {text}"),
+        );
+        denied.0.details = Some(StatusDetails {
+            name: name.to_owned(),
+            group: kind.group,
+            kind: kind.kind,
+            uid: String::new(),
+            causes: errors.into_iter().map(FieldError::into_cause).collect(),
+            retry_after_seconds: 0,
+        });
+        denied
+    }
+
+    /// A refusal with this code and reason.
+    pub fn with_code(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
+        let status = Status {
+            status: Some(StatusSummary::Failure),
+            code: code.as_u16(),
+            message: message.into(),
+            metadata: None,
+            reason: reason.to_owned(),
+            details: None,
+        };
+        Self(Box::new(status))
+    }
+
+    pub(super) fn into_status(self) -> Box<Status> {
+        self.0
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Denied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Denied").field(&self.0).finish()
+    }
+}
+
+impl<E: StdError + 'static> From<E> for Denied {
+    fn from(error: E) -> Self {
+        match answered(&error) {
+            Some(status) => Self(Box::new(status.clone())),
+            None => Self::new(describe(&error)),
+        }
+    }
+}
+
+/// What an API server answered, if that is at the root of an error.
+fn answered<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => answered(error.source()?),
+    }
+}
+
+impl From<Error> for Denied {
+    fn from(error: Error) -> Self {
+        match error.status() {
+            Some(status) => Self(Box::new(status.clone())),
+            None => Self::new(error.to_string()),
+        }
+    }
+}
+
+// === impl FieldError ===
+
+impl FieldError {
+    /// The value is of the right type and not acceptable.
+    pub fn invalid(field: &str, value: impl Into<Value>, detail: &str) -> Self {
+        Self::new(
+            field,
+            "FieldValueInvalid",
+            format!("Invalid value: {}: {detail}", value.into()),
+        )
+    }
+
+    /// The value is missing.
+    pub fn required(field: &str, detail: &str) -> Self {
+        Self::new(field, "FieldValueRequired", format!("Required value: {detail}"))
+    }
+
+    /// The value must not be there.
+    pub fn forbidden(field: &str, detail: &str) -> Self {
+        Self::new(field, "FieldValueForbidden", format!("Forbidden: {detail}"))
+    }
+
+    /// The value is there already.
+    pub fn duplicate(field: &str, value: impl Into<Value>) -> Self {
+        Self::new(
+            field,
+            "FieldValueDuplicate",
+            format!("Duplicate value: {}", value.into()),
+        )
+    }
+
+    /// The value is none of those supported.
+    pub fn not_supported<'a>(
+        field: &str,
+        value: impl Into<Value>,
+        supported: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let supported: Vec<String> = supported.into_iter().map(|value| format!("{value:?}")).collect();
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            value.into(),
+            supported.join(", ")
+        );
+        Self::new(field, "FieldValueNotSupported", message)
+    }
+
+    fn new(field: &str, reason: &'static str, message: String) -> Self {
+        let field = field.to_owned();
+        Self {
+            field,
+            reason,
+            message,
+        }
+    }
+
+    fn into_cause(self) -> StatusCause {
+        StatusCause {
+            reason: self.reason.to_owned(),
+            message: self.message,
+            field: self.field,
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.message)
+    }
+}

@@ -1,0 +1,414 @@
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::error::Result;
+use crate::metrics::Metrics;
+
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+#[kube(derive = "PartialEq")]
+struct MemcachedSpec {
+    size: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+}
+
+/// The older version, which called the size replicas.
+mod v1alpha1 {
+    use super::*;
+
+    #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[kube(
+        group = "cache.example.com",
+        version = "v1alpha1",
+        kind = "Memcached",
+        namespaced
+    )]
+    pub(super) struct MemcachedSpec {
+        pub(super) replicas: i32,
+    }
+}
+
+struct Webhook;
+
+impl Defaulter<Memcached> for Webhook {
+    async fn default(&self, request: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
+        if request.user_info.username.as_deref() == Some("mallory") {
+            return Err(Denied::new("not you"));
+        }
+        memcached
+            .spec
+            .image
+            .get_or_insert_with(|| "memcached:1.6".to_owned());
+        Ok(())
+    }
+}
+
+impl Validator<Memcached> for Webhook {
+    async fn validate_create(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
+        match memcached.spec.size {
+            13 => panic!("superstition"),
+            size if size % 2 == 0 => {
+                let error = FieldError::invalid("spec.size", size, "must be odd");
+                Err(Denied::invalid::<Memcached>("sample", [error]))
+            }
+            1 => Ok(vec!["one is lonely".to_owned()]),
+            _ => Ok(Warnings::new()),
+        }
+    }
+
+    async fn validate_update(
+        &self,
+        _: &AdmissionRequest,
+        old: &Memcached,
+        new: &Memcached,
+    ) -> Result<Warnings, Denied> {
+        if new.spec.size < old.spec.size {
+            return Err(Denied::new("shrinking loses data"));
+        }
+        Ok(Warnings::new())
+    }
+
+    async fn validate_delete(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
+        let _: i32 = memcached.spec.image.as_deref().unwrap_or("1").parse()?;
+        Ok(Warnings::new())
+    }
+}
+
+impl Convertible for v1alpha1::Memcached {
+    type Hub = Memcached;
+
+    fn convert_to(self) -> Result<Memcached> {
+        assert_ne!(self.spec.replicas, 13, "superstition");
+        let size = self.spec.replicas;
+        let annotations = self.metadata.annotations.clone();
+        let image = annotations.and_then(|annotations| annotations.get("image").cloned());
+        let mut hub = Memcached::new("", MemcachedSpec { size, image });
+        hub.metadata = self.metadata;
+        hub.metadata.annotations = None;
+        Ok(hub)
+    }
+
+    fn convert_from(hub: Memcached) -> Result<Self> {
+        let mut spoke = Self::new(
+            "",
+            v1alpha1::MemcachedSpec {
+                replicas: hub.spec.size,
+            },
+        );
+        spoke.metadata = hub.metadata;
+        spoke.metadata.annotations = hub.spec.image.map(|image| [("image".to_owned(), image)].into());
+        Ok(spoke)
+    }
+}
+
+fn server(metrics: &Metrics) -> WebhookServer {
+    let mut server = WebhookServer::new()
+        .defaulting::<Memcached>(Webhook)
+        .validating::<Memcached>(Webhook)
+        .converting(Conversion::<Memcached>::new().spoke::<v1alpha1::Memcached>())
+        .metrics(metrics.clone());
+    server.count();
+    server
+}
+
+const MUTATE: &str = "/mutate-cache-example-com-v1-memcached";
+const VALIDATE: &str = "/validate-cache-example-com-v1-memcached";
+
+async fn post(server: &WebhookServer, path: &str, body: impl Into<Bytes>) -> (StatusCode, Value) {
+    let request = Request::post(path).header(header::CONTENT_TYPE, "application/json; charset=utf-8");
+    let answer = server.answer(request.body(Full::new(body.into())).unwrap()).await;
+    let code = answer.status();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+fn memcached(spec: &Value) -> Value {
+    json!({"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {"name": "sample"}, "spec": spec})
+}
+
+/// The response to a review.
+async fn review(path: &str, request: &Value) -> Value {
+    let mut request = request.clone();
+    request["uid"] = "u-1".into();
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let (code, answer) = post(&server(&Metrics::new()), path, review.to_string()).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        (&answer["apiVersion"], &answer["kind"]),
+        (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
+    );
+    assert_eq!(answer["response"]["uid"], "u-1");
+    answer["response"].clone()
+}
+
+async fn created(path: &str, spec: &Value) -> Value {
+    review(path, &json!({"operation": "CREATE", "object": memcached(spec)})).await
+}
+
+#[test]
+fn paths_are_those_of_controller_runtime() {
+    let server = server(&Metrics::new());
+    assert_eq!(server.paths().collect::<Vec<_>>(), ["/convert", MUTATE, VALIDATE]);
+    assert_eq!(mutate_path::<ConfigMap>(), "/mutate--v1-configmap");
+}
+
+#[tokio::test]
+async fn defaults_are_a_patch_of_what_was_sent() {
+    let response = created(MUTATE, &json!({"size": 3, "novelty": true})).await;
+    assert_eq!(
+        (&response["allowed"], &response["patchType"]),
+        (&json!(true), &json!("JSONPatch"))
+    );
+    let patch: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    let patch: Value = serde_json::from_slice(&patch.0).unwrap();
+    assert_eq!(
+        patch,
+        json!([{"op": "add", "path": "/spec/image", "value": "memcached:1.6"}])
+    );
+}
+
+#[tokio::test]
+async fn object_that_is_complete_gets_no_patch() {
+    let response = created(MUTATE, &json!({"size": 3, "image": "x"})).await;
+    assert_eq!(response, json!({"uid": "u-1", "allowed": true}));
+}
+
+#[tokio::test]
+async fn deletions_have_no_defaults() {
+    let response = review(MUTATE, &json!({"operation": "DELETE", "object": null})).await;
+    assert_eq!(response["allowed"], true);
+}
+
+#[tokio::test]
+async fn refusal_of_a_defaulter_is_forbidden() {
+    let request = json!({"operation": "CREATE", "userInfo": {"username": "mallory"}, "object": memcached(&json!({"size": 3}))});
+    let response = review(MUTATE, &request).await;
+    let status = json!({"status": "Failure", "code": 403, "message": "not you", "reason": "Forbidden"});
+    assert_eq!(
+        (&response["allowed"], &response["status"]),
+        (&json!(false), &status)
+    );
+}
+
+#[tokio::test]
+async fn validators_warn_and_refuse() {
+    assert_eq!(
+        created(VALIDATE, &json!({"size": 3})).await,
+        json!({"uid": "u-1", "allowed": true})
+    );
+    assert_eq!(
+        created(VALIDATE, &json!({"size": 1})).await["warnings"],
+        json!(["one is lonely"])
+    );
+
+    let response = created(VALIDATE, &json!({"size": 4})).await;
+    assert_eq!(response["allowed"], false);
+    let status = &response["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"]),
+        (&json!(422), &json!("Invalid"))
+    );
+    let message =
+        r#"Memcached.cache.example.com "sample" is invalid: spec.size: Invalid value: 4: must be odd"#;
+    assert_eq!(status["message"], message);
+    let cause = json!({"reason": "FieldValueInvalid", "message": "Invalid value: 4: must be odd", "field": "spec.size"});
+    assert_eq!(status["details"]["causes"], json!([cause]));
+}
+
+#[tokio::test]
+async fn updates_see_both_objects_and_deletions_the_old_one() {
+    let (small, large) = (memcached(&json!({"size": 3})), memcached(&json!({"size": 5})));
+    let grown = review(
+        VALIDATE,
+        &json!({"operation": "UPDATE", "oldObject": small, "object": large}),
+    )
+    .await;
+    assert_eq!(grown["allowed"], true);
+    let shrunk = review(
+        VALIDATE,
+        &json!({"operation": "UPDATE", "oldObject": large, "object": small}),
+    )
+    .await;
+    assert_eq!(shrunk["status"]["message"], "shrinking loses data");
+    let odd = memcached(&json!({"size": 3, "image": "x"}));
+    let deleted = review(VALIDATE, &json!({"operation": "DELETE", "oldObject": odd})).await;
+    assert_eq!(deleted["status"]["message"], "invalid digit found in string");
+}
+
+#[tokio::test]
+async fn object_of_another_shape_is_a_bad_request() {
+    let response = created(VALIDATE, &json!({"size": "many"})).await;
+    assert_eq!(
+        (&response["allowed"], &response["status"]["code"]),
+        (&json!(false), &json!(400))
+    );
+    let response = review(VALIDATE, &json!({"operation": "CREATE"})).await;
+    assert_eq!(response["status"]["message"], "there is no object to decode");
+}
+
+#[tokio::test]
+async fn panic_is_answered_and_counted() {
+    let metrics = Metrics::new();
+    let server = server(&metrics);
+    let request = json!({"uid": "u-2", "operation": "CREATE", "object": memcached(&json!({"size": 13}))});
+    let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let (_, answer) = post(&server, VALIDATE, body.to_string()).await;
+    assert_eq!(answer["response"]["uid"], "u-2");
+    assert_eq!(answer["response"]["status"]["code"], 500);
+    assert_eq!(
+        answer["response"]["status"]["message"],
+        "panic: superstition [recovered]"
+    );
+    let text = metrics.to_text();
+    assert!(text.contains("controller_runtime_webhook_panics_total 1"));
+    assert!(text.contains(&format!(
+        "controller_runtime_webhook_requests_total{{webhook=\"{VALIDATE}\",code=\"200\"}} 1"
+    )));
+    assert!(text.contains(&format!(
+        "controller_runtime_webhook_requests_in_flight{{webhook=\"{VALIDATE}\"}} 0"
+    )));
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_refused() {
+    let server = server(&Metrics::new());
+    for body in ["", "{", "{}", "[]"] {
+        let (code, answer) = post(&server, MUTATE, body).await;
+        assert_eq!(
+            (code, &answer["response"]["allowed"]),
+            (StatusCode::BAD_REQUEST, &json!(false)),
+            "{body}"
+        );
+        assert_eq!(
+            post(&server, "/convert", body).await.0,
+            StatusCode::BAD_REQUEST,
+            "{body}"
+        );
+    }
+    assert_eq!(post(&server, "/other", "{}").await.0, StatusCode::NOT_FOUND);
+    let (code, answer) = post(&server, MUTATE, vec![b' '; 7 * 1024 * 1024 + 1]).await;
+    assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        answer["response"]["status"]["message"],
+        "request entity is too large: limit is 7340032"
+    );
+    let request = Request::post(MUTATE).body(Full::new(Bytes::from("{}"))).unwrap();
+    assert_eq!(
+        server.answer(request).await.status(),
+        StatusCode::BAD_REQUEST,
+        "no content type"
+    );
+    let request = Request::get(MUTATE).body(Full::<Bytes>::default()).unwrap();
+    assert_eq!(
+        server.answer(request).await.status(),
+        StatusCode::METHOD_NOT_ALLOWED
+    );
+}
+
+#[tokio::test]
+async fn old_reviews_are_answered_in_their_version() {
+    let review = json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview",
+                        "request": {"uid": "u", "operation": "DELETE"}});
+    let (_, answer) = post(&server(&Metrics::new()), MUTATE, review.to_string()).await;
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1beta1");
+}
+
+fn old(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "cache.example.com/v1alpha1",
+        "kind": "Memcached",
+        "metadata": {"name": "sample", "uid": "1", "unheard-of": true, "annotations": {"image": "x"}},
+        "spec": {"replicas": replicas},
+    })
+}
+
+async fn converted(server: &WebhookServer, objects: &[Value], version: &str) -> Value {
+    let request = json!({"uid": "u-3", "desiredAPIVersion": version, "objects": objects});
+    let review =
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+    let (code, answer) = post(server, "/convert", review.to_string()).await;
+    assert_eq!(
+        (code, &answer["kind"]),
+        (StatusCode::OK, &json!("ConversionReview"))
+    );
+    assert_eq!(answer["response"]["uid"], "u-3");
+    answer["response"].clone()
+}
+
+#[tokio::test]
+async fn objects_are_converted_through_the_hub() {
+    let server = server(&Metrics::new());
+    let new = json!({
+        "apiVersion": "cache.example.com/v1",
+        "kind": "Memcached",
+        "metadata": {"name": "sample", "uid": "1", "unheard-of": true},
+        "spec": {"size": 3, "image": "x"},
+    });
+    let response = converted(&server, &[old(3), new.clone()], "cache.example.com/v1").await;
+    assert_eq!(response["result"]["status"], "Success");
+    assert_eq!(response["convertedObjects"], json!([new, new]));
+    let response = converted(&server, &[new], "cache.example.com/v1alpha1").await;
+    assert_eq!(response["convertedObjects"], json!([old(3)]));
+}
+
+#[tokio::test]
+async fn conversion_that_cannot_be_done_says_why() {
+    let server = server(&Metrics::new());
+    let response = converted(&server, &[old(3)], "cache.example.com/v2").await;
+    let message = r#"version "cache.example.com/v2" of Memcached.cache.example.com is not known"#;
+    assert_eq!(response["result"]["message"], message);
+    assert_eq!(response["convertedObjects"], json!([]));
+    let other = json!({"apiVersion": "a/v1", "kind": "B"});
+    let response = converted(&server, &[other], "a/v2").await;
+    assert_eq!(response["result"]["message"], "B.a is not converted here");
+}
+
+#[tokio::test]
+async fn panic_of_a_conversion_is_answered_and_counted() {
+    let metrics = Metrics::new();
+    let response = converted(&server(&metrics), &[old(13)], "cache.example.com/v1").await;
+    assert_eq!(response["result"]["status"], "Failure");
+    assert!(
+        metrics
+            .to_text()
+            .contains("controller_runtime_conversion_webhook_panics_total 1")
+    );
+}
+
+#[test]
+fn round_trips_find_what_is_lost() {
+    let spoke: v1alpha1::Memcached = serde_json::from_value(old(3)).unwrap();
+    assert_eq!(round_trip(&spoke), Ok(()));
+    let hub = Memcached::new(
+        "sample",
+        MemcachedSpec {
+            size: 3,
+            image: Some("x".to_owned()),
+        },
+    );
+    assert_eq!(hub_round_trip::<v1alpha1::Memcached>(&hub), Ok(()));
+
+    let mut annotated = spoke;
+    annotated.metadata.annotations = Some([("kept".to_owned(), "no".to_owned())].into());
+    let lossy = round_trip(&annotated).unwrap_err();
+    assert!(lossy.field.starts_with("/metadata/annotations"), "{lossy}");
+    assert_eq!(lossy.after, "");
+}
+
+#[test]
+fn answers_of_api_servers_pass_through() {
+    let status = kube::core::Status::failure("quota exceeded", "TooManyRequests").with_code(429);
+    let denied = Denied::from(kube::Error::Api(status.clone().boxed()));
+    assert_eq!(*denied.into_status(), status);
+    let denied = Denied::from(crate::Error::from(kube::Error::Api(status.clone().boxed())));
+    assert_eq!(*denied.into_status(), status);
+    assert_eq!(Denied::from(crate::Error::msg("no")).into_status().code, 403);
+}
