@@ -154,14 +154,11 @@ fn convert_one(converters: &[Box<dyn Converter>], object: &Value, api_version: &
         return Ok(object.clone());
     }
     let (group, _) = from.split_once('/').unwrap_or(("", from));
-    let converts = |converter: &&Box<dyn Converter>| {
-        let (its_group, its_kind) = converter.converts();
-        its_group == group && its_kind == kind
-    };
-    let converter = converters.iter().find(converts);
-    converter
-        .ok_or_else(|| Error::msg(format!("{kind}.{group} is not converted here")))?
-        .convert(object, api_version)
+    let converter = converters
+        .iter()
+        .find(|converter| converter.converts() == (group.to_owned(), kind.to_owned()));
+    let converter = converter.ok_or_else(|| Error::msg(format!("{kind}.{group} is not converted here")))?;
+    converter.convert(object, api_version)
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
