@@ -294,7 +294,7 @@ impl FieldManager {
                 None => fields,
             };
             let owned = Owned {
-                fields,
+                fields: Arc::new(fields),
                 api_version: self.api_version.clone(),
                 applied: false,
             };
@@ -337,11 +337,12 @@ impl FieldManager {
             manager,
             now,
         };
-        let result = match self.apply_tracked(&apply, managed.clone(), force) {
+        let before = managed.clone();
+        let result = match self.apply_tracked(&apply, managed, force) {
             Err(Refusal::Conflicts(conflicts)) if manager == last_applied::KUBECTL => {
                 let conflicts = last_applied::remaining(self, live, conflicts);
                 if conflicts.is_empty() {
-                    self.apply_tracked(&apply, managed, true)
+                    self.apply_tracked(&apply, before.clone(), true)
                 } else {
                     Err(Refusal::Conflicts(conflicts))
                 }
@@ -352,11 +353,14 @@ impl FieldManager {
             Refusal::Conflicts(conflicts) => ApplyError::Conflict(describe(&conflicts)),
             Refusal::Error(error) => error,
         })?;
+        let unchanged = object.is_none() && managed == before;
         let mut object = object.unwrap_or_else(|| live.clone());
         if manager == last_applied::KUBECTL {
             last_applied::synchronize(&mut object, config);
         }
-        managed_fields::set_entries(&mut object, managed.encode());
+        if !unchanged {
+            managed_fields::set_entries(&mut object, managed.encode());
+        }
         Ok(object)
     }
 
@@ -405,7 +409,7 @@ impl FieldManager {
             other => internal(other.to_string()),
         })?;
         if let Some(owned) = owners.get_mut(&manager) {
-            owned.fields = owned.fields.difference(&NEVER_OWNED);
+            owned.fields = Arc::new(owned.fields.difference(&NEVER_OWNED));
             if owned.fields.is_empty() {
                 owners.remove(&manager);
             }

@@ -1,6 +1,7 @@
 //! `metadata.managedFields`: who wrote which fields of an object, when and through which version.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -94,8 +95,8 @@ struct Parts {
 /// The fields that a manager owns, in the terms of one version of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// The fields.
-    pub fields: FieldSet,
+    /// The fields. Shared, since most writes leave most managers alone.
+    pub fields: Arc<FieldSet>,
     /// The version in whose terms they are, such as `apps/v1`.
     pub api_version: String,
     /// Whether they were applied.
@@ -160,7 +161,7 @@ impl Managed {
                 text("subresource"),
             );
             let owned = Owned {
-                fields: FieldSet::from_value(&entry["fieldsV1"])?,
+                fields: Arc::new(FieldSet::from_value(&entry["fieldsV1"])?),
                 api_version: text("apiVersion").to_owned(),
                 applied: operation == Operation::Apply,
             };

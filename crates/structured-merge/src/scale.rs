@@ -1,6 +1,7 @@
 //! Managers as they look through a scale subresource, which has one field of the resource: its replicas.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ pub fn to_resource(
         if let Some(path) = path.as_ref().filter(|path| owned.fields.contains(path))
             && scale.remove(&manager).is_none()
         {
-            owned.fields = owned.fields.difference(&FieldSet::from_paths([path.as_slice()]));
+            owned.fields = Arc::new(owned.fields.difference(&FieldSet::from_paths([path.as_slice()])));
         }
         if !owned.fields.is_empty() {
             out.owners.insert(manager, owned);
@@ -86,7 +87,7 @@ pub fn to_resource(
 
 fn owns(path: &[PathElement], api_version: &str, applied: bool) -> Owned {
     Owned {
-        fields: FieldSet::from_paths([path]),
+        fields: Arc::new(FieldSet::from_paths([path])),
         api_version: api_version.to_owned(),
         applied,
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -79,7 +80,7 @@ impl Updater<'_> {
             owners.insert(
                 me.clone(),
                 Owned {
-                    fields,
+                    fields: Arc::new(fields),
                     api_version: version.to_owned(),
                     applied: false,
                 },
@@ -113,7 +114,7 @@ impl Updater<'_> {
         let last = owners.insert(
             me.clone(),
             Owned {
-                fields,
+                fields: Arc::new(fields),
                 api_version: version.to_owned(),
                 applied: true,
             },
@@ -122,8 +123,12 @@ impl Updater<'_> {
             Some(last) => self.prune(merged, version, &owners, me, &last)?,
             None => merged,
         };
+        if same_object(live, &new) {
+            owners.retain(|_, owned| !owned.fields.is_empty());
+            return Ok((None, owners));
+        }
         self.take(live, &new, version, &mut owners, me, force)?;
-        Ok(((!same_object(live, &new)).then_some(new), owners))
+        Ok((Some(new), owners))
     }
 
     fn without_reset_fields(&self, fields: FieldSet, version: &str) -> FieldSet {
@@ -177,7 +182,7 @@ impl Updater<'_> {
                 continue;
             };
             if !taken.is_empty() || !changes.removed.is_empty() {
-                owned.fields = owned.fields.difference(&taken).difference(&changes.removed);
+                owned.fields = Arc::new(owned.fields.difference(&taken).difference(&changes.removed));
             }
         }
         owners.retain(|_, owned| !owned.fields.is_empty());
@@ -260,7 +265,7 @@ impl Updater<'_> {
             }
             let schema = self.schemas.get(&owned.api_version);
             if let Some(fields) = schema.and_then(|schema| typed::reconcile(schema, &owned.fields)) {
-                owned.fields = fields;
+                owned.fields = Arc::new(fields);
             }
             out.insert(manager, owned);
         }

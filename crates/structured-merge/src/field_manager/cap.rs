@@ -1,6 +1,7 @@
 //! At most ten updaters: older ones are merged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::managed_fields::{Managed, Manager, Operation, Owned};
 
@@ -55,7 +56,7 @@ fn merge_into_bucket(managed: &mut Managed, version: &str, first: &Manager, mana
     managed.owners.insert(
         bucket.clone(),
         Owned {
-            fields: owned.fields.union(&before),
+            fields: Arc::new(owned.fields.union(&before)),
             ..owned
         },
     );

@@ -42,7 +42,10 @@ fn entries_of(types: &Arena, map: &Map, object: &Object<String, Value>) -> Field
         let (member, children) = fields(types, kind, value);
         let empty = value.is_null() || value.as_object().is_some_and(Object::is_empty);
         set.push(
-            PathElement::field(name),
+            field.map_or_else(
+                || PathElement::field(name),
+                |field| PathElement::Field(field.name.clone()),
+            ),
             member || empty || field.is_none(),
             children,
         );

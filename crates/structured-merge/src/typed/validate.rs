@@ -1,9 +1,12 @@
 //! Does a value fit its type?
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map as Object, Value};
 
-use super::{Form, NO_FORM, TypedError, TypedErrors, below, check_scalar, form, list_element, none};
-use crate::field_set::FieldSet;
+use super::{
+    Form, NO_FORM, TypedError, TypedErrors, below, check_element, check_scalar, form, list_element, none,
+};
 use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
@@ -77,25 +80,24 @@ impl Walk<'_> {
             return self.indexed_items(list, items);
         }
         let mut errors = Vec::new();
-        let mut seen = FieldSet::default();
+        let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = match list_element(self.types, list, item) {
-                Ok(element) => element,
-                Err(message) => {
-                    errors.extend(TypedErrors::one(format!("element {index}: {message}")));
-                    return errors;
-                }
-            };
-            let path = std::slice::from_ref(&element);
-            if self.duplicates == Duplicates::Refused {
-                if seen.contains(path) {
-                    errors.extend(TypedErrors::one(format!("duplicate entries for key {element}")));
-                }
-                seen.insert(path);
+            if let Err(message) = check_element(self.types, list, item) {
+                errors.extend(TypedErrors::one(format!("element {index}: {message}")));
+                return errors;
+            }
+            let element = || list_element(self.types, list, item).ok();
+            if self.duplicates == Duplicates::Refused
+                && let Some(element) = element()
+                && let Some(twice) = seen.replace(element)
+            {
+                errors.extend(TypedErrors::one(format!("duplicate entries for key {twice}")));
             }
             let found = self.value(list.element, item);
-            if !found.is_empty() {
-                errors.extend(below(found, &element));
+            if !found.is_empty()
+                && let Some(element) = element()
+            {
+                errors.extend(below(found, element));
             }
         }
         errors
