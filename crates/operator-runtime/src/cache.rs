@@ -19,6 +19,7 @@ use crate::object::{Kind, Object, ObjectKey};
 
 pub(crate) mod decode;
 pub(crate) mod informer;
+mod pace;
 pub(crate) mod store;
 
 use decode::Malformed;

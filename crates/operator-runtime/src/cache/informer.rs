@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::decode::{Decoded, Malformed};
+use super::pace::paced;
 use super::store::{Scope, Store, Stored};
 use crate::error::describe;
 use crate::event::Event;
@@ -203,9 +204,10 @@ impl<K: Object> Informer<K> {
             return;
         };
         let dynamic = K::DynamicType::default();
+        let client = paced(connection.client, connection.backoff.min);
         let api: Api<Decoded<K>> = match scope {
-            Some(namespace) => Api::namespaced_with(connection.client, namespace, &dynamic),
-            None => Api::all_with(connection.client, &dynamic),
+            Some(namespace) => Api::namespaced_with(client, namespace, &dynamic),
+            None => Api::all_with(client, &dynamic),
         };
         let mut stream = pin!(watcher(api, connection.config));
         let mut failures = 0;

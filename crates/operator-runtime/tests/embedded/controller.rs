@@ -541,3 +541,110 @@ async fn address_in_use_is_an_error_that_names_the_flag() {
     let error = manager.build().await.unwrap_err().to_string();
     assert!(error.contains("--health-probe-bind-address"), "{error}");
 }
+
+#[tokio::test]
+async fn server_that_ends_every_watch_at_once_does_not_keep_the_operator_busy() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    told.until("a", Some(1)).await;
+    bench.network.end_watches();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The pause between watches is 5 ms in these tests.
+    let opened = bench.network.count(is_watch_of_widgets);
+    assert!(opened <= 30, "{opened} watches in 100 ms");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn resource_costs_two_writes_and_a_restart_none() {
+    const RESOURCES: usize = 50;
+    let bench = Bench::new().await;
+    for number in 0..RESOURCES {
+        bench.create(&format!("w-{number}"), 1).await;
+    }
+    bench.network.take_writes();
+    for expected in [2 * RESOURCES, 0] {
+        let manager = bench.manager().await;
+        let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+            let Some(widget) = ctx.get::<Widget>(&request).await? else {
+                return Ok(Action::done());
+            };
+            ctx.apply_owned(&*widget, config_map(request.name(), "1")).await?;
+            let ready = Condition::available(true, "Applied", "The ConfigMap is as it should be");
+            ctx.status(&*widget)
+                .condition(ready)
+                .set("size", widget.spec.size)
+                .patch()
+                .await?;
+            Ok(Action::done())
+        });
+        let controller = Controller::managed_by(&manager)
+            .for_::<Widget>()
+            .owns::<ConfigMap>();
+        controller
+            .max_concurrent_reconciles(8)
+            .complete(reconciler)
+            .unwrap();
+        let running = run(&manager);
+        let mut seen = HashSet::new();
+        while seen.len() < RESOURCES {
+            seen.insert(told.next().await.0);
+        }
+        running.end().await.unwrap();
+        assert_eq!(bench.network.take_writes().len(), expected);
+        let metrics = manager.metrics().to_text();
+        assert!(
+            metrics.contains(r#"controller_runtime_reconcile_errors_total{controller="widget"} 0"#),
+            "{metrics}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_lost_while_watches_come_and_go() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    let controller = Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .max_concurrent_reconciles(4);
+    controller.complete(reconciler).unwrap();
+    // Of four requests one is refused, with each code in turn, whatever it is about.
+    let count = AtomicUsize::new(0);
+    let codes = [500, 410, 429, 503, 403];
+    bench.network.refuse(move |request| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        (request.starts_with("GET") && request.contains("/widgets?") && number % 4 == 0)
+            .then(|| codes[number / 4 % 5])
+    });
+    let running = run(&manager);
+    for number in 0..40 {
+        bench.create(&format!("w-{number}"), number).await;
+    }
+    for number in 0..40 {
+        match number % 2 {
+            0 => bench.delete(&format!("w-{number}")).await,
+            _ => bench.resize(&format!("w-{number}"), number + 100).await,
+        }
+    }
+    let wanted = |number: i32| if number % 2 == 0 { None } else { Some(number + 100) };
+    let mut last = std::collections::HashMap::new();
+    in_time(async {
+        // A widget that came and went unseen is as good as one that was deleted.
+        while (0..40)
+            .any(|number| last.get(&key(&format!("w-{number}"))).copied().flatten() != wanted(number))
+        {
+            let (key, size) = told.next().await;
+            last.insert(key, size);
+        }
+    })
+    .await;
+    running.end().await.unwrap();
+}

@@ -143,6 +143,16 @@ impl Network {
         *self.refuse.lock() = Box::new(refuse);
     }
 
+    /// How many requests there were like this, since the writes were taken last.
+    pub(crate) fn count(&self, like: impl Fn(&str) -> bool) -> usize {
+        self.log.lock().iter().filter(|request| like(request)).count()
+    }
+
+    /// Ends all watches, and new ones as soon as they are opened.
+    pub(crate) fn end_watches(&self) {
+        self.server.shutdown();
+    }
+
     /// Lets every request pass from now on.
     pub(crate) fn heal(&self) {
         self.refuse(|_| None);

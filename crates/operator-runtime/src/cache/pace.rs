@@ -1,0 +1,38 @@
+//! A client for one watch that does not open it again at once when it has just been opened.
+//!
+//! kube's `watcher` opens a watch that ended without an error again immediately. A server, or a proxy before it, that
+//! ends watches as fast as they are opened would keep both sides busy for nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tower::service_fn;
+
+/// `client`, with at least `pause` from the opening of one watch to that of the next.
+pub(super) fn paced(client: kube::Client, pause: Duration) -> kube::Client {
+    let namespace = client.default_namespace().to_owned();
+    let earliest = Arc::new(Mutex::new(Instant::now()));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, earliest) = (client.clone(), earliest.clone());
+        let answer: BoxFuture<'static, kube::Result<Response<Body>>> = Box::pin(async move {
+            if opens_a_watch(&request) {
+                let until = *earliest.lock();
+                tokio::time::sleep_until(until).await;
+                *earliest.lock() = Instant::now() + pause;
+            }
+            client.send(request).await
+        });
+        answer
+    });
+    kube::Client::new(service, namespace)
+}
+
+fn opens_a_watch(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "watch=true")
+}
