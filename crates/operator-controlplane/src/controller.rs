@@ -1,6 +1,9 @@
 //! The controllers, one a file: each is a pure function from what is known to what is to be done.
 
 pub(crate) mod deployment;
+pub(crate) mod disruption;
+pub(crate) mod endpoint_slice;
+pub(crate) mod endpoints;
 pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
@@ -9,6 +12,7 @@ pub(crate) mod replica_set;
 pub(crate) mod scheduler;
 pub(crate) mod service_account;
 pub(crate) mod stateful_set;
+pub(crate) mod ttl;
 
 use operator_apiserver::client::Event;
 

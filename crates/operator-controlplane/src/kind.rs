@@ -40,17 +40,26 @@ macro_rules! kinds {
 kinds! {
     CONFIG_MAP = "" "v1" "configmaps" "ConfigMap";
     CONTROLLER_REVISION = "apps" "v1" "controllerrevisions" "ControllerRevision";
+    CRON_JOB = "batch" "v1" "cronjobs" "CronJob";
     CUSTOM_RESOURCE_DEFINITION = "apiextensions.k8s.io" "v1" "customresourcedefinitions" "CustomResourceDefinition";
+    DAEMON_SET = "apps" "v1" "daemonsets" "DaemonSet";
     DEPLOYMENT = "apps" "v1" "deployments" "Deployment";
+    ENDPOINTS = "" "v1" "endpoints" "Endpoints";
+    ENDPOINT_SLICE = "discovery.k8s.io" "v1" "endpointslices" "EndpointSlice";
     EVENT = "" "v1" "events" "Event";
     JOB = "batch" "v1" "jobs" "Job";
     LEASE = "coordination.k8s.io" "v1" "leases" "Lease";
     NAMESPACE = "" "v1" "namespaces" "Namespace";
     NODE = "" "v1" "nodes" "Node";
+    PERSISTENT_VOLUME = "" "v1" "persistentvolumes" "PersistentVolume";
     PERSISTENT_VOLUME_CLAIM = "" "v1" "persistentvolumeclaims" "PersistentVolumeClaim";
     POD = "" "v1" "pods" "Pod";
+    POD_DISRUPTION_BUDGET = "policy" "v1" "poddisruptionbudgets" "PodDisruptionBudget";
     REPLICA_SET = "apps" "v1" "replicasets" "ReplicaSet";
     REPLICATION_CONTROLLER = "" "v1" "replicationcontrollers" "ReplicationController";
+    RESOURCE_QUOTA = "" "v1" "resourcequotas" "ResourceQuota";
+    SERVICE = "" "v1" "services" "Service";
     SERVICE_ACCOUNT = "" "v1" "serviceaccounts" "ServiceAccount";
     STATEFUL_SET = "apps" "v1" "statefulsets" "StatefulSet";
+    STORAGE_CLASS = "storage.k8s.io" "v1" "storageclasses" "StorageClass";
 }

@@ -128,6 +128,10 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::replica_set::replication_controller(),
         controller::stateful_set::controller(),
         controller::job::controller(),
+        controller::ttl::controller(),
+        controller::endpoints::controller(),
+        controller::endpoint_slice::controller(),
+        controller::disruption::controller(),
     ];
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());

@@ -1,5 +1,8 @@
 //! The walk of the tutorial: a Deployment comes up on a simulated node, is scaled, rolled and deleted.
-#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as the tests do")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "the helpers of these tests fail as the tests do"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

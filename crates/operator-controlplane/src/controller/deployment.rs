@@ -21,6 +21,8 @@ use crate::owner::{claim, controller_of};
 use crate::plan::{Action, Note, Plan, World, delete, update, update_subresource};
 use crate::selector::selects;
 
+pub(crate) use rollout::scaled;
+
 pub(crate) const COMPONENT: &str = "deployment-controller";
 
 /// The controller.

@@ -1,0 +1,213 @@
+//! PodDisruptionBudget: how many pods may be evicted now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use operator_apiserver::client::Event;
+use serde_json::{Value, json};
+
+use crate::controller::deployment::scaled;
+use crate::controller::key_of;
+use crate::engine::Controller;
+use crate::kind::{
+    DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
+};
+use crate::object::{Object, time};
+use crate::objects::{Key, Objects};
+use crate::owner::controller_of;
+use crate::plan::{Plan, World, update_status};
+use crate::pod;
+use crate::selector::selects;
+
+/// The controller.
+pub(crate) fn controller() -> Controller {
+    Controller {
+        name: "disruption-controller",
+        keys,
+        plan: Box::new(plan),
+        initial: Vec::new(),
+    }
+}
+
+fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
+    key_of(&POD_DISRUPTION_BUDGET, event, keys);
+    let is_scale = REPLICA_SET.is(&event.gvr) || DEPLOYMENT.is(&event.gvr) || STATEFUL_SET.is(&event.gvr);
+    if POD.is(&event.gvr) || is_scale {
+        let budgets = objects.list(&POD_DISRUPTION_BUDGET, event.object.namespace());
+        keys.extend(budgets.map(|budget| Key::of(budget)));
+    }
+}
+
+fn plan(world: &World<'_>, key: &Key) -> Plan {
+    let Some(budget) = world
+        .objects
+        .get(&POD_DISRUPTION_BUDGET, &key.namespace, &key.name)
+    else {
+        return Plan::done();
+    };
+    let selector = budget.pointer("/spec/selector");
+    let pods: Vec<&Arc<Value>> = world
+        .objects
+        .list(&POD, &key.namespace)
+        .filter(|pod| !pod::is_finished(pod) && selects(selector, &pod.texts("/metadata/labels")))
+        .collect();
+    let (expected, desired) = wanted(world, budget, &pods);
+    let healthy = pods
+        .iter()
+        .filter(|pod| pod::is_ready(pod) && !pod.is_terminating())
+        .count();
+    let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
+    let allowed = if expected <= 0 {
+        0
+    } else {
+        (healthy - desired).max(0)
+    };
+    let mut status = json!({
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "disruptionsAllowed": allowed,
+        "expectedPods": expected,
+        "observedGeneration": budget.generation(),
+        "conditions": [condition(world, budget, allowed > 0)],
+    });
+    if let Some(disrupted) = disrupted(budget, &pods) {
+        status["disruptedPods"] = disrupted;
+    }
+    Plan {
+        status: update_status(&POD_DISRUPTION_BUDGET, budget, status),
+        ..Plan::default()
+    }
+}
+
+/// How many pods there should be, and how many of them have to be healthy.
+fn wanted(world: &World<'_>, budget: &Value, pods: &[&Arc<Value>]) -> (i64, i64) {
+    let counted = i64::try_from(pods.len()).unwrap_or(i64::MAX);
+    match (
+        budget.pointer("/spec/minAvailable"),
+        budget.pointer("/spec/maxUnavailable"),
+    ) {
+        (Some(Value::Number(minimum)), _) => (counted, minimum.as_i64().unwrap_or(0)),
+        (Some(minimum), _) => {
+            let expected = scale(world, pods);
+            (expected, scaled(minimum, expected, true))
+        }
+        (None, Some(maximum)) => {
+            let expected = scale(world, pods);
+            (expected, (expected - scaled(maximum, expected, true)).max(0))
+        }
+        (None, None) => (counted, 1),
+    }
+}
+
+/// The replicas that the controllers of the pods ask for.
+fn scale(world: &World<'_>, pods: &[&Arc<Value>]) -> i64 {
+    let mut owners = BTreeSet::new();
+    pods.iter()
+        .filter_map(|pod| scaled_owner(world, pod))
+        .filter(|owner| owners.insert(owner.uid().to_owned()))
+        .map(|owner| owner.int("/spec/replicas").unwrap_or(1))
+        .sum()
+}
+
+/// What scales a pod: its controller, or the Deployment of that.
+fn scaled_owner<'a>(world: &World<'a>, pod: &Value) -> Option<&'a Arc<Value>> {
+    let owner = controller_of(pod)?;
+    let kinds = [
+        &*REPLICA_SET,
+        &*REPLICATION_CONTROLLER,
+        &*STATEFUL_SET,
+        &*DEPLOYMENT,
+    ];
+    let kind = kinds.into_iter().find(|kind| kind.name == owner.text("/kind"))?;
+    let found = world.objects.get(kind, pod.namespace(), owner.text("/name"))?;
+    if REPLICA_SET.is(&kind.gvr) && controller_of(found).is_some() {
+        return scaled_owner(world, found);
+    }
+    Some(found)
+}
+
+/// The pods that an eviction has been granted for and that are still there.
+fn disrupted(budget: &Value, pods: &[&Arc<Value>]) -> Option<Value> {
+    let granted = budget.pointer("/status/disruptedPods")?.as_object()?;
+    let is_there = |name: &str| pods.iter().any(|pod| pod.name() == name && !pod.is_terminating());
+    let left: serde_json::Map<_, _> = granted
+        .iter()
+        .filter(|(name, _)| is_there(name))
+        .map(|(name, at)| (name.clone(), at.clone()))
+        .collect();
+    (!left.is_empty()).then(|| Value::Object(left))
+}
+
+fn condition(world: &World<'_>, budget: &Value, is_allowed: bool) -> Value {
+    const KIND: &str = "DisruptionAllowed";
+    let (status, reason) = if is_allowed {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
+    let before = budget
+        .condition(KIND)
+        .filter(|before| before.text("/status") == status);
+    let since = before.and_then(|before| before.get("lastTransitionTime").cloned());
+    json!({
+        "type": KIND,
+        "status": status,
+        "observedGeneration": budget.generation(),
+        "lastTransitionTime": since.unwrap_or_else(|| time(world.now)),
+        "reason": reason,
+        "message": "",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Action;
+    use crate::testing::Scene;
+
+    fn status(spec: &Value, ready: usize, replicas: i64) -> Value {
+        let mut scene = Scene::new();
+        let mut budget =
+            json!({"metadata": {"namespace": "a", "name": "b", "uid": "b", "generation": 1}, "spec": spec});
+        budget["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        scene.put(&POD_DISRUPTION_BUDGET, budget);
+        scene.put(&REPLICA_SET, json!({"metadata": {"namespace": "a", "name": "rs", "uid": "rs"}, "spec": {"replicas": replicas}}));
+        for number in 0..ready {
+            let name = format!("p{number}");
+            scene.put(&POD, json!({
+                "metadata": {
+                    "namespace": "a", "name": name, "uid": name, "labels": {"app": "web"},
+                    "ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}],
+                },
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            }));
+        }
+        match scene.plan(plan, "a", "b").status {
+            Some(Action::Update { object, .. }) => object["status"].clone(),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_budget_counts_what_may_be_disrupted() {
+        let cases = [
+            (json!({"minAvailable": 1}), 2, 2, (2, 1, 1)),
+            (json!({"minAvailable": "50%"}), 3, 4, (4, 2, 1)),
+            (json!({"maxUnavailable": 1}), 4, 4, (4, 3, 1)),
+            (json!({"maxUnavailable": "25%"}), 2, 4, (4, 3, 0)),
+            (json!({"minAvailable": 1}), 0, 0, (0, 1, 0)),
+        ];
+        for (spec, ready, replicas, (expected, desired, allowed)) in cases {
+            let status = status(&spec, ready, replicas);
+            assert_eq!(status["expectedPods"], expected, "{spec}");
+            assert_eq!(status["desiredHealthy"], desired, "{spec}");
+            assert_eq!(status["disruptionsAllowed"], allowed, "{spec}");
+            let reason = if allowed > 0 {
+                "SufficientPods"
+            } else {
+                "InsufficientPods"
+            };
+            assert_eq!(status["conditions"][0]["reason"], reason, "{spec}");
+        }
+    }
+}
