@@ -1,5 +1,7 @@
 //! The controllers, one a file: each is a pure function from what is known to what is to be done.
 
+pub(crate) mod cron_job;
+pub(crate) mod daemon_set;
 pub(crate) mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoint_slice;

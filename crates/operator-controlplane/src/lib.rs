@@ -10,6 +10,7 @@
 
 mod clock;
 mod controller;
+mod cron;
 mod engine;
 mod hash;
 mod history;
@@ -127,7 +128,9 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::replica_set::controller(),
         controller::replica_set::replication_controller(),
         controller::stateful_set::controller(),
+        controller::daemon_set::controller(),
         controller::job::controller(),
+        controller::cron_job::controller(),
         controller::ttl::controller(),
         controller::endpoints::controller(),
         controller::endpoint_slice::controller(),

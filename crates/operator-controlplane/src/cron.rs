@@ -1,0 +1,233 @@
+//! Cron schedules: five fields, names, steps, ranges, and the `@` forms, as CronJobs have them.
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Zoned};
+
+/// A schedule that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// `@every DURATION`, in seconds.
+    Every(i64),
+    /// Five fields.
+    Fields(Fields),
+}
+
+/// The minutes, hours, days, months and weekdays that are meant, as bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// With both days and weekdays given, either is enough.
+    is_any_day: bool,
+    is_any_weekday: bool,
+}
+
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// How many days are looked through for the next time: leap days of a century that skips one.
+const DAYS_MAX: i32 = 366 * 9;
+
+impl Schedule {
+    /// Reads a schedule; `None` if it is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Some(duration) = text.strip_prefix("@every ") {
+            return Some(Self::Every(seconds(duration.trim())?));
+        }
+        let text = match text {
+            "@yearly" | "@annually" => "0 0 1 1 *",
+            "@monthly" => "0 0 1 * *",
+            "@weekly" => "0 0 * * 0",
+            "@daily" | "@midnight" => "0 0 * * *",
+            "@hourly" => "0 * * * *",
+            text => text,
+        };
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = parts[..] else {
+            return None;
+        };
+        Some(Self::Fields(Fields {
+            minutes: bits(minutes, 0, 59, &[])?,
+            hours: bits(hours, 0, 23, &[])?,
+            days: bits(days, 1, 31, &[])?,
+            months: bits(months, 1, 12, &MONTHS)?,
+            weekdays: fold_sunday(bits(weekdays, 0, 7, &WEEKDAYS)?),
+            is_any_day: is_any(days),
+            is_any_weekday: is_any(weekdays),
+        }))
+    }
+
+    /// The first time after an instant, in a time zone.
+    pub(crate) fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::Every(seconds) => after.checked_add((*seconds).seconds()).ok(),
+            Self::Fields(fields) => fields.next(after, zone),
+        }
+    }
+}
+
+impl Fields {
+    fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let start = after.to_zoned(zone.clone());
+        let mut day = start.date();
+        for _ in 0..DAYS_MAX {
+            if self.is_day(&day) {
+                let found = self.times().find_map(|(hour, minute)| {
+                    let at = day.at(hour, minute, 0, 0).to_zoned(zone.clone()).ok()?;
+                    (at > start && is_exact(&at, hour, minute)).then(|| at.timestamp())
+                });
+                if found.is_some() {
+                    return found;
+                }
+            }
+            day = day.tomorrow().ok()?;
+        }
+        None
+    }
+
+    fn is_day(&self, day: &jiff::civil::Date) -> bool {
+        let is_month = has(self.months, i64::from(day.month()));
+        let is_day = has(self.days, i64::from(day.day()));
+        let is_weekday = has(self.weekdays, i64::from(day.weekday().to_sunday_zero_offset()));
+        let is_meant = if self.is_any_day || self.is_any_weekday {
+            is_day && is_weekday
+        } else {
+            is_day || is_weekday
+        };
+        is_month && is_meant
+    }
+
+    fn times(&self) -> impl Iterator<Item = (i8, i8)> {
+        let hours = (0..24_i8).filter(|hour| has(self.hours, i64::from(*hour)));
+        hours.flat_map(|hour| {
+            let minutes = (0..60_i8).filter(|minute| has(self.minutes, i64::from(*minute)));
+            minutes.map(move |minute| (hour, minute))
+        })
+    }
+}
+
+/// Whether a time of the day exists on that day: clocks that are put forward skip an hour.
+fn is_exact(at: &Zoned, hour: i8, minute: i8) -> bool {
+    at.hour() == hour && at.minute() == minute
+}
+
+fn has(bits: u64, at: i64) -> bool {
+    u32::try_from(at).is_ok_and(|at| bits.checked_shr(at).unwrap_or(0) & 1 == 1)
+}
+
+fn is_any(field: &str) -> bool {
+    field.starts_with('*') || field.starts_with('?')
+}
+
+/// Sunday is 0 and 7.
+fn fold_sunday(bits: u64) -> u64 {
+    (bits & 0x7f) | (bits >> 7 & 1)
+}
+
+fn bits(field: &str, low: u32, high: u32, names: &[&str]) -> Option<u64> {
+    let mut bits = 0;
+    for part in field.split(',') {
+        let (range, step) = match part.split_once('/') {
+            Some((range, step)) => (range, Some(step.parse::<usize>().ok().filter(|step| *step > 0)?)),
+            None => (part, None),
+        };
+        let (first, last) = match range.split_once('-') {
+            _ if is_any(range) => (low, high),
+            Some((first, last)) => (number(first, low, names)?, number(last, low, names)?),
+            None => {
+                let first = number(range, low, names)?;
+                (first, if step.is_some() { high } else { first })
+            }
+        };
+        if first < low || last > high || first > last {
+            return None;
+        }
+        for at in (first..=last).step_by(step.unwrap_or(1)) {
+            bits |= 1 << at;
+        }
+    }
+    Some(bits)
+}
+
+fn number(text: &str, low: u32, names: &[&str]) -> Option<u32> {
+    let text = text.to_ascii_lowercase();
+    if let Some(at) = names.iter().position(|name| *name == text) {
+        return Some(u32::try_from(at).ok()? + low);
+    }
+    text.parse().ok()
+}
+
+/// A duration as Go writes it, in whole seconds: `1h30m`, `90s`.
+fn seconds(text: &str) -> Option<i64> {
+    let mut total = 0;
+    let mut digits = String::new();
+    for letter in text.chars() {
+        let unit = match letter {
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            '0'..='9' => {
+                digits.push(letter);
+                continue;
+            }
+            _ => return None,
+        };
+        total += digits.parse::<i64>().ok()?.checked_mul(unit)?;
+        digits.clear();
+    }
+    (digits.is_empty() && total > 0).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_time_is_found() {
+        let cases = [
+            ("* * * * *", "2024-01-01T00:00:30Z", "2024-01-01T00:01:00Z"),
+            ("*/15 * * * *", "2024-01-01T00:15:00Z", "2024-01-01T00:30:00Z"),
+            ("0 0 1 1 *", "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"),
+            ("30 6 * * mon-fri", "2024-01-05T07:00:00Z", "2024-01-08T06:30:00Z"),
+            ("0 0 29 2 *", "2024-03-01T00:00:00Z", "2028-02-29T00:00:00Z"),
+            ("0 0 13 * 5", "2024-01-01T00:00:00Z", "2024-01-05T00:00:00Z"),
+            ("0 12 * * 7", "2024-01-01T00:00:00Z", "2024-01-07T12:00:00Z"),
+            ("@hourly", "2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"),
+            ("@every 1h30m", "2024-01-01T00:00:00Z", "2024-01-01T01:30:00Z"),
+        ];
+        for (schedule, after, expected) in cases {
+            let found = Schedule::parse(schedule)
+                .unwrap()
+                .next(after.parse().unwrap(), &TimeZone::UTC);
+            assert_eq!(found, expected.parse().ok(), "{schedule}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused() {
+        for text in [
+            "",
+            "nope",
+            "* * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "@every x",
+        ] {
+            assert_eq!(Schedule::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_day_that_never_comes_has_no_next_time() {
+        let never = Schedule::parse("0 0 31 2 *").unwrap();
+        assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
+    }
+}
