@@ -10,11 +10,13 @@ pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node;
+pub(crate) mod quota;
 pub(crate) mod replica_set;
 pub(crate) mod scheduler;
 pub(crate) mod service_account;
 pub(crate) mod stateful_set;
 pub(crate) mod ttl;
+pub(crate) mod volume;
 
 use operator_apiserver::client::Event;
 

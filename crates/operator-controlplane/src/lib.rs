@@ -20,6 +20,7 @@ mod objects;
 mod owner;
 mod plan;
 mod pod;
+mod quantity;
 mod queue;
 mod recorder;
 mod selector;
@@ -135,6 +136,8 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::endpoints::controller(),
         controller::endpoint_slice::controller(),
         controller::disruption::controller(),
+        controller::volume::controller(options.nodes > 0),
+        controller::quota::controller(),
     ];
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());

@@ -120,6 +120,116 @@ async fn a_deployment_comes_up_scales_rolls_and_goes() {
 }
 
 #[tokio::test]
+async fn what_happens_is_told_in_events() {
+    let stage = stage(Options {
+        container_events: true,
+        ..Options::default()
+    });
+    stage
+        .client
+        .create(&gvr("apps", "deployments"), NAMESPACE, deployment(1))
+        .await
+        .unwrap();
+    let expected = [
+        "ScalingReplicaSet",
+        "SuccessfulCreate",
+        "Scheduled",
+        "Pulled",
+        "Created",
+        "Started",
+    ];
+    let has_all = |events: &[Arc<Value>]| {
+        let is_told = |reason: &str| events.iter().any(|event| event["reason"] == reason);
+        expected.iter().all(|reason| is_told(reason))
+    };
+    stage.eventually(&gvr("", "events"), has_all).await;
+}
+
+#[tokio::test]
+async fn claims_of_a_stateful_set_are_bound() {
+    let stage = stage(Options::default());
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "template": {
+                "metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
+            },
+            "volumeClaimTemplates": [{
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }],
+        },
+    });
+    stage
+        .client
+        .create(&gvr("apps", "statefulsets"), NAMESPACE, set)
+        .await
+        .unwrap();
+    let is_up = |sets: &[Arc<Value>]| sets[0]["status"]["availableReplicas"] == 2;
+    stage.eventually(&gvr("apps", "statefulsets"), is_up).await;
+    let is_bound = |claims: &[Arc<Value>]| {
+        claims.len() == 2 && claims.iter().all(|claim| claim["status"]["phase"] == "Bound")
+    };
+    stage
+        .eventually(&gvr("", "persistentvolumeclaims"), is_bound)
+        .await;
+}
+
+#[tokio::test]
+async fn a_job_runs_to_its_end_and_goes() {
+    let stage = stage(Options::default());
+    let jobs = gvr("batch", "jobs");
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {
+            "completions": 3, "parallelism": 2, "ttlSecondsAfterFinished": 1,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/c:1"}]}},
+        },
+    });
+    stage.client.create(&jobs, NAMESPACE, job).await.unwrap();
+    let is_complete = |jobs: &[Arc<Value>]| {
+        jobs.iter()
+            .any(|job| job["status"]["succeeded"] == 3 && job["status"]["completionTime"].is_string())
+    };
+    stage.eventually(&jobs, is_complete).await;
+    stage.eventually(&jobs, <[_]>::is_empty).await;
+    stage.eventually(&gvr("", "pods"), <[_]>::is_empty).await;
+}
+
+#[tokio::test]
+async fn a_service_gets_the_endpoints_of_its_pods() {
+    let stage = stage(Options::default());
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    });
+    stage
+        .client
+        .create(&gvr("", "services"), NAMESPACE, service)
+        .await
+        .unwrap();
+    stage
+        .client
+        .create(&gvr("apps", "deployments"), NAMESPACE, deployment(2))
+        .await
+        .unwrap();
+    let has_two = |slices: &[Arc<Value>]| {
+        let ready = slices
+            .iter()
+            .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+        ready
+            .filter(|endpoint| endpoint["conditions"]["ready"] == true)
+            .count()
+            == 2
+    };
+    stage
+        .eventually(&gvr("discovery.k8s.io", "endpointslices"), has_two)
+        .await;
+}
+
+#[tokio::test]
 async fn a_settled_control_plane_writes_nothing() {
     let stage = stage(Options::default());
     stage

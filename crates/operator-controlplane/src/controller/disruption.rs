@@ -135,7 +135,7 @@ fn disrupted(budget: &Value, pods: &[&Arc<Value>]) -> Option<Value> {
         .filter(|(name, _)| is_there(name))
         .map(|(name, at)| (name.clone(), at.clone()))
         .collect();
-    (!left.is_empty()).then(|| Value::Object(left))
+    Some(left).filter(|left| !left.is_empty()).map(Value::Object)
 }
 
 fn condition(world: &World<'_>, budget: &Value, is_allowed: bool) -> Value {

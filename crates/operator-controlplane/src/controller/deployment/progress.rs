@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::controller::deployment::{Rollout, replicas, rollout};
 use crate::kind::DEPLOYMENT;
-use crate::object::{Object, counters, time, with_status};
+use crate::object::{Object, counters, time, unset, with_status};
 use crate::plan::{Action, Plan, World, until, update_status, update_subresource};
 
 const AVAILABLE: &str = "Available";
@@ -270,15 +270,16 @@ pub(super) fn pause(world: &World<'_>, rollout: &Rollout<'_>) -> Vec<Action> {
     )]
 }
 
-/// Tells that the new ReplicaSet was created.
+/// Tells that the new ReplicaSet was created, and that it has no replicas yet: progress counts from there.
 pub(super) fn created(world: &World<'_>, rollout: &Rollout<'_>, set: &Value) -> Option<Action> {
     if !has_deadline(rollout.deployment) {
         return None;
     }
     let message = format!("Created new replica set {:?}", set.name());
     let condition = progressing("True", "NewReplicaSetCreated", message);
-    let action = with_condition(world, rollout.deployment, condition);
-    Some(action)
+    let mut deployment = rollout.deployment.clone();
+    unset(&mut deployment, &["status", "updatedReplicas"]);
+    Some(with_condition(world, &deployment, condition))
 }
 
 fn with_condition(world: &World<'_>, deployment: &Value, condition: Condition) -> Action {
