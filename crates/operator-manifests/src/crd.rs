@@ -236,7 +236,7 @@ fn is_condition(schema: &Value) -> bool {
 }
 
 /// The schema of `metav1.Condition`, with the rules that the Go type carries as markers.
-fn condition_schema() -> Value {
+pub fn condition_schema() -> Value {
     json!({
         "description": "Condition contains details for one aspect of the current state of this API Resource.",
         "properties": {

@@ -23,6 +23,14 @@ pub(crate) enum Effect {
     Kept,
 }
 
+impl Applied {
+    /// How many files are new or changed.
+    pub(crate) fn written(&self) -> usize {
+        let is_written = |effect: &Effect| matches!(effect, Effect::Created | Effect::Updated);
+        self.files.iter().filter(|(effect, _)| is_written(effect)).count()
+    }
+}
+
 /// A plan could not be written; what had been written was taken back.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", path.display())]

@@ -1,14 +1,22 @@
 //! What was typed: one file per command, clap types only.
 
+mod cluster;
 mod completion;
 mod create_api;
+mod generate;
 mod init;
+mod quickstart;
+mod run;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
+pub(crate) use self::generate::ManifestsArgs;
 pub(crate) use self::init::{InitArgs, License};
+pub(crate) use self::quickstart::QuickstartArgs;
+pub(crate) use self::run::LocalArgs;
 
 /// Build Kubernetes operators in Rust.
 ///
@@ -27,6 +35,16 @@ pub(crate) enum Command {
     /// Add an API to the project.
     #[command(subcommand, arg_required_else_help = true)]
     Create(CreateCommand),
+    /// Write what follows from the source.
+    #[command(subcommand, arg_required_else_help = true)]
+    Generate(GenerateCommand),
+    /// Run the operator.
+    #[command(subcommand, arg_required_else_help = true)]
+    Run(RunCommand),
+    /// Run a Kubernetes control plane of your own.
+    #[command(subcommand, arg_required_else_help = true)]
+    Cluster(ClusterCommand),
+    Quickstart(QuickstartArgs),
     Completion(CompletionArgs),
     /// Print the versions of the tool and of what it builds on.
     Version,
@@ -35,4 +53,19 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateCommand {
     Api(CreateApiArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GenerateCommand {
+    Manifests(ManifestsArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunCommand {
+    Local(LocalArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    Up(UpArgs),
 }

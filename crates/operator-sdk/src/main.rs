@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, CreateCommand};
+use crate::args::{Cli, ClusterCommand, Command, CreateCommand, GenerateCommand, RunCommand};
 use crate::report::{Failure, Report};
 
 fn main() -> ExitCode {
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(answer) => return clap_answer(&answer),
     };
+    init_logging();
     let report = Report::new();
     match dispatch(cli, &report) {
         Ok(code) => code,
@@ -35,6 +36,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The log of the embedded control plane: warnings, unless `RUST_LOG` says otherwise.
+fn init_logging() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into())
+        .from_env_lossy();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
 }
 
 /// Help and the version are answers; everything else that the parser says is an error.
@@ -51,6 +64,10 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Init(args) => run::scaffold::init(&args, report)?,
         Command::Create(CreateCommand::Api(args)) => run::scaffold::create_api(&args, report)?,
+        Command::Generate(GenerateCommand::Manifests(args)) => run::manifests::generate(&args, report)?,
+        Command::Run(RunCommand::Local(args)) => return run::local::local(&args, report),
+        Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
+        Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => args.print(),
         Command::Version => report.line(&report::version()),
     }

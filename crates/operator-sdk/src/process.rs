@@ -1,1 +1,7 @@
 //! The only room that starts programs or dials clusters.
+
+pub(crate) mod api;
+pub(crate) mod cargo;
+pub(crate) mod cluster;
+pub(crate) mod operator;
+pub(crate) mod signal;

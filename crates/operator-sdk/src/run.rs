@@ -1,3 +1,16 @@
 //! Commands, from their arguments to their report.
 
+pub(crate) mod cluster;
+pub(crate) mod local;
+pub(crate) mod manifests;
+pub(crate) mod quickstart;
 pub(crate) mod scaffold;
+
+use crate::process::cluster::ClusterError;
+use crate::report::Failure;
+
+/// Runs the asynchronous part of a command.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(ClusterError::from)?.block_on(work)
+}

@@ -130,7 +130,8 @@ pub(crate) struct ApiValues {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ImageValues {
     pub(crate) image: String,
-    pub(crate) command: Vec<String>,
+    /// The words of the command, with commas between.
+    pub(crate) command: Option<String>,
     pub(crate) port: Option<u16>,
     pub(crate) run_as_user: Option<i64>,
     pub(crate) size_max: i32,

@@ -142,7 +142,7 @@ fn a_second_api_joins_the_first() {
         "{lib}"
     );
     assert!(
-        lib.contains("        .crd::<api::v1alpha1::Memcached>()\n        .rules_of::<controller::MemcachedReconciler>()\n        .crd::<api::v1::FooBar>()\n        .rules_of::<controller::FooBarReconciler>()\n"),
+        lib.contains("        .crd::<api::v1alpha1::Memcached>()\n        .rules(controller::MemcachedReconciler::rules())\n        .crd::<api::v1::FooBar>()\n        .rules(controller::FooBarReconciler::rules())\n"),
         "{lib}"
     );
     assert_eq!(dir.read("config/default/kustomization.yaml"), kustomization);

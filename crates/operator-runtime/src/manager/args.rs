@@ -11,6 +11,7 @@ use crate::logging::{Encoder, LogLevel};
 /// Switches are on when they are named and can be given a value, as in Go: `--leader-elect`, `--leader-elect=false`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Manager")]
+#[group(skip)]
 pub struct Args {
     /// Where /metrics is served, such as :8443; 0 switches it off.
     #[arg(long, value_name = "ADDRESS", default_value = "0")]

@@ -19,30 +19,36 @@ pub(crate) enum RustEditError {
     NoTail(String),
 }
 
-/// Adds `pub mod name;` behind the last module of the file.
+/// Adds `pub mod name;` among the modules of the file, in the order that rustfmt keeps.
 pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditError> {
     let file = syn::parse_file(source)?;
-    let modules = || file.items.iter().filter(|item| matches!(item, Item::Mod(_)));
-    let there = modules().any(|item| matches!(item, Item::Mod(module) if module.ident == name));
-    if there {
+    let modules: Vec<(String, &Item)> = file
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Mod(module) => Some((module.ident.to_string(), item)),
+            _ => None,
+        })
+        .collect();
+    if modules.iter().any(|(there, _)| there == name) {
         return Ok(source.to_owned());
     }
     let line = format!("pub mod {name};\n");
-    Ok(match modules().next_back() {
-        Some(last) => insert(source, line_end(source, end_of(last)), &line),
-        None => insert_first(source, &file, &line),
-    })
+    Ok(insert_sorted(source, &modules, name, &line).unwrap_or_else(|| insert_first(source, &file, &line)))
 }
 
-/// Adds `pub use module::{…};` behind the last use of the file, or behind its modules.
+/// Adds `pub use module::{…};` among the uses of the file, or behind its modules.
 pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Result<String, RustEditError> {
     let file = syn::parse_file(source)?;
-    let uses = || file.items.iter().filter(|item| matches!(item, Item::Use(_)));
-    let there = uses().any(|item| match item {
-        Item::Use(item) => matches!(&item.tree, syn::UseTree::Path(path) if path.ident == module),
-        _ => false,
-    });
-    if there {
+    let uses: Vec<(String, &Item)> = file
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Use(used) => Some((first_segment(&used.tree), item)),
+            _ => None,
+        })
+        .collect();
+    if uses.iter().any(|(there, _)| there == module) {
         return Ok(source.to_owned());
     }
     let list = match names {
@@ -50,14 +56,45 @@ pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Resu
         many => format!("{{{}}}", many.join(", ")),
     };
     let line = format!("pub use {module}::{list};\n");
-    if let Some(last) = uses().next_back() {
-        return Ok(insert(source, line_end(source, end_of(last)), &line));
+    if let Some(edited) = insert_sorted(source, &uses, module, &line) {
+        return Ok(edited);
     }
     let modules = file.items.iter().rfind(|item| matches!(item, Item::Mod(_)));
     Ok(match modules {
         Some(last) => insert(source, line_end(source, end_of(last)), &format!("\n{line}")),
         None => insert_first(source, &file, &line),
     })
+}
+
+fn first_segment(tree: &syn::UseTree) -> String {
+    match tree {
+        syn::UseTree::Path(path) => path.ident.to_string(),
+        syn::UseTree::Name(name) => name.ident.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Behind the last item with a smaller name, or before the first; `None` where there are no items.
+fn insert_sorted(source: &str, items: &[(String, &Item)], name: &str, line: &str) -> Option<String> {
+    let smaller = |(there, _): &&(String, &Item)| version_key(there) < version_key(name);
+    if let Some((_, before)) = items.iter().rfind(smaller) {
+        return Some(insert(source, line_end(source, end_of(before)), line));
+    }
+    let (_, first) = items.first()?;
+    Some(insert(source, first.span().byte_range().start, line))
+}
+
+/// Orders names as rustfmt does: runs of digits by their number, so that `v2` comes before `v10`.
+fn version_key(name: &str) -> Vec<(String, u64)> {
+    let mut key = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, tail) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let (digits, tail) = tail.split_at(tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len()));
+        key.push((text.to_owned(), digits.parse().unwrap_or(0)));
+        rest = tail;
+    }
+    key
 }
 
 /// Adds a statement before the last expression of a function; it takes the place of `let _ = …;`, which stands for
@@ -190,6 +227,20 @@ mod tests {
             |source| add_module(source, "b"),
             "//! Doc.\n\npub mod a; // why\n\nfn f() {}\n",
             "//! Doc.\n\npub mod a; // why\npub mod b;\n\nfn f() {}\n",
+        );
+    }
+
+    #[test]
+    fn modules_stay_in_the_order_of_rustfmt() {
+        check(
+            |source| add_module(source, "a"),
+            "pub mod b;\n",
+            "pub mod a;\npub mod b;\n",
+        );
+        check(
+            |source| add_module(source, "v2"),
+            "pub mod v1;\npub mod v1alpha1;\npub mod v10;\n",
+            "pub mod v1;\npub mod v1alpha1;\npub mod v2;\npub mod v10;\n",
         );
     }
 

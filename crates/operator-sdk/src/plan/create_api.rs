@@ -157,13 +157,8 @@ fn image_values(args: &ImageArgs) -> Result<Option<ImageValues>, PlanError> {
             "use one such as `--image memcached:1.6.26-alpine3.19`",
         ));
     }
-    let command: Vec<String> = args
-        .image_container_command
-        .iter()
-        .flat_map(|command| command.split(','))
-        .map(|word| word.trim().to_owned())
-        .collect();
-    if command.iter().any(|word| invalid(word)) {
+    let command = args.image_container_command.clone();
+    if command.iter().flat_map(|command| command.split(',')).any(invalid) {
         return Err(PlanError::Usage(
             "the container's command has an empty word".to_owned(),
             "write its words with single commas between: `--image-container-command \"memcached,-o,modern\"`",
@@ -273,7 +268,7 @@ impl Draft<'_> {
             calls.push(format!("crd::<api::{}::{}>()", api.version, api.kind));
         }
         if controller {
-            calls.push(format!("rules_of::<{reconciler}>()"));
+            calls.push(format!("rules({reconciler}::rules())"));
         }
         self.edit_rust(layout::LIB, None, |source| {
             let source = rust::add_calls(source, "manifests", &calls)?;
@@ -417,7 +412,6 @@ fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
         rule(&api.api_group, plural, all),
         rule(&api.api_group, &format!("{plural}/status"), "get;update;patch"),
         rule(&api.api_group, &format!("{plural}/finalizers"), "update"),
-        rule("", "events", "create;patch"),
         rule("events.k8s.io", "events", "create;patch"),
     ];
     if api.image.is_some() {

@@ -49,13 +49,13 @@ const KEPT: [&str; 2] = ["README.md", ".gitignore"];
 /// The direct dependencies of a new project, for tests too; `templates/project/Cargo.toml` says the same.
 pub(crate) const DEPENDENCIES: [&str; 10] = [
     "clap",
-    "futures",
     "k8s-openapi",
     "kube",
     "operator-envtest",
     "operator-runtime",
     "schemars",
     "serde",
+    "serde_json",
     "tokio",
     "tracing",
 ];

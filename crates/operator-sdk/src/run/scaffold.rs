@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::apply;
+use crate::apply::{self, Applied};
 use crate::args::{CreateApiArgs, InitArgs};
 use crate::plan::init::Surroundings;
 use crate::plan::{self, Plan};
@@ -15,39 +15,47 @@ const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
 
 /// `operator-sdk init` in the current directory.
 pub(crate) fn init(args: &InitArgs, report: &Report) -> Result<(), Failure> {
-    init_in(&current_directory()?, args, report)?;
+    let root = current_directory()?;
+    finish(&root, &plan_init(&root, args)?, args.dry_run, report)?;
     if !args.dry_run {
         report.line("Next: operator-sdk create api --group GROUP --version v1alpha1 --kind KIND");
     }
     Ok(())
 }
 
-/// `operator-sdk init` in `root`.
-pub(crate) fn init_in(root: &Path, args: &InitArgs, report: &Report) -> Result<(), Failure> {
+/// `operator-sdk init` in `root`, without a word.
+pub(crate) fn init_in(root: &Path, args: &InitArgs) -> Result<Applied, Failure> {
+    Ok(apply::apply(root, &plan_init(root, args)?)?)
+}
+
+fn plan_init(root: &Path, args: &InitArgs) -> Result<Plan, Failure> {
     let tree = Tree::read(root)?;
     let around = Surroundings {
         directory: directory_name(root),
         sdk: sdk_source(args.sdk_path.as_deref()),
         year: jiff::Zoned::now().year().into(),
     };
-    let plan = plan::init::plan(args, &tree, &around)?;
-    finish(root, &plan, args.dry_run, report)
+    Ok(plan::init::plan(args, &tree, &around)?)
 }
 
 /// `operator-sdk create api` in the current directory.
 pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
-    create_api_in(&current_directory()?, args, report)?;
+    let root = current_directory()?;
+    finish(&root, &plan_create_api(&root, args)?, args.dry_run, report)?;
     if !args.dry_run {
         report.line("Next: operator-sdk run local --embedded");
     }
     Ok(())
 }
 
-/// `operator-sdk create api` in `root`.
-pub(crate) fn create_api_in(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
+/// `operator-sdk create api` in `root`, without a word.
+pub(crate) fn create_api_in(root: &Path, args: &CreateApiArgs) -> Result<Applied, Failure> {
+    Ok(apply::apply(root, &plan_create_api(root, args)?)?)
+}
+
+fn plan_create_api(root: &Path, args: &CreateApiArgs) -> Result<Plan, Failure> {
     let project = Project::read(root)?;
-    let plan = plan::create_api::plan(args, &project)?;
-    finish(root, &plan, args.dry_run, report)
+    Ok(plan::create_api::plan(args, &project)?)
 }
 
 /// Writes the plan, or shows it.

@@ -1,7 +1,6 @@
 {{ header }}//! Keeps the cluster as each {{ kind }} asks.
 
 use operator_runtime::prelude::*;
-use operator_runtime::{Condition, Manager};
 
 use crate::api::{{ version }}::{{ kind }};
 
@@ -10,7 +9,7 @@ use crate::api::{{ version }}::{{ kind }};
 pub struct {{ kind }}Reconciler;
 
 // What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
-#[operator_runtime::rbac(
+#[rbac(
     groups = "{{ api_group }}",
     resources = "{{ plural }}",
     verbs = "get;list;watch;create;update;patch;delete"
@@ -25,11 +24,7 @@ pub struct {{ kind }}Reconciler;
     resources = "{{ plural }}/finalizers",
     verbs = "update"
 )]
-#[rbac(
-    groups = "core;events.k8s.io",
-    resources = "events",
-    verbs = "create;patch"
-)]
+#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
 impl Reconciler for {{ kind }}Reconciler {
     /// Brings the cluster closer to what one {{ kind }} asks for.
     ///

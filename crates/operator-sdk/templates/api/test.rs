@@ -1,0 +1,39 @@
+{{ header }}//! The {{ kind }} operator on a control plane of its own, inside this process.
+
+use kube::Api;
+use kube::api::PostParams;
+use operator_envtest::TestEnv;
+use operator_runtime::Manager;
+
+use {{ crate_name }}::api::{{ version }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
+
+#[tokio::test]
+async fn an_object_becomes_available() -> Result<(), Box<dyn std::error::Error>> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/bases")
+        .start()
+        .await?;
+    let manager = Manager::builder("{{ project_name }}")
+        .client(env.client())
+        .build()
+        .await?;
+    {{ crate_name }}::setup(&manager)?;
+    tokio::spawn(manager.run_until(std::future::pending()));
+
+{% if namespaced %}
+    let objects: Api<{{ kind }}> = Api::default_namespaced(env.client());
+{% else %}
+    let objects: Api<{{ kind }}> = Api::all(env.client());
+{% endif %}
+    let sample = {{ kind }}::new("sample", {{ kind }}Spec::default());
+    objects.create(&PostParams::default(), &sample).await?;
+    env.eventually(&objects, "sample", |object| {
+        object
+            .status
+            .as_ref()
+            .is_some_and(|status| status.conditions.is_true("Available"))
+    })
+    .await?;
+    env.stop().await;
+    Ok(())
+}

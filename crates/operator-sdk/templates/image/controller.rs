@@ -16,21 +16,31 @@ use k8s_openapi::api::core::v1::{
 {% endif %}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ObjectMeta;
+use operator_runtime::handler;
 use operator_runtime::prelude::*;
-use operator_runtime::{Condition, Manager};
 
 use crate::api::{{ version }}::{{ kind }};
 
 /// The image that every instance runs.
 const IMAGE: &str = {{ image.image | rust }};
+{% if image.command %}
+
+/// The words of its command, with commas between.
+const COMMAND: &str = {{ image.command | rust }};
+{% endif %}
+
+const NAME: &str = "app.kubernetes.io/name";
+const INSTANCE: &str = "app.kubernetes.io/instance";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const MANAGER: &str = "{{ project_name }}";
 
 /// Reconciles {{ kind }} objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct {{ kind }}Reconciler;
 
 // What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
-#[operator_runtime::rbac(
+#[rbac(
     groups = "{{ api_group }}",
     resources = "{{ plural }}",
     verbs = "get;list;watch;create;update;patch;delete"
@@ -45,11 +55,7 @@ pub struct {{ kind }}Reconciler;
     resources = "{{ plural }}/finalizers",
     verbs = "update"
 )]
-#[rbac(
-    groups = "core;events.k8s.io",
-    resources = "events",
-    verbs = "create;patch"
-)]
+#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
 #[rbac(
     groups = "apps",
     resources = "deployments",
@@ -77,19 +83,19 @@ impl Reconciler for {{ kind }}Reconciler {
             }
         };
 
-        let conditions = conditions_for(&object, &deployment);
+        let observed = observe(&object, &deployment);
         let was_available = object
             .status
             .as_ref()
             .is_some_and(|status| status.conditions.is_true("Available"));
-        if conditions.available.is_true() && !was_available {
-            let note = conditions.available.message.clone();
+        if observed.available.is_true() && !was_available {
+            let note = observed.available.message.clone();
             ctx.event(&*object).normal("Available", note).await?;
         }
         ctx.status(&*object)
-            .condition(conditions.available)
-            .condition(conditions.progressing)
-            .condition(conditions.degraded)
+            .condition(observed.available)
+            .condition(observed.progressing)
+            .condition(observed.degraded)
             .set("nodes", nodes_of(&ctx, &object).await?)
             .patch()
             .await?;
@@ -98,24 +104,25 @@ impl Reconciler for {{ kind }}Reconciler {
 }
 
 impl {{ kind }}Reconciler {
-    /// Watches {{ kind }} objects and the Deployments that they own.
+    /// Watches {{ kind }} objects, the Deployments that they own, and the pods of these.
     pub fn setup_with_manager(self, manager: &Manager) -> Result<()> {
         Controller::managed_by(manager)
             .for_::<{{ kind }}>()
             .owns::<Deployment>()
+            .watches::<Pod>(handler::map(object_of))
             .complete(self)?;
         Ok(())
     }
 }
 
-struct Conditions {
+struct Observed {
     available: Condition,
     progressing: Condition,
     degraded: Condition,
 }
 
 /// What the Deployment says of the instances.
-fn conditions_for(object: &{{ kind }}, deployment: &Deployment) -> Conditions {
+fn observe(object: &{{ kind }}, deployment: &Deployment) -> Observed {
     let status = deployment.status.clone().unwrap_or_default();
     let seen = status.observed_generation >= deployment.metadata.generation;
     let (size, available) = (object.spec.size, status.available_replicas.unwrap_or(0));
@@ -123,10 +130,11 @@ fn conditions_for(object: &{{ kind }}, deployment: &Deployment) -> Conditions {
     let complete = seen && available == size && updated == size;
     let counts = format!("{available} of {size} instances are available");
     let failure = status.conditions.unwrap_or_default().into_iter().find(|c| {
-        (c.type_ == "ReplicaFailure" && c.status == "True")
-            || (c.type_ == "Progressing" && c.status == "False")
+        let failed = (c.type_.as_deref(), c.status.as_deref());
+        failed == (Some("ReplicaFailure"), Some("True"))
+            || failed == (Some("Progressing"), Some("False"))
     });
-    Conditions {
+    Observed {
         available: match seen && available >= size {
             true => Condition::available(true, "AllInstancesAvailable", &counts),
             false => Condition::available(false, "InstancesMissing", &counts),
@@ -138,7 +146,7 @@ fn conditions_for(object: &{{ kind }}, deployment: &Deployment) -> Conditions {
         degraded: match failure {
             Some(failure) => Condition::degraded(
                 true,
-                failure.reason.unwrap_or(failure.type_),
+                failure.reason.or(failure.type_).unwrap_or_default(),
                 failure.message.unwrap_or_default(),
             ),
             None => Condition::degraded(false, "AsExpected", "the Deployment reports no failure"),
@@ -146,33 +154,38 @@ fn conditions_for(object: &{{ kind }}, deployment: &Deployment) -> Conditions {
     }
 }
 
-/// The names of the pods that run the instances, sorted. They are read from the API server: a cache
-/// of all pods would cost more than it saves.
+/// The names of the pods that run the instances, sorted.
 async fn nodes_of(ctx: &Context, object: &{{ kind }}) -> Result<Vec<String>> {
-    let selector: Vec<String> = labels_for(object)
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    let selector = ListParams::default().labels(&selector.join(","));
-    let pods = ctx
-        .live()
-        .list::<Pod>(object.namespace().as_deref(), &selector)
-        .await?;
-    let mut names: Vec<String> = pods
-        .items
-        .iter()
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-        .map(ResourceExt::name_any)
-        .collect();
+    let labels = labels_for(object);
+    let pods = ctx.list::<Pod>(object.namespace().as_deref()).await?;
+    let own = pods.iter().filter(|pod| {
+        labels
+            .iter()
+            .all(|(key, value)| pod.labels().get(key) == Some(value))
+    });
+    let mut names: Vec<String> = own.map(|pod| pod.name_any()).collect();
     names.sort();
     Ok(names)
+}
+
+/// The object that a pod belongs to, by its labels: its owner is a ReplicaSet.
+fn object_of(pod: &Pod) -> Vec<Request> {
+    let labels = pod.labels();
+    let ours = labels
+        .get(MANAGED_BY)
+        .is_some_and(|manager| manager == MANAGER);
+    let name = labels.get(INSTANCE).filter(|_| ours);
+    name.map(|name| Request::namespaced(&pod.namespace().unwrap_or_default(), name))
+        .into_iter()
+        .collect()
 }
 
 /// The labels that tell the instances of one object from those of another.
 fn labels_for(object: &{{ kind }}) -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("app.kubernetes.io/name".to_owned(), "{{ kind_lower }}".to_owned()),
-        ("app.kubernetes.io/instance".to_owned(), object.name_any()),
+        (NAME.to_owned(), "{{ kind_lower }}".to_owned()),
+        (INSTANCE.to_owned(), object.name_any()),
+        (MANAGED_BY.to_owned(), MANAGER.to_owned()),
     ])
 }
 
@@ -185,7 +198,7 @@ fn deployment_for(object: &{{ kind }}) -> Deployment {
             labels: Some(labels.clone()),
             ..ObjectMeta::default()
         },
-        spec: Some(DeploymentSpec {
+        spec: DeploymentSpec {
             replicas: Some(object.spec.size),
             selector: LabelSelector {
                 match_labels: Some(labels.clone()),
@@ -199,8 +212,8 @@ fn deployment_for(object: &{{ kind }}) -> Deployment {
                 spec: Some(pod_spec()),
             },
             ..DeploymentSpec::default()
-        }),
-        status: None,
+        },
+        ..Deployment::default()
     }
 }
 
@@ -220,15 +233,7 @@ fn pod_spec() -> PodSpec {
             image: Some(IMAGE.to_owned()),
             image_pull_policy: Some("IfNotPresent".to_owned()),
 {% if image.command %}
-            command: Some(
-                [
-{% for word in image.command %}
-                    {{ word | rust }},
-{% endfor %}
-                ]
-                .map(str::to_owned)
-                .to_vec(),
-            ),
+            command: Some(COMMAND.split(',').map(str::to_owned).collect()),
 {% endif %}
 {% if image.port %}
             ports: Some(vec![ContainerPort {

@@ -4,7 +4,7 @@ pub mod api;
 pub mod controller;
 
 use operator_runtime::manifests::Manifests;
-use operator_runtime::{Manager, Result};
+use operator_runtime::prelude::*;
 
 /// Hands every controller to the manager.
 pub fn setup(manager: &Manager) -> Result<()> {

@@ -4,15 +4,14 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use operator_runtime::manager::ManagerArgs;
-use operator_runtime::{Manager, Result};
+use operator_runtime::prelude::*;
 
 /// A Kubernetes operator.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
     #[command(flatten)]
-    manager: ManagerArgs,
+    manager: operator_runtime::manager::Args,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -31,7 +30,7 @@ async fn main() -> ExitCode {
             println!("{}", {{ crate_name }}::manifests().to_json());
             ExitCode::SUCCESS
         }
-        None => match run(&args.manager).await {
+        None => match run(&args).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 tracing::error!(%error, "the operator ends");
@@ -41,8 +40,12 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: &ManagerArgs) -> Result<()> {
-    let manager = Manager::builder("{{ project_name }}").args(args).build().await?;
+async fn run(args: &Args) -> Result<()> {
+    args.manager.init_logging();
+    let manager = Manager::builder("{{ project_name }}")
+        .args(&args.manager)
+        .build()
+        .await?;
     {{ crate_name }}::setup(&manager)?;
     manager.run().await
 }

@@ -2,6 +2,7 @@
 //!
 //! `generate manifests` gives the same from the built operator: a test holds the two together.
 
+use operator_manifests::crd::condition_schema;
 use serde_json::{Value, json};
 
 use crate::template::ApiValues;
@@ -78,7 +79,7 @@ fn spec(api: &ApiValues) -> Value {
 fn status(api: &ApiValues) -> Value {
     let mut properties = json!({"conditions": {
         "description": "What the operator has seen so far, by type: Available, Progressing or Degraded.",
-        "items": {},
+        "items": condition_schema(),
         "type": "array",
     }});
     if api.image.is_some() {

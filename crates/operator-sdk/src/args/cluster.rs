@@ -1,0 +1,37 @@
+//! `operator-sdk cluster`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Run a Kubernetes control plane in the foreground, until Ctrl-C.
+///
+/// It serves HTTPS on this machine alone, holds everything in memory, and runs pods in name only. One line says when
+/// it is ready, and names its address and the kubeconfig of its administrator.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  kubectl --kubeconfig kubeconfig get nodes"
+)]
+pub(crate) struct UpArgs {
+    /// Where the kubeconfig is written, readable for you alone, and removed at the end
+    /// [default: in a temporary directory].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The port; 0 takes one that is free.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) port: u16,
+    /// Which controllers run: those of Deployments, garbage and namespaces among others, or none, as in envtest.
+    #[arg(long, value_enum, default_value_t = ControllersArg::All)]
+    pub(crate) controllers: ControllersArg,
+    /// How many nodes are simulated; pods become ready on them.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=128))]
+    pub(crate) nodes: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ControllersArg {
+    /// All that there are
+    All,
+    /// The API server alone
+    None,
+}

@@ -1,0 +1,185 @@
+//! A client of an API server: JSON trees by path, and the tables that kubectl prints.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+
+use crate::report::Hinted;
+
+/// The form of an answer that has rows and columns for people.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+#[derive(Clone)]
+pub(crate) struct Api {
+    client: kube::Client,
+}
+
+/// A request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("the kubeconfig {} cannot be used: {reason}", path.display())]
+    Kubeconfig { path: PathBuf, reason: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the API server does not answer: {0}")]
+    Unreachable(String),
+}
+
+impl Hinted for ApiError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Kubeconfig { .. } => "name another with `--kubeconfig`".to_owned(),
+            Self::Refused(_) => "look at the object that was sent".to_owned(),
+            Self::Unreachable(_) => {
+                "check that the cluster runs, and that the kubeconfig names it".to_owned()
+            }
+        })
+    }
+}
+
+// === impl Api ===
+
+impl Api {
+    pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, ApiError> {
+        let failed = |reason: String| ApiError::Kubeconfig {
+            path: kubeconfig.to_owned(),
+            reason,
+        };
+        let file = Kubeconfig::read_from(kubeconfig).map_err(|error| failed(error.to_string()))?;
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let client = kube::Client::try_from(config).map_err(|error| failed(error.to_string()))?;
+        Ok(Self { client })
+    }
+
+    /// What is at a path; `None` if nothing is.
+    pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, ApiError> {
+        match self.send("GET", path, None, Vec::new()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            answer => Ok(Some(answer.map_err(described)?)),
+        }
+    }
+
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
+        let body = object.to_string().into_bytes();
+        self.send("POST", path, Some("application/json"), body)
+            .await
+            .map_err(described)
+    }
+
+    pub(crate) async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
+        let body = patch.to_string().into_bytes();
+        let form = Some("application/merge-patch+json");
+        self.send("PATCH", path, form, body).await.map_err(described)
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), ApiError> {
+        self.send("DELETE", path, None, Vec::new())
+            .await
+            .map_err(described)?;
+        Ok(())
+    }
+
+    /// The object or list at a path as `kubectl get` prints it.
+    pub(crate) async fn table(&self, path: &str) -> Result<String, ApiError> {
+        let request = http::Request::get(path).header("accept", TABLE);
+        let request = request
+            .body(Vec::new())
+            .map_err(|error| ApiError::Refused(error.to_string()))?;
+        let table: Value = self.client.request(request).await.map_err(described)?;
+        Ok(print_table(&table))
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        form: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<Value, kube::Error> {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("accept", "application/json");
+        if let Some(form) = form {
+            request = request.header("content-type", form);
+        }
+        let request = request.body(body).map_err(kube::Error::HttpError)?;
+        self.client.request(request).await
+    }
+}
+
+/// What the server said; a connection's error without its causes repeated.
+fn described(error: kube::Error) -> ApiError {
+    match error {
+        kube::Error::Api(status) => ApiError::Refused(status.message.clone()),
+        other => ApiError::Unreachable(other.to_string()),
+    }
+}
+
+/// Columns of priority 0, three spaces apart, headers in capitals.
+fn print_table(table: &Value) -> String {
+    let empty = Vec::new();
+    let columns = table["columnDefinitions"].as_array().unwrap_or(&empty);
+    let shown: Vec<usize> = (0..columns.len())
+        .filter(|index| columns[*index]["priority"] == 0)
+        .collect();
+    let header = shown
+        .iter()
+        .map(|index| cell(&columns[*index]["name"]).to_uppercase())
+        .collect();
+    let rows = table["rows"].as_array().unwrap_or(&empty).iter();
+    let rows = rows.map(|row| shown.iter().map(|index| cell(&row["cells"][*index])).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+    lines
+        .iter()
+        .map(|line| {
+            let padded: Vec<String> = line
+                .iter()
+                .zip(&widths)
+                .map(|(text, width)| format!("{text:width$}"))
+                .collect();
+            padded.join("   ").trim_end().to_owned() + "\n"
+        })
+        .collect()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<none>".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_table_prints_as_kubectl_prints_it() {
+        let table = json!({
+            "columnDefinitions": [
+                {"name": "Name", "priority": 0},
+                {"name": "Ready", "priority": 0},
+                {"name": "Images", "priority": 1},
+                {"name": "Age", "priority": 0},
+            ],
+            "rows": [{"cells": ["memcached-sample", "3/3", "memcached", "5s"]}, {"cells": ["a", "0/1", "b", null]}],
+        });
+        let expected = "NAME               READY   AGE\nmemcached-sample   3/3     5s\na                  0/1     <none>\n";
+        assert_eq!(print_table(&table), expected);
+    }
+}

@@ -1,0 +1,145 @@
+//! Building a project's operator with cargo.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use crate::report::Hinted;
+
+/// How an operator is built.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BuildOptions {
+    /// Optimized.
+    pub(crate) release: bool,
+    /// Where cargo puts what it builds; `None` is where it always does.
+    pub(crate) target_dir: Option<PathBuf>,
+}
+
+/// An operator could not be built.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    #[error("cannot run {program}: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("the operator does not build")]
+    Failed,
+    #[error("the project builds no program")]
+    NoProgram,
+    #[error("`{program} manifests` failed: {reason}")]
+    Manifests { program: String, reason: String },
+}
+
+impl Hinted for BuildError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Start { .. } => "install Rust from https://rustup.rs, and check that `cargo --version` works".to_owned(),
+            Self::Failed => "correct what the compiler says above, then run the command again".to_owned(),
+            Self::NoProgram => "the program begins in src/main.rs; give it back the form that `init` wrote".to_owned(),
+            Self::Manifests { .. } => {
+                "its `manifests` command prints what `manifests()` of src/lib.rs returns; run it by hand to see more".to_owned()
+            }
+        })
+    }
+}
+
+/// One message of `cargo build --message-format=json`.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: Option<PathBuf>,
+    #[serde(default)]
+    executable: Option<PathBuf>,
+}
+
+/// Builds the project in `root`, with cargo's own progress on standard error; the path of the program.
+pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
+    // Set when this tool itself was started by cargo: the same toolchain then serves both.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let started = |source| BuildError::Start {
+        program: cargo.to_string_lossy().into_owned(),
+        source,
+    };
+    let mut command = Command::new(&cargo);
+    command
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(options.release.then_some("--release"))
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
+    if let Some(target_dir) = &options.target_dir {
+        command.env("CARGO_TARGET_DIR", target_dir);
+    }
+    let mut child = command.spawn().map_err(started)?;
+    let program = child
+        .stdout
+        .take()
+        .and_then(|output| program_of(root, BufReader::new(output)));
+    let status = child.wait().map_err(started)?;
+    if !status.success() {
+        return Err(BuildError::Failed);
+    }
+    program.ok_or(BuildError::NoProgram)
+}
+
+/// The program of the package in `root` among cargo's messages.
+fn program_of(root: &Path, messages: impl BufRead) -> Option<PathBuf> {
+    let root = root.canonicalize().ok()?;
+    let mut program = None;
+    for line in messages.lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Message>(&line) else {
+            continue;
+        };
+        let ours = message.reason == "compiler-artifact"
+            && message
+                .manifest_path
+                .and_then(|path| path.canonicalize().ok())
+                .is_some_and(|path| path == root.join("Cargo.toml"));
+        if ours && message.executable.is_some() {
+            program = message.executable;
+        }
+    }
+    program
+}
+
+/// What the built operator says of itself, as JSON.
+pub(crate) fn manifests(program: &Path) -> Result<String, BuildError> {
+    let name = program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let failed = |reason: String| BuildError::Manifests {
+        program: name.clone(),
+        reason,
+    };
+    let output = Command::new(program)
+        .arg("manifests")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(output.status.to_string()));
+    }
+    String::from_utf8(output.stdout).map_err(|_| failed("it printed no text".to_owned()))
+}
+
+/// The target directory that this very program was built into, if it still lies there.
+///
+/// A project built into the same directory compiles none of the dependencies that the tool itself has.
+pub(crate) fn own_target_dir() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let profile = program.parent()?;
+    let target = profile.parent()?;
+    let is_target = ["debug", "release"].iter().any(|name| profile.ends_with(name))
+        && (target.join(".rustc_info.json").is_file() || target.join("CACHEDIR.TAG").is_file());
+    is_target.then(|| target.to_owned())
+}
+
+/// Whether this program is an optimized build.
+pub(crate) fn own_build_is_release() -> bool {
+    !cfg!(debug_assertions)
+}

@@ -1,0 +1,259 @@
+//! The embedded control plane, in this process, with its kubeconfig on disk.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use operator_apiserver::client::Gvr;
+use operator_apiserver::{ApiServer, ListenOptions, Listener};
+use operator_controlplane::{ControlPlane, Controllers, Options};
+use serde_json::Value;
+
+use crate::report::Hinted;
+
+/// The name of the cluster in the kubeconfigs that the server makes: files with it may be replaced.
+const CLUSTER_NAME: &str = "operator-sdk";
+
+/// What an embedded cluster is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterOptions {
+    /// 0 takes a free port.
+    pub(crate) port: u16,
+    pub(crate) controllers: bool,
+    pub(crate) nodes: usize,
+    /// Where the kubeconfig goes; `None` is a private temporary directory.
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// An embedded cluster. Its kubeconfig is removed when it ends.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    server: ApiServer,
+    listener: Listener,
+    control_plane: ControlPlane,
+    kubeconfig: Kubeconfig,
+}
+
+/// A cluster could not be started, or not be given its definitions.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterError {
+    #[error("{0}")]
+    Listen(#[source] operator_apiserver::Error),
+    #[error("cannot write the kubeconfig {}: {source}", path.display())]
+    Kubeconfig { path: PathBuf, source: io::Error },
+    #[error("the file {} exists and is not a kubeconfig of an embedded control plane", .0.display())]
+    Foreign(PathBuf),
+    #[error("cannot read {}: {reason}", path.display())]
+    Definition { path: PathBuf, reason: String },
+    #[error("the API server refuses {name}: {reason}")]
+    Refused { name: String, reason: String },
+    #[error("cannot catch signals: {0}")]
+    Signals(#[from] io::Error),
+}
+
+impl Hinted for ClusterError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Listen(_) => "choose another port, or `--port 0` for one that is free".to_owned(),
+            Self::Kubeconfig { .. } => "name another file with `--kubeconfig`".to_owned(),
+            Self::Foreign(_) => "name a new file with `--kubeconfig`: yours is not overwritten".to_owned(),
+            Self::Definition { .. } | Self::Refused { .. } => {
+                "write the definitions anew with `operator-sdk generate manifests`".to_owned()
+            }
+            Self::Signals(_) => "look at the limits of this machine".to_owned(),
+        })
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub(crate) async fn start(options: &ClusterOptions) -> Result<Self, ClusterError> {
+        if let Some(path) = &options.kubeconfig {
+            check_replaceable(path)?;
+        }
+        let server = ApiServer::builder().build().map_err(ClusterError::Listen)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+        let listener = server
+            .listen(ListenOptions::at(address))
+            .await
+            .map_err(ClusterError::Listen)?;
+        let text = listener.kubeconfig();
+        let control_plane = ControlPlane::start(
+            &server.client(),
+            Options {
+                controllers: if options.controllers {
+                    Controllers::All
+                } else {
+                    Controllers::None
+                },
+                nodes: options.nodes,
+                root_ca: authority_of(&text),
+                ..Options::default()
+            },
+        );
+        Ok(Self {
+            server,
+            listener,
+            control_plane,
+            kubeconfig: Kubeconfig::write(options.kubeconfig.clone(), &text)?,
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.listener.local_addr())
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig.path
+    }
+
+    /// Creates the CustomResourceDefinitions in the files of a directory; their names.
+    pub(crate) async fn install(&self, directory: &Path) -> Result<Vec<String>, ClusterError> {
+        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        let mut names = Vec::new();
+        for definition in read_definitions(directory)? {
+            let name = definition["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let created = self.server.client().create(&definitions, "", definition).await;
+            created.map_err(|status| ClusterError::Refused {
+                name: name.clone(),
+                reason: status.to_string(),
+            })?;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Ends the controllers, then the server; requests in flight are answered.
+    pub(crate) async fn shutdown(self) {
+        self.control_plane.shutdown().await;
+        self.server.shutdown();
+        self.listener.shutdown().await;
+    }
+}
+
+/// The manifests of a directory, in the order of their file names. No directory, no manifests.
+fn read_definitions(directory: &Path) -> Result<Vec<Value>, ClusterError> {
+    let failed = |path: &Path, reason: String| ClusterError::Definition {
+        path: path.to_owned(),
+        reason,
+    };
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| failed(directory, error.to_string()))?,
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    });
+    paths.sort();
+    let mut definitions = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).map_err(|error| failed(&path, error.to_string()))?;
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text).map_err(|error| failed(&path, error.to_string()))?;
+        definitions.extend(documents.into_iter().filter(|document| !document.is_null()));
+    }
+    Ok(definitions)
+}
+
+/// The certificate of the server's authority, in PEM, as its kubeconfig has it.
+fn authority_of(kubeconfig: &str) -> String {
+    let tree: Value = serde_saphyr::from_str(kubeconfig).unwrap_or_default();
+    let data = tree.pointer("/clusters/0/cluster/certificate-authority-data");
+    data.and_then(Value::as_str)
+        .and_then(|data| BASE64_STANDARD.decode(data).ok())
+        .and_then(|pem| String::from_utf8(pem).ok())
+        .unwrap_or_default()
+}
+
+// === the kubeconfig ===
+
+/// A file that only this user can read, removed when the value is dropped.
+#[derive(Debug)]
+struct Kubeconfig {
+    path: PathBuf,
+    /// The temporary directory that was made for it.
+    directory: Option<PathBuf>,
+}
+
+fn check_replaceable(path: &Path) -> Result<(), ClusterError> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(text) if text.trim().is_empty() || is_ours(&text) => Ok(()),
+        _ => Err(ClusterError::Foreign(path.to_owned())),
+    }
+}
+
+fn is_ours(kubeconfig: &str) -> bool {
+    let tree: Value = serde_saphyr::from_str(kubeconfig).unwrap_or_default();
+    let clusters = tree.get("clusters").and_then(Value::as_array);
+    clusters.is_some_and(|clusters| {
+        clusters.len() == 1 && clusters.iter().all(|cluster| cluster["name"] == CLUSTER_NAME)
+    })
+}
+
+impl Kubeconfig {
+    fn write(path: Option<PathBuf>, text: &str) -> Result<Self, ClusterError> {
+        let (path, directory) = match path {
+            Some(path) => (path, None),
+            None => {
+                let directory = temporary_directory()?;
+                (directory.join("kubeconfig"), Some(directory))
+            }
+        };
+        let kubeconfig = Self { path, directory };
+        write_private(&kubeconfig.path, text).map_err(|source| ClusterError::Kubeconfig {
+            path: kubeconfig.path.clone(),
+            source,
+        })?;
+        Ok(kubeconfig)
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+fn temporary_directory() -> Result<PathBuf, ClusterError> {
+    let directory = std::env::temp_dir().join(format!("operator-sdk-{}", std::process::id()));
+    let made = fs::DirBuilder::new().mode(0o700).create(&directory);
+    made.map_err(|source| ClusterError::Kubeconfig {
+        path: directory.clone(),
+        source,
+    })?;
+    Ok(directory)
+}
+
+/// Readers see the whole file or none: it is renamed into its place.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&part)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}

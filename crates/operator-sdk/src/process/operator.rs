@@ -1,0 +1,143 @@
+//! A running operator: started, told to stop, waited for.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::report::Hinted;
+
+/// How an operator is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) program: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The namespaces to watch, with commas between; empty is all.
+    pub(crate) watch_namespace: Option<String>,
+    pub(crate) arguments: Vec<OsString>,
+    /// Where its log goes; `None` is this process's standard error.
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// An operator as a child of this process; it is killed if the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    child: Child,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run the operator {}: {source}", program.display())]
+pub(crate) struct StartError {
+    program: PathBuf,
+    source: io::Error,
+}
+
+impl Hinted for StartError {
+    fn hint(&self) -> Option<String> {
+        Some("build it with `cargo build`, and check that the program can be run".to_owned())
+    }
+}
+
+// === impl Operator ===
+
+impl Operator {
+    pub(crate) fn start(start: &Start) -> Result<Self, StartError> {
+        let failed = |source| StartError {
+            program: start.program.clone(),
+            source,
+        };
+        let mut command = Command::new(&start.program);
+        command
+            .args(&start.arguments)
+            .current_dir(&start.directory)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            // A group of its own: Ctrl-C comes here alone, and the operator gets one signal from here.
+            .process_group(0);
+        if let Some(kubeconfig) = &start.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig);
+        }
+        if let Some(namespaces) = &start.watch_namespace {
+            command.env("WATCH_NAMESPACE", namespaces);
+        }
+        if let Some(log) = &start.log {
+            let file = std::fs::File::create(log).map_err(failed)?;
+            command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        }
+        Ok(Self {
+            child: command.spawn().map_err(failed)?,
+        })
+    }
+
+    /// Asks it to stop (SIGTERM); a second time it does so at once.
+    pub(crate) fn stop(&self) {
+        let pid = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended in this moment, and then there is nobody to tell.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Waits until it ends.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+}
+
+/// The exit code of a program as a shell gives it: 128 and the signal's number where it was killed.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// The kubeconfig that a client would use: the one that was named, or `KUBECONFIG`, or the one in the home directory.
+pub(crate) fn find_kubeconfig(named: Option<&Path>) -> Result<Option<PathBuf>, NoKubeconfig> {
+    if let Some(path) = named {
+        let whole = path.canonicalize().map_err(|_| NoKubeconfig(path.to_owned()))?;
+        return if whole.is_file() {
+            Ok(Some(whole))
+        } else {
+            Err(NoKubeconfig(path.to_owned()))
+        };
+    }
+    let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
+        .filter(|value| !value.is_empty())
+        .map(|value| std::env::split_paths(&value).collect())
+        .unwrap_or_default();
+    let candidates = if listed.is_empty() {
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        vec![Path::new(&home).join(".kube/config")]
+    } else {
+        listed
+    };
+    // The operator reads the variable itself; several files are merged there.
+    if candidates.iter().any(|path| path.is_file()) {
+        Ok(None)
+    } else {
+        Err(NoKubeconfig(candidates.into_iter().next().unwrap_or_default()))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the kubeconfig {} does not exist", .0.display())]
+pub(crate) struct NoKubeconfig(PathBuf);
+
+impl Hinted for NoKubeconfig {
+    fn hint(&self) -> Option<String> {
+        Some(
+            "name one with `--kubeconfig`, or run with `--embedded`, which brings a control plane of its own"
+                .to_owned(),
+        )
+    }
+}

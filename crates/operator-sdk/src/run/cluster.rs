@@ -1,0 +1,32 @@
+//! `cluster up`: the embedded control plane until a signal.
+
+use crate::args::{ControllersArg, UpArgs};
+use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
+use crate::process::signal::Ends;
+use crate::report::{Failure, Report};
+
+pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
+    super::block_on(async {
+        let mut ends = Ends::catch().map_err(ClusterError::from)?;
+        let cluster = Cluster::start(&ClusterOptions {
+            port: args.port,
+            controllers: args.controllers == ControllersArg::All,
+            nodes: args.nodes.into(),
+            kubeconfig: args.kubeconfig.clone(),
+        })
+        .await?;
+        report.line(&ready_line(&cluster));
+        ends.next().await;
+        report.progress("The control plane ends.");
+        cluster.shutdown().await;
+        Ok(())
+    })
+}
+
+pub(crate) fn ready_line(cluster: &Cluster) -> String {
+    let kubeconfig = cluster.kubeconfig().display();
+    format!(
+        "The control plane is ready: {} KUBECONFIG={kubeconfig}",
+        cluster.url()
+    )
+}
