@@ -7,7 +7,7 @@ use crate::registry::{Registry, builtin_catalog};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Puts the first objects into an empty store.
+/// Puts the first objects into the store, unless it came with them.
 pub(crate) fn populate(registry: &Registry) {
     for name in NAMESPACES {
         insert(
@@ -51,6 +51,9 @@ fn insert(registry: &Registry, (group, version, resource): (&str, &str, &str), m
         Some(registry.timestamp().into()),
     );
     let key = definition.key(object::namespace(&object), object::name(&object));
+    if registry.store.get(&definition.table, &key).is_some() {
+        return;
+    }
     let result = registry
         .store
         .create(&definition.table, &definition.storage, &key, object);

@@ -33,6 +33,13 @@ pub(crate) enum Error {
     /// A file is none of ours.
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
+    /// A record is whole but means nothing to this version.
+    #[error("record {record} of {} cannot be read: {reason}", .directory.display())]
+    Unreadable {
+        directory: PathBuf,
+        record: usize,
+        reason: String,
+    },
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {

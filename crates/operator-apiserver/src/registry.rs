@@ -89,9 +89,9 @@ impl Write {
 }
 
 impl Registry {
-    pub(crate) fn new(clock: Arc<dyn Clock>, random: Random, horizon: usize) -> Self {
+    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Random) -> Self {
         Self {
-            store: Store::new(horizon),
+            store,
             clock,
             random,
             custom: RwLock::new(Arc::new(Catalog::default())),
@@ -138,6 +138,11 @@ impl Registry {
         self.store
             .get(&definition.table, &definition.key(namespace, name))
             .ok_or_else(|| status::not_found(&definition.subject, name))
+    }
+
+    /// Serves what the stored CRDs define: the store may have come with some.
+    pub(crate) fn establish_stored(&self) {
+        crd::establish(self);
     }
 
     /// What a commit changes beyond the object itself: a CRD changes what is served.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,6 +23,7 @@ use crate::pipeline;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::status;
+use crate::store::Store;
 
 /// The longest body that is read.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -41,6 +43,9 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The data directory could not be opened or read.
+    #[error("cannot use the data directory: {0}")]
+    DataDirectory(String),
     /// The certificates could not be made.
     #[error("cannot make the server's certificates: {0}")]
     Certificates(String),
@@ -60,6 +65,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     history_events: usize,
+    data_directory: Option<PathBuf>,
 }
 
 impl ApiServer {
@@ -69,6 +75,7 @@ impl ApiServer {
             clock: Arc::new(WallClock),
             seed: None,
             history_events: HISTORY_EVENTS,
+            data_directory: None,
         }
     }
 
@@ -170,14 +177,30 @@ impl Builder {
         self
     }
 
-    /// The server, with the objects of a new cluster in it.
+    /// Keeps every commit in a journal in this directory, which is made if it does not exist; a server that is built
+    /// on it later has the same objects. What was acknowledged survives the end of the process, by SIGKILL too.
+    ///
+    /// Without it, everything is in memory.
+    #[must_use]
+    pub fn data_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data_directory = Some(directory.into());
+        self
+    }
+
+    /// The server, with the objects of a new cluster in it, or those of its data directory.
     ///
     /// # Errors
-    /// None today; the result leaves room for a data directory.
+    /// If the data directory is in use, damaged, or cannot be read or written.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
-        let registry = Registry::new(self.clock, random, self.history_events);
+        let store = match &self.data_directory {
+            None => Store::new(self.history_events),
+            Some(directory) => Store::open(self.history_events, directory)
+                .map_err(|error| Error::DataDirectory(error.to_string()))?,
+        };
+        let registry = Registry::new(store, self.clock, random);
         bootstrap::populate(&registry);
+        registry.establish_stored();
         Ok(ApiServer {
             registry: Arc::new(registry),
         })

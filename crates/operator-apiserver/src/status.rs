@@ -347,6 +347,11 @@ pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
 }
 
 /// An internal error as `errors.NewInternalError` words it.
+/// A commit that could not be written down.
+pub(crate) fn not_persisted(error: &crate::journal::Error) -> Status {
+    internal(&error.to_string())
+}
+
 pub(crate) fn internal(why: &str) -> Status {
     let mut details = Map::new();
     details.insert("causes".to_owned(), json!([{"message": why}]));

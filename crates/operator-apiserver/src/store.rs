@@ -4,6 +4,10 @@
 //! many versions serve it) and key (`namespace/name`, or `name`). Every commit takes the next revision, writes it
 //! into `metadata.resourceVersion` and leaves one event. The history keeps the last events only: what is older than
 //! its horizon is [`Compacted`].
+//!
+//! With a journal, a commit is in the file before anybody can see it.
+
+mod persistence;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -16,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::client::{EventType, Gvr};
+use crate::journal::{self, Journal};
 use crate::object;
 
 /// Names a table: `pods`, `deployments.apps`.
@@ -71,6 +76,8 @@ pub(crate) enum Rejected {
     Gone,
     /// The object is at another revision than the one the write is based on.
     Moved,
+    /// The commit could not be written down; it has not happened.
+    NotPersisted(journal::Error),
 }
 
 /// The revision asked for is no longer, or not yet, in the history.
@@ -89,6 +96,7 @@ pub(crate) struct Store {
 
 #[derive(Debug, Default)]
 struct State {
+    journal: Option<Journal>,
     revision: u64,
     tables: HashMap<TableId, Table>,
     history: History,
@@ -185,12 +193,17 @@ impl Store {
             .entry(table_id.clone())
             .or_insert_with(|| Table::new(gvr.clone()));
         table.gvr = gvr.clone();
-        let event = Arc::new(table.change(revision, key, change)?);
+        let event = Arc::new(table.plan(revision, key, change)?);
+        if let Some(journal) = &mut state.journal {
+            persistence::append(journal, table_id, &event).map_err(Rejected::NotPersisted)?;
+        }
+        table.apply(&event);
         state.revision = revision;
         table.history.push_back(event.clone());
         state.history.events.push_back((table_id.clone(), event.clone()));
         table.revision.send_replace(revision);
         state.forget(self.horizon);
+        state.compact_journal();
         self.revision.send_replace(revision);
         Ok(event.object.clone())
     }
@@ -358,29 +371,30 @@ impl Table {
         check_history(revision, self.compacted)
     }
 
-    fn change(&mut self, revision: u64, key: &str, change: Change) -> Result<Event, Rejected> {
+    /// The event that a change is, if it may happen. Nothing is changed yet.
+    fn plan(&self, revision: u64, key: &str, change: Change) -> Result<Event, Rejected> {
         let live = self.objects.get(key).cloned();
         let (kind, object, old) = match (change, live) {
             (Change::Create(_), Some(live)) => return Err(Rejected::Exists(live)),
-            (Change::Create(value), None) => {
-                let object = self.put(key.into(), revision, value);
-                (EventType::Added, object, None)
-            }
+            (Change::Create(value), None) => (EventType::Added, stamped(key.into(), revision, value), None),
             (Change::Update { .. } | Change::Delete { .. }, None) => return Err(Rejected::Gone),
             (Change::Update { based_on, .. } | Change::Delete { based_on }, Some(live))
                 if live.revision != based_on =>
             {
                 return Err(Rejected::Moved);
             }
-            (Change::Update { value, .. }, Some(live)) => {
-                let object = self.put(live.key.clone(), revision, value);
-                (EventType::Modified, object, Some(live))
-            }
+            (Change::Update { value, .. }, Some(live)) => (
+                EventType::Modified,
+                stamped(live.key.clone(), revision, value),
+                Some(live),
+            ),
             (Change::Delete { .. }, Some(live)) => {
-                self.objects.remove(key);
                 let last = (*live.value).clone();
-                let object = stamped(live.key.clone(), revision, last);
-                (EventType::Deleted, object, Some(live))
+                (
+                    EventType::Deleted,
+                    stamped(live.key.clone(), revision, last),
+                    Some(live),
+                )
             }
         };
         Ok(Event {
@@ -392,10 +406,12 @@ impl Table {
         })
     }
 
-    fn put(&mut self, key: Arc<str>, revision: u64, value: Value) -> Arc<Stored> {
-        let object = stamped(key.clone(), revision, value);
-        self.objects.insert(key, object.clone());
-        object
+    fn apply(&mut self, event: &Event) {
+        let object = &event.object;
+        match event.kind {
+            EventType::Added | EventType::Modified => self.objects.insert(object.key.clone(), object.clone()),
+            EventType::Deleted => self.objects.remove(&object.key),
+        };
     }
 }
 

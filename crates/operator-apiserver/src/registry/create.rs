@@ -103,6 +103,7 @@ impl Registry {
                 Ok(definition.serve(&created.value))
             }
             Err(Rejected::Exists(live)) => Err(exists(write, name, &live.value, draws)),
+            Err(Rejected::NotPersisted(error)) => Err(Refused::Other(status::not_persisted(&error))),
             Err(Rejected::Gone | Rejected::Moved) => {
                 Err(Refused::Other(status::internal("the store refused a create")))
             }

@@ -73,6 +73,7 @@ impl Registry {
                     return Ok(deleted);
                 }
                 Err(Rejected::Gone) => return Err(write.not_found()),
+                Err(Rejected::NotPersisted(error)) => return Err(status::not_persisted(&error)),
                 Err(Rejected::Moved | Rejected::Exists(_)) => {}
             }
         }

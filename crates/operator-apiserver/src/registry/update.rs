@@ -101,6 +101,7 @@ impl Registry {
                 Ok(Some(definition.serve(&updated)))
             }
             Err(Rejected::Gone) => Err(write.not_found()),
+            Err(Rejected::NotPersisted(error)) => Err(status::not_persisted(&error)),
             Err(Rejected::Moved | Rejected::Exists(_)) => Ok(None),
         }
     }

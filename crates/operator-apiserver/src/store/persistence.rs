@@ -1,0 +1,144 @@
+//! The store in its journal: one record a commit, and the whole state as the records of a snapshot.
+//!
+//! A record is a line of JSON that says which object, in which table, at which revision, followed by the object; a
+//! record without an object is a deletion, or, without a key, only the revision that a snapshot was taken at.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, State, Store, Stored, Table, TableId};
+use crate::client::{EventType, Gvr};
+use crate::journal::{Error, Journal, Options, Recovered};
+
+#[derive(Serialize, Deserialize)]
+struct Header<'a> {
+    revision: u64,
+    #[serde(borrow)]
+    table: std::borrow::Cow<'a, str>,
+    group: std::borrow::Cow<'a, str>,
+    version: std::borrow::Cow<'a, str>,
+    resource: std::borrow::Cow<'a, str>,
+    key: std::borrow::Cow<'a, str>,
+}
+
+impl<'a> Header<'a> {
+    fn new(table: &'a str, gvr: &'a Gvr, key: &'a str, revision: u64) -> Self {
+        Self {
+            revision,
+            table: table.into(),
+            group: gvr.group.as_str().into(),
+            version: gvr.version.as_str().into(),
+            resource: gvr.resource.as_str().into(),
+            key: key.into(),
+        }
+    }
+
+    fn record(&self, object: &[u8]) -> Vec<u8> {
+        let mut record = serde_json::to_vec(self).unwrap_or_default();
+        record.push(b'\n');
+        record.extend(object);
+        record
+    }
+}
+
+/// Writes a commit down.
+pub(super) fn append(journal: &mut Journal, table: &str, event: &Event) -> Result<(), Error> {
+    let header = Header::new(table, &event.gvr, &event.object.key, event.revision);
+    let object: &[u8] = match event.kind {
+        EventType::Added | EventType::Modified => event.object.bytes(),
+        EventType::Deleted => &[],
+    };
+    journal.append(&header.record(object))
+}
+
+impl Store {
+    /// A store that keeps its commits in a data directory, with what the directory held in it. History begins anew:
+    /// a watch from before the restart gets `Expired`.
+    ///
+    /// # Errors
+    /// The directory is in use, damaged, or cannot be read or written.
+    pub(crate) fn open(horizon: usize, directory: &Path) -> Result<Self, Error> {
+        let (journal, recovered) = Journal::open(directory, Options::default())?;
+        if recovered.cut_off > 0 {
+            tracing::warn!(
+                bytes = recovered.cut_off,
+                "an unfinished record at the end of the journal was cut off"
+            );
+        }
+        let store = Self::new(horizon);
+        {
+            let mut state = store.state.write();
+            state.recover(directory, &recovered)?;
+            state.journal = Some(journal);
+            store.revision.send_replace(state.revision);
+        }
+        Ok(store)
+    }
+}
+
+impl State {
+    fn recover(&mut self, directory: &Path, recovered: &Recovered) -> Result<(), Error> {
+        for (number, record) in recovered.snapshot.iter().chain(&recovered.log).enumerate() {
+            self.recover_record(record).map_err(|reason| Error::Unreadable {
+                directory: directory.to_owned(),
+                record: number,
+                reason,
+            })?;
+        }
+        self.history.compacted = self.revision;
+        for table in self.tables.values_mut() {
+            table.compacted = self.revision;
+        }
+        Ok(())
+    }
+
+    fn recover_record(&mut self, record: &[u8]) -> Result<(), String> {
+        let end = record.iter().position(|byte| *byte == b'\n').ok_or("no header")?;
+        let (header, object) = record.split_at(end);
+        let header: Header<'_> = serde_json::from_slice(header).map_err(|error| error.to_string())?;
+        self.revision = self.revision.max(header.revision);
+        if header.key.is_empty() {
+            return Ok(());
+        }
+        let gvr = Arc::new(Gvr::new(&header.group, &header.version, &header.resource));
+        let table_id: TableId = header.table.as_ref().into();
+        let table = self
+            .tables
+            .entry(table_id)
+            .or_insert_with(|| Table::new(gvr.clone()));
+        table.gvr = gvr;
+        let key: Arc<str> = header.key.as_ref().into();
+        match object {
+            [_] => {
+                table.objects.remove(&key);
+            }
+            object => {
+                let value = serde_json::from_slice(object).map_err(|error| error.to_string())?;
+                table
+                    .objects
+                    .insert(key.clone(), Stored::new(key, header.revision, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a new generation of the journal when the log has grown long. A failure leaves the old one in force.
+    pub(super) fn compact_journal(&mut self) {
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.wants_compaction()) else {
+            return;
+        };
+        let revision = self.revision;
+        let nowhere = Gvr::new("", "", "");
+        let mark = Header::new("", &nowhere, "", revision).record(&[]);
+        let objects = self.tables.iter().flat_map(|(table, contents)| {
+            contents.objects.values().map(move |object| {
+                Header::new(table, &contents.gvr, &object.key, object.revision).record(object.bytes())
+            })
+        });
+        if let Err(error) = journal.compact(std::iter::once(mark).chain(objects)) {
+            tracing::error!(%error, "the journal could not be compacted");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a server acknowledged is there after a restart, however the process ended.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use operator_apiserver::ApiServer;
+use operator_apiserver::client::{Gvr, Patch};
+use serde_json::{Value, json};
+
+fn open(directory: &Path) -> ApiServer {
+    ApiServer::builder().data_directory(directory).build().unwrap()
+}
+
+fn config_maps() -> Gvr {
+    Gvr::new("", "v1", "configmaps")
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}})
+}
+
+#[tokio::test]
+async fn objects_and_revisions_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = open(directory.path());
+    let client = server.client();
+    let kept = client
+        .create(&config_maps(), "default", config_map("kept", "1"))
+        .await
+        .unwrap();
+    client
+        .create(&config_maps(), "default", config_map("gone", "1"))
+        .await
+        .unwrap();
+    client
+        .delete(&config_maps(), "default", "gone", Default::default())
+        .await
+        .unwrap();
+    drop((client, server));
+
+    let server = open(directory.path());
+    let client = server.client();
+    assert_eq!(client.get(&config_maps(), "default", "kept").await.unwrap(), kept);
+    assert_eq!(
+        client
+            .get(&config_maps(), "default", "gone")
+            .await
+            .unwrap_err()
+            .code,
+        404
+    );
+    let next = client
+        .create(&config_maps(), "default", config_map("next", "1"))
+        .await
+        .unwrap();
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert!(version(&next) > version(&kept) + 2, "a revision was given twice");
+}
+
+#[tokio::test]
+async fn custom_resources_are_served_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = open(directory.path());
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+            }}}]},
+    });
+    let widgets = Gvr::new("example.com", "v1", "widgets");
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 3}});
+    let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    server.client().create(&definitions, "", crd).await.unwrap();
+    server.client().create(&widgets, "default", widget).await.unwrap();
+    drop(server);
+
+    let client = open(directory.path()).client();
+    let widget = client.get(&widgets, "default", "a").await.unwrap();
+    assert_eq!(widget["spec"]["size"], 3);
+    let patch = Patch::Merge(json!({"spec": {"size": "three"}}));
+    assert_eq!(
+        client
+            .patch(&widgets, "default", "a", None, patch)
+            .await
+            .unwrap_err()
+            .code,
+        422
+    );
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _server = open(directory.path());
+    let error = ApiServer::builder()
+        .data_directory(directory.path())
+        .build()
+        .unwrap_err();
+    assert!(error.to_string().contains("in use by another server"), "{error}");
+}
+
+/// The writer below, as a process of its own: prints each name and value after the server acknowledged it.
+const WRITER: &str = "DATA_DIRECTORY_TEST_WRITER";
+
+#[tokio::test]
+async fn writer() {
+    let Ok(directory) = std::env::var(WRITER) else {
+        return;
+    };
+    let client = open(Path::new(&directory)).client();
+    for round in 0_u64.. {
+        let (name, value) = (format!("n{}", round % 50), round.to_string());
+        let config_map = config_map(&name, &value);
+        let written = match client.create(&config_maps(), "default", config_map.clone()).await {
+            Err(status) if status.code == 409 => {
+                client.update(&config_maps(), None, in_default(config_map)).await
+            }
+            created => created,
+        };
+        written.unwrap();
+        println!("acknowledged {name} {value}");
+    }
+}
+
+fn in_default(mut object: Value) -> Value {
+    object["metadata"]["namespace"] = "default".into();
+    object
+}
+
+/// Starts the writer on a directory, kills it after `lines` acknowledgements, and returns all that it printed.
+fn write_until_killed(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
+    let mut writer = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "writer", "--nocapture"])
+        .env(WRITER, directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = BTreeMap::new();
+    let mut read = 0;
+    for line in BufReader::new(writer.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+    {
+        // The test harness puts its own words before the first line.
+        if let Some((_, said)) = line.split_once("acknowledged ")
+            && let Some((name, value)) = said.split_once(' ')
+            && let Ok(value) = value.parse()
+        {
+            acknowledged.insert(name.to_owned(), value);
+            read += 1;
+            if read == lines {
+                writer.kill().unwrap();
+            }
+        }
+    }
+    writer.wait().unwrap();
+    acknowledged
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_sigkill_at_any_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    for lines in [1, 7, 60, 200, 333, 1000] {
+        let acknowledged = write_until_killed(directory.path(), lines);
+        assert!(acknowledged.len() >= lines.min(50));
+        let client = open(directory.path()).client();
+        for (name, value) in acknowledged {
+            let stored = client.get(&config_maps(), "default", &name).await.unwrap();
+            let stored: u64 = stored["data"]["value"].as_str().unwrap().parse().unwrap();
+            // The killed writer may have committed one value more than it lived to print.
+            assert!(
+                stored >= value,
+                "{name}: {value} was acknowledged, {stored} is stored"
+            );
+        }
+    }
+}
