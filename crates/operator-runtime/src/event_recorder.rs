@@ -1,9 +1,9 @@
 //! Events for people: what the operator did to an object, and why, as `kubectl describe` shows it.
 //!
 //! Writing an event never delays or fails a reconcile: events go through a bounded queue to a task of the manager.
-//! The same event of the same object again within six minutes makes no second object, it counts up a series.
+//! The same event of the same object again within six minutes makes no second object, it counts up a series; and an
+//! object with too many different events is not heard for a while, so that a loop cannot flood the API server.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -14,13 +14,19 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::correlation::{Correlator, Series, Verdict};
 use crate::error::describe;
 use crate::object::{Object, ObjectKey};
 
+mod correlation;
+
 /// Events that wait for the API server; more are dropped.
 const QUEUE: usize = 1000;
-/// An event that comes again within this time belongs to the series of the first.
-const SERIES: Duration = Duration::from_secs(6 * 60);
+/// How often series are looked through.
+const LOOK: Duration = Duration::from_secs(60);
+/// While the API server cannot be reached, an event is tried this often, with this pause between.
+const TRIES: usize = 12;
+const PAUSE: Duration = Duration::from_secs(10);
 /// Limits of events.k8s.io/v1.
 const REASON_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
@@ -37,6 +43,7 @@ pub struct EventRecorder {
 pub struct EventWriter<'a> {
     recorder: &'a EventRecorder,
     regarding: ObjectReference,
+    related: Option<ObjectReference>,
     action: Option<String>,
 }
 
@@ -49,6 +56,7 @@ pub struct InvalidReason(String);
 struct Entry {
     type_: &'static str,
     regarding: ObjectReference,
+    related: Option<ObjectReference>,
     reason: String,
     action: String,
     note: String,
@@ -60,30 +68,7 @@ pub(crate) struct Recorder {
     queue: mpsc::Receiver<Entry>,
     controller: String,
     instance: String,
-    recent: Recent,
-}
-
-/// What tells one series from another.
-type SeriesKey = (
-    &'static str,
-    String,
-    String,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-);
-
-/// The series that may still go on.
-#[derive(Debug, Default)]
-struct Recent {
-    series: HashMap<SeriesKey, Series>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Series {
-    key: ObjectKey,
-    count: i32,
-    last: Instant,
+    correlator: Correlator,
 }
 
 /// Makes a recorder and what sends its events, as `controller` (the name of the operator) in this process.
@@ -94,7 +79,7 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
         queue,
         controller: controller.to_owned(),
         instance: instance.to_owned(),
-        recent: Recent::default(),
+        correlator: Correlator::default(),
     };
     (EventRecorder { queue: sender }, recorder)
 }
@@ -106,12 +91,17 @@ impl EventRecorder {
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
-            regarding: ObjectReference {
-                resource_version: object.meta().resource_version.clone(),
-                ..object.object_ref(&K::DynamicType::default())
-            },
+            regarding: reference(object),
+            related: None,
             action: None,
         }
+    }
+}
+
+fn reference<K: Object>(object: &K) -> ObjectReference {
+    ObjectReference {
+        resource_version: object.meta().resource_version.clone(),
+        ..object.object_ref(&K::DynamicType::default())
     }
 }
 
@@ -121,6 +111,12 @@ impl EventWriter<'_> {
     /// What was done, in CamelCase; the reason unless said otherwise.
     pub fn action(mut self, action: &str) -> Self {
         self.action = Some(action.to_owned());
+        self
+    }
+
+    /// Another object that has to do with it, such as the one that was created.
+    pub fn related<K: Object>(mut self, object: &K) -> Self {
+        self.related = Some(reference(object));
         self
     }
 
@@ -149,6 +145,7 @@ impl EventWriter<'_> {
         let entry = Entry {
             type_,
             regarding: self.regarding.clone(),
+            related: self.related.clone(),
             reason: reason.to_owned(),
             action: self.action.clone().unwrap_or_else(|| reason.to_owned()),
             note: note.chars().take(NOTE_LENGTH).collect(),
@@ -168,53 +165,71 @@ impl EventWriter<'_> {
 impl Recorder {
     /// Sends events until `stop`, and then those that are still queued.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 entry = self.queue.recv() => match entry {
-                    Some(entry) => self.send(entry).await,
-                    None => return,
+                    Some(entry) => self.record(&entry, &stop).await,
+                    None => break,
                 },
+                _ = look.tick() => {
+                    for series in self.correlator.due(Instant::now()) {
+                        self.write(&series, &stop).await;
+                    }
+                }
                 () = stop.cancelled() => break,
             }
         }
         while let Ok(entry) = self.queue.try_recv() {
-            self.send(entry).await;
+            self.record(&entry, &stop).await;
+        }
+        for series in self.correlator.finish() {
+            self.write(&series, &stop).await;
         }
     }
 
-    async fn send(&mut self, entry: Entry) {
-        let sent = match self.recent.again(&entry, Instant::now()) {
-            Some(series) => self.count_up(&series).await,
-            None => self.create(&entry).await,
-        };
-        if let Err(error) = sent {
-            tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written");
+    async fn record(&mut self, entry: &Entry, stop: &CancellationToken) {
+        let wall = crate::clock::now();
+        match self.correlator.judge(entry, Instant::now(), wall) {
+            Verdict::Create => self.create(entry, wall, stop).await,
+            Verdict::Write(series) => self.write(&series, stop).await,
+            Verdict::Count => {}
+            Verdict::Drop => {
+                tracing::debug!(
+                    reason = entry.reason,
+                    object = entry.regarding.name,
+                    "Event dropped: too many"
+                );
+            }
         }
     }
 
-    async fn create(&mut self, entry: &Entry) -> Result<(), kube::Error> {
-        let event = entry.event(
-            &self.controller,
-            &self.instance,
-            crate::clock::now(),
-            crate::clock::random(),
-        );
+    async fn create(&mut self, entry: &Entry, wall: Timestamp, stop: &CancellationToken) {
+        let event = entry.event(&self.controller, &self.instance, wall, crate::clock::random());
         let key = ObjectKey::of(&event);
-        self.api(&key).create(&PostParams::default(), &event).await?;
-        self.recent.begin(entry, key, Instant::now());
-        Ok(())
+        let (api, params) = (self.api(&key), PostParams::default());
+        match patiently(stop, || api.create(&params, &event)).await {
+            Ok(_) => self.correlator.created(entry, key, Instant::now(), wall),
+            Err(error) => {
+                tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written")
+            }
+        }
     }
 
-    async fn count_up(&self, series: &Series) -> Result<(), kube::Error> {
+    async fn write(&mut self, series: &Series, stop: &CancellationToken) {
         let observed = EventSeries {
             count: series.count,
-            last_observed_time: MicroTime(crate::clock::now()),
+            last_observed_time: MicroTime(series.last_observed),
         };
         let patch = Patch::Merge(serde_json::json!({"series": observed}));
-        self.api(&series.key)
-            .patch(series.key.name(), &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        let (api, params, name) = (self.api(&series.key), PatchParams::default(), series.key.name());
+        match patiently(stop, || api.patch(name, &params, &patch)).await {
+            Ok(_) => self.correlator.wrote(series, Instant::now()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => self.correlator.gone(series),
+            Err(error) => {
+                tracing::warn!(event = name, error = %describe(&error), "Series of events not written")
+            }
+        }
     }
 
     fn api(&self, key: &ObjectKey) -> Api<Event> {
@@ -222,26 +237,29 @@ impl Recorder {
     }
 }
 
+/// Sends a request until the API server answers, whatever it answers; not for ever, and only once after `stop`.
+async fn patiently<T, F>(stop: &CancellationToken, send: impl Fn() -> F) -> Result<T, kube::Error>
+where
+    F: Future<Output = Result<T, kube::Error>>,
+{
+    for _ in 1..TRIES {
+        match send().await {
+            Err(error) if !matches!(error, kube::Error::Api(_)) && !stop.is_cancelled() => {
+                tracing::debug!(%error, "The API server did not answer about an event");
+            }
+            answered => return answered,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = stop.cancelled() => break,
+        }
+    }
+    send().await
+}
+
 // === impl Entry ===
 
 impl Entry {
-    fn series(&self) -> SeriesKey {
-        let regarding = &self.regarding;
-        let place = (
-            regarding.namespace.clone(),
-            regarding.name.clone(),
-            regarding.uid.clone(),
-        );
-        (
-            self.type_,
-            self.reason.clone(),
-            self.action.clone(),
-            place.0,
-            place.1,
-            place.2,
-        )
-    }
-
     /// The object; events about cluster-scoped objects live in the namespace `default`.
     fn event(&self, controller: &str, instance: &str, now: Timestamp, suffix: u64) -> Event {
         let subject = self.regarding.name.as_deref().unwrap_or_default();
@@ -257,30 +275,12 @@ impl Entry {
             action: Some(self.action.clone()),
             note: Some(self.note.clone()),
             regarding: Some(self.regarding.clone()),
+            related: self.related.clone(),
             event_time: Some(MicroTime(now)),
             reporting_controller: Some(controller.to_owned()),
             reporting_instance: Some(instance.to_owned()),
             ..Event::default()
         }
-    }
-}
-
-// === impl Recent ===
-
-impl Recent {
-    /// Counts an event that belongs to a series; `None` if it begins one.
-    fn again(&mut self, entry: &Entry, now: Instant) -> Option<Series> {
-        self.series
-            .retain(|_, series| now.saturating_duration_since(series.last) < SERIES);
-        let series = self.series.get_mut(&entry.series())?;
-        series.count = series.count.saturating_add(1);
-        series.last = now;
-        Some(series.clone())
-    }
-
-    fn begin(&mut self, entry: &Entry, key: ObjectKey, now: Instant) {
-        let (count, last) = (1, now);
-        self.series.insert(entry.series(), Series { key, count, last });
     }
 }
 
@@ -297,27 +297,11 @@ mod tests {
                 name: Some("web".to_owned()),
                 ..ObjectReference::default()
             },
+            related: None,
             reason: reason.to_owned(),
             action: reason.to_owned(),
             note: "done".to_owned(),
         }
-    }
-
-    #[test]
-    fn repeated_event_counts_up_its_series() {
-        let (mut recent, now) = (Recent::default(), Instant::now());
-        assert_eq!(recent.again(&entry("Created"), now), None);
-        recent.begin(&entry("Created"), ObjectKey::namespaced("default", "web.1"), now);
-        assert_eq!(recent.again(&entry("Created"), now).unwrap().count, 2);
-        assert_eq!(recent.again(&entry("Created"), now).unwrap().count, 3);
-        assert_eq!(recent.again(&entry("Deleted"), now), None);
-    }
-
-    #[test]
-    fn series_ends_after_six_quiet_minutes() {
-        let (mut recent, now) = (Recent::default(), Instant::now());
-        recent.begin(&entry("Created"), ObjectKey::namespaced("default", "web.1"), now);
-        assert_eq!(recent.again(&entry("Created"), now + SERIES), None);
     }
 
     #[test]
