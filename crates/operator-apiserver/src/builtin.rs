@@ -12,6 +12,7 @@ mod go_fields;
 mod image;
 mod names;
 mod prepare;
+mod printer;
 pub(crate) mod quantity;
 mod resource;
 mod resource_table;
@@ -26,35 +27,14 @@ pub(crate) use names::validate_name;
 pub(crate) use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
 };
+pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 pub(crate) use validate::{validate_create, validate_update};
 
-/// One column of a Table: name, type, format, description, priority.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) format: String,
-    pub(crate) description: String,
-    pub(crate) priority: i32,
-}
-
 /// Warnings that the server sends for a written object (deprecated fields and the like).
 pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
     let _ = (gvk, object, old);
-    Vec::new()
-}
-
-/// The printer columns of a kind; the generic Name and Age where it has none of its own.
-pub(crate) fn columns(gvk: &Gvk) -> Vec<Column> {
-    let _ = gvk;
-    Vec::new()
-}
-
-/// The cells of one object under [`columns`]; `now` is in Unix seconds, for ages.
-pub(crate) fn cells(gvk: &Gvk, object: &Value, now: i64) -> Vec<Value> {
-    let _ = (gvk, object, now);
     Vec::new()
 }
 
