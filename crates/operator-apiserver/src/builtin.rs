@@ -4,12 +4,11 @@
 //! Knows no HTTP, no store and no clock: values in, values out. `kind` is always the pair (group/version, kind) of
 //! the object as it is served.
 
-use serde_json::Value;
-
 mod decode;
 mod default;
 mod go_fields;
 mod image;
+mod labels;
 mod names;
 mod prepare;
 mod printer;
@@ -20,9 +19,11 @@ mod strategy;
 pub(crate) mod time;
 pub(crate) mod tree;
 mod validate;
+mod warnings;
 
 pub(crate) use decode::{DecodeError, decode, decode_type};
 pub(crate) use default::default;
+pub(crate) use labels::field_label;
 pub(crate) use names::validate_name;
 pub(crate) use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
@@ -31,18 +32,7 @@ pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 pub(crate) use validate::{validate_create, validate_update};
-
-/// Warnings that the server sends for a written object (deprecated fields and the like).
-pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let _ = (gvk, object, old);
-    Vec::new()
-}
-
-/// The value of a field label such as `status.phase`; `Err` carries the text for a label that is not supported.
-pub(crate) fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, String> {
-    let _ = (gvk, object, label);
-    Ok(String::new())
-}
+pub(crate) use warnings::warnings;
 
 #[cfg(test)]
 mod tests;

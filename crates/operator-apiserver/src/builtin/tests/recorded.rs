@@ -18,6 +18,8 @@ pub(crate) struct Step {
     pub(crate) status: i64,
     pub(crate) answer: Value,
     pub(crate) ignore: Vec<String>,
+    /// The texts of the Warning headers.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Step {
@@ -77,8 +79,20 @@ fn read(file: &PathBuf) -> Vec<Step> {
                 .flatten()
                 .filter_map(|path| path.as_str().map(str::to_owned))
                 .collect(),
+            warnings: at(step, &["expect", "headers", "warning"])
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|header| warning_text(header.as_str()?))
+                .collect(),
         })
         .collect()
+}
+
+/// The text in `299 - "text"`.
+fn warning_text(header: &str) -> Option<String> {
+    let quoted = header.strip_prefix("299 - ")?;
+    serde_json::from_str(quoted).ok()
 }
 
 /// Whether a value is what was recorded; the recorder's placeholders stand for any text or number.

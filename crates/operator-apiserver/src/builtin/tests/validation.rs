@@ -9,6 +9,7 @@ use super::recorded::{Step, scenarios};
 use crate::builtin::tree::{at, list, object_in, set_if_nil, text};
 use crate::builtin::{
     decode, default, prepare_for_create, prepare_for_update, validate_create, validate_name, validate_update,
+    warnings,
 };
 
 /// Causes that others find: the allocators of the registry, and CEL.
@@ -52,6 +53,38 @@ fn faults_are_found_and_worded_as_recorded() {
         wrong.join("\n"),
         wrong.len()
     );
+}
+
+/// What the server says about objects that it accepts.
+#[test]
+fn warnings_are_given_as_recorded() {
+    let mut wrong = Vec::new();
+    let mut found_any = 0;
+    for step in ["defaulting", "validation"]
+        .iter()
+        .flat_map(|c| scenarios(c))
+        .flatten()
+    {
+        let created = step.method == "POST" && step.status == 201;
+        let Some((gvk, _)) = step.target().filter(|_| created) else {
+            continue;
+        };
+        let mut object = step.body.clone();
+        decode(gvk, &mut object).unwrap();
+        default(gvk, &mut object);
+        let object_text = object.to_string().replace("NS", "ns");
+        let object: Value = serde_json::from_str(&object_text).unwrap();
+        let found = warnings(gvk, &object, None);
+        found_any += found.len();
+        if found != step.warnings {
+            wrong.push(format!(
+                "{}\n  want {:?}\n  have {found:?}",
+                step.name, step.warnings
+            ));
+        }
+    }
+    assert!(found_any > 6, "only {found_any} warnings");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn causes(answer: &Value, hidden: bool) -> Vec<(String, String)> {
