@@ -21,14 +21,14 @@ pub(crate) mod tree;
 mod validate;
 mod warnings;
 
-pub(crate) use decode::{DecodeError, decode, decode_type};
+pub(crate) use decode::decode;
 pub(crate) use default::default;
 pub(crate) use labels::field_label;
 pub(crate) use names::validate_name;
 pub(crate) use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
 };
-pub(crate) use printer::{Column, cells, columns, human_duration};
+pub(crate) use printer::{Column, cells, columns};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 pub(crate) use validate::{validate_create, validate_update};

@@ -126,11 +126,6 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
-    /// The amount rounded up to a whole number.
-    pub(crate) fn value(&self) -> i128 {
-        round_up(self.nanos, NANOS) / NANOS
-    }
-
     fn decimal(&self, suffixes: Format) -> String {
         let mut mantissa = self.nanos;
         let mut exponent = -9;

@@ -126,11 +126,11 @@ impl Check {
     }
 
     /// The number or name of a port.
-    pub(crate) fn port(&mut self, value: &Value, path: Path) {
+    pub(crate) fn port(&mut self, value: &Value, path: &Path) {
         match value {
             Value::String(name) => {
                 let faults = names::port_name(name);
-                self.faults(&path, name, faults);
+                self.faults(path, name, faults);
             }
             number => {
                 for fault in names::port_number(number.as_i64().unwrap_or(0)) {

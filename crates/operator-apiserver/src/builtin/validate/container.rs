@@ -149,11 +149,11 @@ fn ports(check: &mut Check, container: &Value, path: &Path) {
         if number.as_i64() == Some(0) {
             check.required(path.child("containerPort"), "");
         } else {
-            check.port(number, path.child("containerPort"));
+            check.port(number, &path.child("containerPort"));
         }
         let host_port = at(port, &["hostPort"]);
         if !is_zero(host_port) {
-            check.port(host_port, path.child("hostPort"));
+            check.port(host_port, &path.child("hostPort"));
         }
         check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
     }
@@ -541,10 +541,10 @@ fn handle(check: &mut Check, handler: &Value, path: &Path) {
         }
         "httpGet" => {
             check.required_text(action, &path, "path");
-            check.port(at(action, &["port"]), path.child("port"));
+            check.port(at(action, &["port"]), &path.child("port"));
             check.one_of(action, &path, "scheme", &["HTTP", "HTTPS"]);
         }
-        "tcpSocket" | "grpc" => check.port(at(action, &["port"]), path.child("port")),
+        "tcpSocket" | "grpc" => check.port(at(action, &["port"]), &path.child("port")),
         "sleep"
             if at(action, &["seconds"])
                 .as_i64()

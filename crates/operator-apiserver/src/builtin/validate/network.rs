@@ -152,7 +152,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
                 (false, true) => {
                     check.faults(&port.child("name"), name, names::port_name(name));
                 }
-                (true, false) => check.port(number, port.child("number")),
+                (true, false) => check.port(number, &port.child("number")),
             }
         }
     }
@@ -235,10 +235,10 @@ fn policy_port(check: &mut Check, port: &Value, path: &Path) {
                 "may not be specified when `port` is non-numeric",
             );
         }
-        check.port(number, path.child("port"));
+        check.port(number, &path.child("port"));
         return;
     };
-    check.port(number, path.child("port"));
+    check.port(number, &path.child("port"));
     if let Some(last) = end.as_i64() {
         if last < first {
             // The real server shows the port here.
@@ -249,7 +249,7 @@ fn policy_port(check: &mut Check, port: &Value, path: &Path) {
             );
         }
         if !names::port_number(last).is_empty() {
-            check.port(end, path.child("endPort"));
+            check.port(end, &path.child("endPort"));
         }
     }
 }
@@ -290,7 +290,7 @@ fn ip_block(check: &mut Check, block: &Value, path: &Path) {
         match names::parse_cidr(text) {
             None => check.faults(&path, text, names::cidr(text)),
             Some(inner) if !is_strict_subnet(inner, outer) => {
-                check.invalid(path, except, "must be a strict subset of `cidr`")
+                check.invalid(path, except, "must be a strict subset of `cidr`");
             }
             Some(_) => {}
         }
@@ -335,7 +335,7 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
             } else {
                 check.optional_form(port, &path, "name", names::dns_label);
             }
-            check.port(at(port, &["port"]), path.child("port"));
+            check.port(at(port, &["port"]), &path.child("port"));
             check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
         }
     }

@@ -7,7 +7,7 @@ use super::check::Check;
 use super::{container, security, volume};
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
-use crate::builtin::tree::{Object, at, entries, is_zero, list, object_in, objects_in, text};
+use crate::builtin::tree::{Object, at, entries, is_zero, list, objects_in, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     let path = Path::new("spec");

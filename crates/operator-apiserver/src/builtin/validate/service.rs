@@ -89,13 +89,13 @@ fn service_ports(check: &mut Check, ports: &[Value], path: &Path) {
                 check.duplicate(path.child("name"), &name.into());
             }
         }
-        check.port(at(port, &["port"]), path.child("port"));
+        check.port(at(port, &["port"]), &path.child("port"));
         if text(port, &["protocol"]).is_empty() {
             check.required(path.child("protocol"), "");
         } else {
             check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
         }
-        check.port(at(port, &["targetPort"]), path.child("targetPort"));
+        check.port(at(port, &["targetPort"]), &path.child("targetPort"));
         check.optional_form(port, &path, "appProtocol", names::qualified_name);
     }
 }

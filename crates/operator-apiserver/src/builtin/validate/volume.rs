@@ -196,7 +196,7 @@ fn downward(check: &mut Check, source: &Value, path: &Path) {
         let (field, resource) = (at(item, &["fieldRef"]), at(item, &["resourceFieldRef"]));
         match (field.is_object(), resource.is_object()) {
             (true, false) => {
-                container::field_reference(check, field, &path.child("fieldRef"), container::VOLUME_FIELDS)
+                container::field_reference(check, field, &path.child("fieldRef"), container::VOLUME_FIELDS);
             }
             (false, true) => {
                 let path = path.child("resourceFieldRef");

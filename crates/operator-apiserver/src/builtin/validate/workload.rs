@@ -112,7 +112,7 @@ fn deployment_strategy(check: &mut Check, strategy: &Value, path: &Path) {
             "may not be specified when strategy `type` is 'Recreate'",
         ),
         "RollingUpdate" if rolling.is_null() => {
-            check.required(path_of_rolling, "this should be defaulted and never be nil")
+            check.required(path_of_rolling, "this should be defaulted and never be nil");
         }
         "RollingUpdate" => rolling_update(check, rolling, &path_of_rolling),
         _ => check.unsupported_text(
