@@ -550,7 +550,9 @@ impl Converter for Renaming {
             return Err(ConvertError::MissingVersion);
         }
         let mut object = object.clone();
-        object["apiVersion"] = api_version.into();
+        if let Some(object) = object.as_object_mut() {
+            object.insert("apiVersion".to_owned(), api_version.into());
+        }
         Ok(object)
     }
 }

@@ -23,7 +23,7 @@ fn removed(types: &Arena, kind: TypeId, value: &Value, fields: &FieldSet) -> Val
             })
             | Form::Map(Map { atomic: true, .. }),
             _,
-        ) => Value::Null,
+        ) => emptied(value),
         (Form::List(list), Value::Array(items)) => {
             let kept = |item: &Value| match list_element(types, list, item) {
                 Ok(element) => kept(types, Some(list.element), fields.find(&element), item),
@@ -39,6 +39,15 @@ fn removed(types: &Arena, kind: TypeId, value: &Value, fields: &FieldSet) -> Val
             Value::Object(object.iter().filter_map(kept).collect())
         }
         _ => value.clone(),
+    }
+}
+
+/// What a field set says of parts of an atomic value, it cannot mean; the real server empties the value.
+fn emptied(value: &Value) -> Value {
+    match value {
+        Value::Array(_) => Value::Array(Vec::new()),
+        Value::Object(_) => Value::Object(Object::new()),
+        _ => Value::Null,
     }
 }
 
