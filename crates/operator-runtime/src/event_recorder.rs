@@ -211,7 +211,7 @@ impl Recorder {
         match patiently(stop, || api.create(&params, &event)).await {
             Ok(_) => self.correlator.created(entry, key, Instant::now(), wall),
             Err(error) => {
-                tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written")
+                tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written");
             }
         }
     }
@@ -227,7 +227,7 @@ impl Recorder {
             Ok(_) => self.correlator.wrote(series, Instant::now()),
             Err(kube::Error::Api(status)) if status.is_not_found() => self.correlator.gone(series),
             Err(error) => {
-                tracing::warn!(event = name, error = %describe(&error), "Series of events not written")
+                tracing::warn!(event = name, error = %describe(&error), "Series of events not written");
             }
         }
     }

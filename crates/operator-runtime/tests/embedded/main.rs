@@ -8,5 +8,7 @@
 
 mod client;
 mod controller;
+mod election;
+mod events;
 mod finalizer;
 mod support;

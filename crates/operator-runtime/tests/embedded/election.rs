@@ -1,0 +1,170 @@
+//! Elections on the embedded API server, as managers hold them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use operator_envtest::TestEnv;
+use operator_runtime::election::{Election, LeaderElection, LeaderForLife, Leadership, Timing};
+use operator_runtime::prelude::*;
+use serde_json::json;
+
+use crate::support::{Bench, Widget, in_time, key, plain_teller, run};
+
+/// As fast as whole seconds in the lease allow.
+const FAST: Timing = Timing {
+    lease_duration: Duration::from_secs(1),
+    renew_deadline: Duration::from_millis(700),
+    retry_period: Duration::from_millis(50),
+};
+
+fn election(client: &kube::Client, identity: &str) -> LeaderElection {
+    LeaderElection::builder(client.clone(), "widget-lock")
+        .namespace("default")
+        .identity(identity)
+        .timing(FAST)
+        .build()
+        .unwrap()
+}
+
+async fn manager(bench: &Bench, identity: &str) -> Manager {
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    manager
+        .election(election(&bench.client, identity))
+        .build()
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn only_the_leader_reconciles_and_its_end_makes_another_one() {
+    let bench = Bench::new().await;
+    let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
+    let ((reconciler, mut told), (other, mut other_told)) = (plain_teller(), plain_teller());
+    Controller::managed_by(&first)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    Controller::managed_by(&second)
+        .for_::<Widget>()
+        .complete(other)
+        .unwrap();
+
+    let leader = run(&first);
+    in_time(first.elected()).await;
+    let standby = run(&second);
+    bench.create("a", 1).await;
+    assert_eq!(told.next().await, (key("a"), Some(1)));
+    leader.end().await.unwrap();
+    assert_eq!(
+        other_told.unheard(),
+        [],
+        "a lease is given back after the last reconcile"
+    );
+
+    in_time(second.elected()).await;
+    assert_eq!(other_told.next().await, (key("a"), Some(1)));
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    let spec = leases.get("widget-lock").await.unwrap().spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some("second"));
+    assert_eq!(spec.lease_transitions, Some(1));
+    standby.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn manager_whose_lease_is_stolen_ends() {
+    let bench = Bench::new().await;
+    let manager = manager(&bench, "first").await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
+    leases
+        .patch("widget-lock", &PatchParams::default(), &theft)
+        .await
+        .unwrap();
+    let error = running.ended().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "leader election lost: somebody else has taken the lease"
+    );
+    let spec = leases.get("widget-lock").await.unwrap().spec.unwrap();
+    assert_eq!(
+        spec.holder_identity.as_deref(),
+        Some("thief"),
+        "what is another's is not given back"
+    );
+}
+
+#[tokio::test]
+async fn manager_that_is_cut_off_ends_before_another_may_lead() {
+    let bench = Bench::new().await;
+    let manager = manager(&bench, "first").await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    bench
+        .network
+        .refuse(|request| request.contains("/leases").then_some(500));
+    let error = running.ended().await.unwrap_err();
+    bench.network.heal();
+    assert!(error.to_string().starts_with("leader election lost"), "{error}");
+
+    let mut other = election(&bench.client, "second");
+    let leadership = other.leadership();
+    in_time(other.acquire()).await.unwrap();
+    assert!(matches!(
+        *leadership.borrow(),
+        Leadership::Leader { until: Some(_) }
+    ));
+    other.release().await;
+}
+
+fn pod(name: &str) -> Pod {
+    let containers = json!([{"name": "operator", "image": "example.com/operator:1"}]);
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"containers": containers}})).unwrap()
+}
+
+#[tokio::test]
+async fn leader_for_life_leads_until_its_pod_is_collected() {
+    let env = TestEnv::start().await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(env.client());
+    for name in ["operator-1", "operator-2"] {
+        pods.create(&PostParams::default(), &pod(name)).await.unwrap();
+    }
+    let election = |pod: &str| {
+        let builder = LeaderForLife::builder(env.client(), "operator-lock")
+            .namespace("default")
+            .pod_name(pod);
+        builder
+            .max_backoff_interval(Duration::from_millis(20))
+            .build()
+            .unwrap()
+    };
+    let (mut first, mut second) = (election("operator-1"), election("operator-2"));
+    in_time(first.acquire()).await.unwrap();
+    let locks: Api<ConfigMap> = Api::default_namespaced(env.client());
+    let owners = |lock: ConfigMap| lock.metadata.owner_references.unwrap();
+    assert_eq!(
+        owners(locks.get("operator-lock").await.unwrap())[0].name,
+        "operator-1"
+    );
+
+    let mut leadership = second.leadership();
+    let waiting = tokio::spawn(async move {
+        second.acquire().await.unwrap();
+        second
+    });
+    assert!(!leadership.borrow_and_update().is_leader());
+    first.release().await;
+    pods.delete("operator-1", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    let _second = in_time(waiting).await.unwrap();
+    assert!(leadership.borrow().is_leader());
+    assert_eq!(
+        owners(locks.get("operator-lock").await.unwrap())[0].name,
+        "operator-2"
+    );
+    env.stop().await;
+}
