@@ -67,11 +67,14 @@ async fn start() -> TestEnv {
 }
 
 #[tokio::test]
-async fn custom_resources_are_served_from_the_start() {
+async fn custom_resources_are_served_and_checked_from_the_start() {
     let env = start().await;
     let api = widget_api(&env);
-    let created = api.create(&PostParams::default(), &widget(1)).await.unwrap();
-    assert!(created.metadata.uid.is_some());
+    api.create(&PostParams::default(), &widget(1)).await.unwrap();
+    let mut invalid = widget(0);
+    invalid.metadata.name = Some("x".to_owned());
+    let refused = api.create(&PostParams::default(), &invalid).await.unwrap_err();
+    assert!(refused.to_string().contains("spec.size"), "{refused}");
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ impl Definition {
             Backing::Custom(version) => version.prepare_for_update(subresource, object, old),
         }
         if self.has_generation() {
-            let bump = i64::from(self.generation_changed(old, object));
+            let bump = i64::from(subresource != "status" && self.generation_changed(old, object));
             let generation = object::generation(old) + bump;
             object::set_meta(object, "generation", Some(generation.into()));
         }
