@@ -135,11 +135,11 @@ impl Dice {
     }
 
     fn object(&mut self, shape: &Shape) -> Value {
-        object(self.value(shape))
+        object(&self.value(shape))
     }
 }
 
-fn object(spec: Value) -> Value {
+fn object(spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
 }
 
