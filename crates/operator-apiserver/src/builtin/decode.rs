@@ -93,7 +93,7 @@ impl Decoder {
             self.path.push_str(field.name);
             self.fields.push(field.name);
             let found = object.remove(field.name).unwrap_or(Value::Null);
-            if let Some(value) = self.field(go, field, found)? {
+            if let Some(value) = self.field(field, found)? {
                 object.insert(field.name.to_owned(), value);
             }
             self.fields.pop();
@@ -115,7 +115,7 @@ impl Decoder {
     }
 
     /// What a field is written as; `None` when it is left out.
-    fn field(&mut self, go: &GoStruct, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
+    fn field(&mut self, field: &GoField, mut value: Value) -> Decoded<Option<Value>> {
         let absent = if field.omit_empty { None } else { Some(Value::Null) };
         if field.pointer && value.is_null() {
             return Ok(absent);
@@ -126,12 +126,8 @@ impl Decoder {
             FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
         );
         if is_collection && is_zero(&value) {
-            let kept = go.keeps_empty_lists && !value.is_null();
-            return Ok(if kept && !field.omit_empty {
-                Some(value)
-            } else {
-                absent
-            });
+            let given = !value.is_null() && !field.omit_empty;
+            return Ok(if given { Some(value) } else { absent });
         }
         let is_scalar = is_scalar(field.kind);
         if is_scalar && field.omit_empty && !field.pointer && is_zero(&value) {

@@ -36,8 +36,6 @@ pub(super) struct GoStruct {
     pub(super) name: String,
     /// Ordered by name.
     pub(super) fields: Vec<GoField>,
-    /// Stored as JSON, so that empty lists stay empty lists instead of becoming null.
-    pub(super) keeps_empty_lists: bool,
 }
 
 impl GoStruct {
@@ -69,7 +67,6 @@ fn structs() -> HashMap<&'static str, GoStruct> {
         let go = GoStruct {
             name: go_name(name),
             fields: of_type.fields.iter().map(field).collect(),
-            keeps_empty_lists: !name.starts_with("api."),
         };
         (of_type.name.as_str(), go)
     };

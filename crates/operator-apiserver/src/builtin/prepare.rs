@@ -42,6 +42,7 @@ pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
         ("coordination.k8s.io", "Lease") => lease(root),
         _ => {}
     }
+    forget_empty_lists(gvk, object);
 }
 
 /// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the
@@ -61,6 +62,32 @@ pub(crate) fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Valu
         "ephemeralcontainers" => pod::keep_all_but_ephemeral_containers(root, old),
         "resize" => pod::keep_all_but_resources(root, old),
         _ => {}
+    }
+    forget_empty_lists(gvk, object);
+}
+
+/// Lists that are always written and may be empty. The store does not tell an empty one from none.
+const EMPTY_LISTS: &[(&str, &[&str])] = &[
+    ("CSINode", &["spec", "drivers"]),
+    ("ClusterRole", &["rules"]),
+    ("EndpointSlice", &["endpoints"]),
+    ("EndpointSlice", &["ports"]),
+    ("HorizontalPodAutoscaler", &["status", "currentMetrics"]),
+    ("LimitRange", &["spec", "limits"]),
+    ("Role", &["rules"]),
+];
+
+fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
+    for (kind, path) in EMPTY_LISTS {
+        if *kind != gvk.kind {
+            continue;
+        }
+        let found = path
+            .iter()
+            .try_fold(&mut *object, |value, step| value.get_mut(*step));
+        if let Some(list) = found.filter(|list| list.as_array().is_some_and(Vec::is_empty)) {
+            *list = Value::Null;
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod network;
 mod pod;
 mod policy;
 mod rbac;
+mod review;
 mod security;
 mod service;
 mod storage;
@@ -53,6 +54,10 @@ pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old:
             pod::validate_ephemeral_update(&mut check, object, old);
         }
         ("resize", "", "Pod") => pod::validate_resize(&mut check, object, old),
+        ("status", "apps", "Deployment" | "ReplicaSet" | "StatefulSet")
+        | ("status", "", "ReplicationController") => {
+            workload::replica_counts(&mut check, gvk.kind, object);
+        }
         ("scale", ..) => policy::scale(&mut check, object),
         _ => {}
     }
@@ -79,6 +84,9 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("apps", "Deployment") => workload::deployment,
         ("apps", "ReplicaSet") => workload::replica_set,
         ("apps", "StatefulSet") => workload::stateful_set,
+        ("authorization.k8s.io", "SelfSubjectAccessReview") => review::own_access,
+        ("authorization.k8s.io", "SubjectAccessReview") => review::access,
+        ("authorization.k8s.io", "LocalSubjectAccessReview") => review::local_access,
         ("autoscaling", "HorizontalPodAutoscaler") => policy::autoscaler,
         ("autoscaling", "Scale") => policy::scale,
         ("batch", "CronJob") => batch::cron_job,

@@ -108,6 +108,15 @@ fn deployment_strategy(strategy: &mut Object) {
     }
 }
 
+/// Where a DaemonSet counts the changes of its template.
+fn template_generation(daemon_set: &mut Object) {
+    let annotations =
+        object_in(daemon_set, "metadata").and_then(|metadata| object_in(metadata, "annotations"));
+    if let Some(annotations) = annotations {
+        set_if_zero(annotations, "deprecated.daemonset.template.generation", "0");
+    }
+}
+
 fn daemon_set_strategy(strategy: &mut Object) {
     set_if_zero(strategy, "type", "RollingUpdate");
     if kind_of(strategy) != "RollingUpdate" {

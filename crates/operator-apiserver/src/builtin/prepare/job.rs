@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::tree::{Object, object_in, text};
+use crate::builtin::tree::{Object, at, is_zero, object_in, set_if_zero, text};
 
 /// Labels the template with the identity of the job, and selects pods by it.
 pub(super) fn generate_selector(job: &mut Object) {
@@ -28,10 +28,15 @@ pub(super) fn generate_selector(job: &mut Object) {
             labels.entry(label).or_insert_with(|| value.as_str().into());
         }
     }
+    let labels = at(&Value::Object(spec.clone()), &["template", "metadata", "labels"]).clone();
     let selected = object_in(spec, "selector").and_then(|s| object_in(s, "matchLabels"));
     if let Some(selected) = selected {
         selected
             .entry("batch.kubernetes.io/controller-uid")
             .or_insert(json!(uid));
+    }
+    // A job without labels of its own is read with those of its template.
+    if let Some(metadata) = object_in(job, "metadata").filter(|_| !is_zero(&labels)) {
+        set_if_zero(metadata, "labels", labels);
     }
 }

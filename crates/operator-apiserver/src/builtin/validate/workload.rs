@@ -301,6 +301,54 @@ pub(super) fn replication_controller(check: &mut Check, object: &Value) {
     always_restarted(check, spec, &template_path, "ReplicationController");
 }
 
+/// The counts in the status of a controller.
+pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
+    let (status, path) = (at(object, &["status"]), Path::new("status"));
+    for field in [
+        "observedGeneration",
+        "replicas",
+        "fullyLabeledReplicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "currentReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ] {
+        check.non_negative(status, &path, field);
+    }
+    let count = |field: &str| at(status, &[field]).as_i64().unwrap_or(0);
+    let parts: &[&str] = match kind {
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "StatefulSet" => &[
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ],
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for field in parts {
+        if count(field) > count("replicas") {
+            let value = at(status, &[field]);
+            check.invalid(path.child(field), value, "cannot be greater than status.replicas");
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let detail = if kind == "StatefulSet" {
+            "cannot be greater than status.readyReplicas"
+        } else {
+            "cannot be greater than readyReplicas"
+        };
+        check.invalid(
+            path.child("availableReplicas"),
+            at(status, &["availableReplicas"]),
+            detail,
+        );
+    }
+}
+
 // === updates ===
 
 /// The selector of a controller is chosen once.
