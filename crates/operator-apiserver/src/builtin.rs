@@ -9,7 +9,7 @@ mod default;
 mod go_fields;
 mod image;
 mod labels;
-mod names;
+pub(crate) mod names;
 mod prepare;
 mod printer;
 pub(crate) mod quantity;
