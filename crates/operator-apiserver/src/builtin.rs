@@ -18,6 +18,7 @@ mod resource_table;
 mod strategy;
 pub(crate) mod time;
 pub(crate) mod tree;
+pub(crate) mod unstructured;
 mod validate;
 mod warnings;
 

@@ -4,6 +4,7 @@ use http::header::USER_AGENT;
 use structural_schema::field::{Error, Path};
 
 use crate::call::Call;
+use crate::managed_fields;
 use crate::registry::{Definition, ListOptions, RevisionMatch};
 use crate::status::{self, Status, Subject};
 
@@ -54,23 +55,10 @@ fn refuse(call: &Call, errors: &[Error]) -> Status {
     status::invalid(&options_subject(options_kind(call)), "", errors)
 }
 
-/// The longest name of a field manager.
-const MANAGER_LENGTH_MAX: usize = 128;
-
 /// Checks `fieldManager`.
 pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
     let given = call.query.text("fieldManager");
-    let path = Path::new("fieldManager");
-    let mut errors = Vec::new();
-    if given.len() > MANAGER_LENGTH_MAX {
-        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
-    }
-    for (index, character) in given.char_indices() {
-        if character.is_control() {
-            let why = format!("invalid character {character:?} (at position {index})");
-            errors.push(Error::invalid(path.clone(), given.into(), why));
-        }
-    }
+    let errors = managed_fields::validate_manager(&Path::new("fieldManager"), given);
     if errors.is_empty() {
         Ok(())
     } else {
@@ -121,7 +109,7 @@ pub(crate) fn field_validation(call: &Call) -> Result<FieldValidation, Status> {
             &[Error::not_supported(
                 Path::new("fieldValidation"),
                 &other.into(),
-                &["Ignore", "Strict", "Warn"],
+                &["", "Ignore", "Strict", "Warn"],
             )],
         )),
     }
