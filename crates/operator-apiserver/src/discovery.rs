@@ -23,12 +23,15 @@ pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
         [] => legacy::index(registry, call),
+        ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
         ["version"] => Ok(Answer::json(&version::info())),
-        ["healthz" | "livez" | "readyz", rest @ ..] => Ok(health(call, rest)),
+        ["healthz" | "livez" | "readyz", rest @ ..] if !call.info.path.ends_with('/') => {
+            Ok(health(call, rest))
+        }
         ["api"] if method == Method::GET => aggregated_or(registry, call, true, legacy::versions),
         ["apis"] => aggregated_or(registry, call, false, legacy::group_list),
         ["api" | "apis", ..] if method != Method::GET => Err(status::method_not_allowed()),
-        ["api", "v1"] => legacy::resources(registry, call, "", "v1"),
+        ["api", version] => legacy::resources(registry, call, "", version),
         ["apis", group] => legacy::group(registry, call, group),
         ["apis", group, version] => legacy::resources(registry, call, group, version),
         ["openapi", "v2"] => openapi::v2(registry, call),

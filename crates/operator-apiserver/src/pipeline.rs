@@ -54,7 +54,11 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
         return unknown(registry, info);
     };
     if !scope_fits(&definition, info) {
-        return Err(status::unknown_resource());
+        return if definition.is_custom() {
+            Ok(Answer::not_found())
+        } else {
+            Err(status::unknown_resource())
+        };
     }
     let asked = if definition.is_custom() {
         Asked::Custom
@@ -87,7 +91,9 @@ fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
         return true;
     }
     if definition.namespaced {
-        !info.namespace.is_empty() || info.name.is_empty()
+        let all_namespaces =
+            info.name.is_empty() && (!definition.is_custom() || matches!(info.verb, "list" | "watch"));
+        !info.namespace.is_empty() || all_namespaces
     } else {
         info.namespace.is_empty()
     }

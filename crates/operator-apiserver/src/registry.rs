@@ -9,6 +9,7 @@ pub(crate) mod metadata;
 pub(crate) mod names;
 mod resource;
 mod service_address;
+mod shared_storage;
 mod strategy;
 mod update;
 

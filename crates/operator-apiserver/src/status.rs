@@ -369,13 +369,18 @@ pub(crate) fn plain(message: impl Into<String>) -> Status {
 }
 
 /// The answer to a JSON patch that does not apply.
-pub(crate) fn unprocessable(subject: &Subject, name: &str) -> Status {
+pub(crate) fn unprocessable() -> Status {
     failure(
         422,
         "Invalid",
         "the server rejected our request due to an error in our request",
-        Some(subject.details(name)),
+        Some(Map::new()),
     )
+}
+
+/// A patch that cannot be carried out, without a reason that programs could read.
+pub(crate) fn unprocessable_because(why: &str) -> Status {
+    failure(422, "", why, None)
 }
 
 /// A read at a revision that does not exist yet.

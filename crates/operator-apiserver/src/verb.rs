@@ -64,12 +64,19 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
         definition.allows(info.verb) && !(everywhere && !matches!(info.verb, "list" | "watch"))
     } else {
         let Some(subresource) = definition.subresource(&info.subresource) else {
-            return Err(status::unknown_resource());
+            return Err(if definition.is_custom() {
+                status::not_found(&definition.subject, &info.name)
+            } else {
+                status::unknown_resource()
+            });
         };
         subresource.verbs.iter().any(|verb| verb == info.verb)
     };
     if fits && allowed && *method != Method::HEAD {
         return Ok(());
+    }
+    if definition.is_custom() && !info.verb.is_empty() {
+        return Err(status::method_not_supported(&definition.subject, info.verb));
     }
     Err(status::method_not_allowed())
 }

@@ -13,11 +13,14 @@ use structured_merge::Schema;
 use super::TABLE;
 use super::names::{self, Names};
 use super::version::{CustomVersion, PrinterColumn, Scale};
+use crate::authn::User;
 use crate::builtin::Column;
 use crate::client::Gvr;
-use crate::managed_fields::FieldManagers;
+use crate::managed_fields::{self, FieldManagers};
 use crate::object;
-use crate::registry::{Backing, Catalog, Definition, Registry, Subresource, builtin_catalog};
+use crate::registry::{
+    Backing, Catalog, Definition, Registry, Subresource, Warnings, Write, builtin_catalog,
+};
 use crate::status::Subject;
 use crate::store::Stored;
 
@@ -85,6 +88,19 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
     if value == *stored.value {
         return;
     }
+    let write = Write {
+        definition: definition.clone(),
+        namespace: String::new(),
+        name: object::name(&value).to_owned(),
+        subresource: "status".to_owned(),
+        user: User::admin(),
+        manager: "kube-apiserver".to_owned(),
+        tracked: false,
+        dry_run: false,
+        warnings: Warnings::default(),
+    };
+    let mut value = value;
+    managed_fields::update(registry, &write, Some(&stored.value), &mut value);
     // A write that came between started its own round, which sees what this one did not.
     let result = registry
         .store

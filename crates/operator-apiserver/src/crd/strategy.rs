@@ -30,7 +30,7 @@ pub(crate) fn prepare_for_delete(crd: &mut Value, now: &str) {
         "Terminating",
         "True",
         "InstanceDeletionPending",
-        "CustomResourceDefinition marked for deletion; CustomResource deletion will occur soon",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         now,
     );
 }

@@ -11,7 +11,6 @@ use structured_merge::Schema;
 use crate::builtin::Column;
 use crate::negotiate::table::{self, NAME_DESCRIPTION};
 use crate::object;
-use crate::status::{self, Status};
 
 /// What a version of a CRD says.
 #[derive(Debug)]
@@ -71,10 +70,10 @@ impl PrinterColumn {
 
 impl CustomVersion {
     /// Brings a body into the form that its schema gives it, and names what the schema does not know.
-    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
         self.schema
             .decode(object)
-            .map_err(|malformed| status::bad_request(malformed.to_string()))
+            .map_err(|malformed| malformed.to_string())
     }
 
     pub(crate) fn default(&self, object: &mut Value) {

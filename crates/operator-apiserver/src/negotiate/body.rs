@@ -58,25 +58,54 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     yaml::parse(text)
 }
 
-/// What a client sees of a body that could not be read: its beginning.
-pub(crate) fn excerpt(bytes: &[u8]) -> String {
+/// How much of a body an error shows.
+const EXCERPT_BYTES: usize = 30;
+
+/// What a client sees of a body that could not be read: its beginning, in hexadecimal if it is no JSON object.
+fn excerpt(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "<empty>".to_owned();
     }
-    let shown: String = String::from_utf8_lossy(bytes).chars().take(30).collect();
-    if shown.len() < bytes.len() {
-        format!("{shown} ...")
+    let shown = bytes.get(..EXCERPT_BYTES).unwrap_or(bytes);
+    let more = if shown.len() < bytes.len() { " ..." } else { "" };
+    if bytes.starts_with(b"{") {
+        format!("{}{more}", String::from_utf8_lossy(shown))
     } else {
-        shown
+        let hex: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}{more}")
     }
 }
 
-/// The error for a body that is no object at all.
-pub(crate) fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Status {
+/// The error for a body that could not be parsed.
+pub(crate) fn unrecognized(kind: &str, media: Media, why: &str, bytes: &[u8]) -> Status {
+    let why = match media {
+        Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
+        Media::Yaml | Media::Protobuf => why.to_owned(),
+    };
     status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
         excerpt(bytes)
     ))
+}
+
+/// The error for a body that is JSON, but no object.
+pub(crate) fn no_object(kind: &str, media: Media, value: &Value, bytes: &[u8]) -> Status {
+    let wanted = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let why = cannot_unmarshal(value, wanted);
+    unrecognized(kind, media, &why, bytes)
+}
+
+/// What Go says of a JSON value of the wrong type.
+pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
 /// Writes a tree in the form asked for.

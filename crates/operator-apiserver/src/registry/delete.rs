@@ -63,7 +63,7 @@ impl Registry {
                     .store
                     .delete(&definition.table, &definition.storage, &live)
                     .map(|last| Deleted {
-                        object: definition.serve(&last.value),
+                        object: definition.serve(&self.last_words(definition, &last.value)),
                         gone: true,
                     }),
             };
@@ -77,6 +77,18 @@ impl Registry {
                 Err(Rejected::Moved | Rejected::Exists(_)) => {}
             }
         }
+    }
+}
+
+impl Registry {
+    /// What the one who deletes an object sees of it: a pod is marked even if it goes at once.
+    fn last_words(&self, definition: &Definition, last: &Arc<Value>) -> Arc<Value> {
+        if !definition.is("", "pods") {
+            return last.clone();
+        }
+        let mut object = (**last).clone();
+        mark(self, definition, &mut object, 0);
+        Arc::new(object)
     }
 }
 
@@ -166,13 +178,14 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     let seconds = clock::unix_seconds(registry.clock.now()) + grace;
     let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     object::set_meta(object, "deletionTimestamp", Some(time.to_string().into()));
-    // Namespaces are marked by their own storage, which knows no grace.
+    // Namespaces and CRDs are marked by storages of their own, which know no grace.
     let namespace = definition.is("", "namespaces");
-    if !namespace {
+    let definition_of_kind = crd::is_definition_table(definition);
+    if !namespace && !definition_of_kind {
         object::set_meta(object, "deletionGracePeriodSeconds", Some(grace.into()));
     }
     let generation = object::generation(object);
-    if first && generation > 0 {
+    if first && generation > 0 && !definition_of_kind {
         object::set_meta(object, "generation", Some((generation + 1).into()));
     }
     if namespace {

@@ -4,7 +4,6 @@ use serde_json::Value;
 use structural_schema::field::{Error, ErrorType, Path};
 
 use super::{Definition, names};
-use crate::managed_fields;
 use crate::object;
 
 const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
@@ -56,8 +55,6 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Error> {
         }
     }
     errors.extend(validate_new_finalizers(object, old));
-    // Managed fields are checked once as part of the update and once as part of the object.
-    errors.extend(managed_fields::validate(object));
     errors.extend(validate_common(object));
     errors
 }
@@ -98,7 +95,6 @@ fn validate_common(object: &Value) -> Vec<Error> {
     errors.extend(validate_annotations(object, &path.child("annotations")));
     errors.extend(validate_owners(object, &path.child("ownerReferences")));
     errors.extend(validate_finalizers(object, &path.child("finalizers")));
-    errors.extend(managed_fields::validate(object));
     errors
 }
 
@@ -179,13 +175,10 @@ fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let finalizers = object::finalizers(object);
     for (index, finalizer) in finalizers.iter().enumerate() {
-        let faults = names::qualified_name(finalizer);
-        let standard = finalizer.contains('/') || STANDARD_FINALIZERS.contains(finalizer);
-        for fault in &faults {
-            let fault = fault.as_str();
-            errors.push(Error::invalid(path.index(index), (*finalizer).into(), fault));
+        for fault in names::qualified_name(finalizer) {
+            errors.push(Error::invalid(path.clone(), (*finalizer).into(), fault));
         }
-        if faults.is_empty() && !standard {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             errors.push(Error::invalid(
                 path.index(index),
                 (*finalizer).into(),

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use structured_merge::builtin::{Type, types};
-
+use super::shared_storage;
 use crate::builtin::{self, Gvk, Strategy};
 use crate::client::Gvr;
 use crate::crd::CustomVersion;
@@ -60,14 +59,6 @@ impl Definition {
 
     pub(crate) fn is_custom(&self) -> bool {
         matches!(self.backing, Backing::Custom(_))
-    }
-
-    /// The type of a built-in kind.
-    pub(crate) fn builtin_type(&self) -> Option<&'static Type> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
-            Backing::Custom(_) => None,
-        }
     }
 
     /// The key of an object in the table.
@@ -170,6 +161,7 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         resource: resource.name.to_owned(),
         kind: resource.gvk.kind.to_owned(),
     };
+    let (table, storage) = shared_storage::of(resource.served_group, resource.served_version, resource.name);
     let prefix = format!("{}/", resource.name);
     let subresources: Vec<Subresource> = all
         .iter()
@@ -186,12 +178,8 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         })
         .collect();
     Definition {
-        table: subject.resource_name().into(),
-        storage: Arc::new(Gvr::new(
-            resource.served_group,
-            resource.served_version,
-            resource.name,
-        )),
+        table,
+        storage,
         version: resource.served_version.to_owned(),
         singular: resource.singular.to_owned(),
         list_kind: format!("{}List", resource.gvk.kind),

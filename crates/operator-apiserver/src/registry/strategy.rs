@@ -6,8 +6,10 @@ use serde_json::Value;
 use structural_schema::Outcome;
 
 use super::resource::{Backing, Definition};
+use super::shared_storage;
 use crate::builtin;
 use crate::crd;
+use crate::negotiate::table;
 use crate::object;
 use crate::status::{self, Status};
 
@@ -57,15 +59,19 @@ impl Definition {
     /// Brings a body into the form of its type, and names the fields that the type does not have.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::decode(gvk, object).map_err(|error| {
-                let kind = &self.subject.kind;
-                status::bad_request(format!(
-                    "{kind} in version {} cannot be handled as a {kind}: {error}",
-                    object::go_quote(&self.version)
-                ))
-            }),
-            Backing::Custom(version) => version.decode(object),
+            Backing::Builtin { gvk, .. } => {
+                builtin::decode(gvk, object).map_err(|error| self.undecodable(&error.to_string()))
+            }
+            Backing::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
         }
+    }
+
+    fn undecodable(&self, why: &str) -> Status {
+        let kind = &self.subject.kind;
+        status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {kind}: {why}",
+            object::go_quote(&self.version)
+        ))
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
@@ -172,14 +178,28 @@ impl Definition {
 
     pub(crate) fn columns(&self) -> Vec<builtin::Column> {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::columns(gvk),
+            Backing::Builtin { gvk, .. } => {
+                let columns = builtin::columns(gvk);
+                if columns.is_empty() {
+                    table::generic_columns()
+                } else {
+                    columns
+                }
+            }
             Backing::Custom(version) => version.columns(),
         }
     }
 
     pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::cells(gvk, object, now),
+            Backing::Builtin { gvk, .. } => {
+                let cells = builtin::cells(gvk, object, now);
+                if cells.is_empty() {
+                    table::generic_cells(object, now)
+                } else {
+                    cells
+                }
+            }
             Backing::Custom(version) => version.cells(object, now),
         }
     }
@@ -187,15 +207,7 @@ impl Definition {
     /// A stored object in this version.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
         match &self.backing {
-            Backing::Builtin { .. } => {
-                let api_version = self.api_version();
-                if stored.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
-                    return stored.clone();
-                }
-                let mut object = (**stored).clone();
-                object["apiVersion"] = api_version.into();
-                Arc::new(object)
-            }
+            Backing::Builtin { .. } => shared_storage::serve(self, stored),
             Backing::Custom(version) => version.serve(stored),
         }
     }
@@ -203,7 +215,7 @@ impl Definition {
     /// An object of this version as it is stored.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
         match &self.backing {
-            Backing::Builtin { .. } => object,
+            Backing::Builtin { .. } => shared_storage::to_storage(self, object),
             Backing::Custom(version) => version.to_storage(object),
         }
     }

@@ -110,6 +110,12 @@ impl Registry {
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let subject = &write.definition.subject;
         let uid = object::uid(object);
+        if !uid.is_empty() && uid != object::uid(old) && write.tracked {
+            use structural_schema::field::{Error, Path};
+            let path = Path::new("metadata").child("uid");
+            let error = Error::invalid(path, uid.into(), "field is immutable");
+            return Err(status::invalid(subject, &write.name, &[error.clone(), error]));
+        }
         if !uid.is_empty() && uid != object::uid(old) {
             let key = write.key();
             return Err(status::conflict(
@@ -128,6 +134,12 @@ impl Registry {
                 return Err(must_be_specified(write));
             }
             return Ok(());
+        }
+        if version.parse::<u64>().is_err() {
+            return Err(status::plain(format!(
+                "strconv.ParseUint: parsing {}: invalid syntax",
+                object::go_quote(version)
+            )));
         }
         if version != object::resource_version(old) {
             return Err(status::modified(subject, &write.name));

@@ -23,7 +23,7 @@ pub(super) async fn serve(
     let write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let decoded = body::decode(&call.body, media, ("v1", "Binding"))
-        .map_err(|why| body::unrecognized("Binding", &why, &call.body))?;
+        .map_err(|why| body::unrecognized("Binding", media, &why, &call.body))?;
     bind(registry, &write, &decoded.value).await?;
     let created = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
@@ -35,7 +35,14 @@ pub(super) async fn serve(
 pub(crate) async fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
     let node = object::text(binding, &["target", "name"]).to_owned();
     if node.is_empty() {
-        return Err(status::plain("binding.target.name is required"));
+        return Err(status::plain("target.name: Required value"));
+    }
+    let kind = object::text(binding, &["target", "kind"]);
+    if !kind.is_empty() && kind != "Node" {
+        let kind = object::go_quote(kind);
+        return Err(status::plain(format!(
+            "target.kind: Unsupported value: {kind}: supported values: \"Node\", \"<empty>\""
+        )));
     }
     let annotations = object::meta(binding, "annotations").cloned();
     let labels = object::meta(binding, "labels").cloned();

@@ -11,7 +11,7 @@ use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
 use crate::object;
 use crate::registry::{Definition, DeleteOptions, Registry};
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::verb;
 
 pub(super) async fn serve(
@@ -23,7 +23,13 @@ pub(super) async fn serve(
     let write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let decoded = body::decode(&call.body, media, ("policy/v1", "Eviction"))
-        .map_err(|why| body::unrecognized("Eviction", &why, &call.body))?;
+        .map_err(|why| body::unrecognized("Eviction", media, &why, &call.body))?;
+    let name = object::name(&decoded.value);
+    if !name.is_empty() && name != call.info.name {
+        return Err(status::bad_request(
+            "name in URL does not match name in Eviction object",
+        ));
+    }
     let options = &decoded.value["deleteOptions"];
     let text = |path: &[&str]| {
         object::get(options, path)

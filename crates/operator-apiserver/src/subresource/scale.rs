@@ -90,7 +90,7 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
         ("update", _) => {
             let media = Media::parse(content_type, false)?;
             let decoded = body::decode(&call.body, media, ("autoscaling/v1", "Scale"))
-                .map_err(|why| body::unrecognized("Scale", &why, &call.body))?;
+                .map_err(|why| body::unrecognized("Scale", media, &why, &call.body))?;
             return Ok(decoded.value);
         }
         (_, "application/json-patch+json") => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{options, render, warned, write};
 use crate::call::{Answer, Call};
@@ -61,7 +61,6 @@ pub(super) async fn serve_collection(
             result => drop(result?),
         }
     }
-    page.remaining = None;
     page.token = String::new();
     let answer = render::list(registry, call, definition, form, &page)?;
     Ok(warned(answer, &write))
@@ -69,46 +68,49 @@ pub(super) async fn serve_collection(
 
 /// The options in the body; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
-    if call.body.is_empty() {
-        let query = &call.query;
-        return Ok(DeleteOptions {
-            grace_period_seconds: query.text("gracePeriodSeconds").parse().ok(),
-            propagation_policy: query
-                .get("propagationPolicy")
-                .map(str::to_owned)
-                .or_else(|| orphan_policy(query.get("orphanDependents")?)),
-            uid: None,
-            resource_version: None,
-        });
-    }
-    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let decoded =
-        body::decode(&call.body, media, ("v1", "DeleteOptions")).map_err(|why| status::bad_request(why))?;
-    let body = decoded.value;
-    if body
-        .get("dryRun")
-        .and_then(Value::as_array)
-        .is_some_and(|list| !list.is_empty())
-    {
+    let body = if call.body.is_empty() {
+        query_options(call)
+    } else {
+        let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+        body::decode(&call.body, media, ("v1", "DeleteOptions"))
+            .map_err(status::bad_request)?
+            .value
+    };
+    let dry_run = body.get("dryRun").and_then(Value::as_array);
+    if dry_run.is_some_and(|list| !list.is_empty()) {
         write.dry_run = true;
     }
+    options::check_delete(call, &body)?;
     let text = |path: &[&str]| {
         object::get(&body, path)
             .and_then(Value::as_str)
             .map(str::to_owned)
     };
+    let orphan = body.get("orphanDependents").and_then(Value::as_bool);
     Ok(DeleteOptions {
         grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
-        propagation_policy: text(&["propagationPolicy"]).or_else(|| {
-            let orphan = body.get("orphanDependents")?.as_bool()?;
-            orphan_policy(if orphan { "true" } else { "false" })
-        }),
+        propagation_policy: text(&["propagationPolicy"]).or_else(|| orphan.map(orphan_policy)),
         uid: text(&["preconditions", "uid"]),
         resource_version: text(&["preconditions", "resourceVersion"]),
     })
 }
 
-fn orphan_policy(orphan: &str) -> Option<String> {
-    let policy = if orphan == "true" { "Orphan" } else { "Background" };
-    Some(policy.to_owned())
+/// The parameters of the URL in the form of a body.
+fn query_options(call: &Call) -> Value {
+    let mut options = json!({});
+    if let Ok(seconds) = call.query.text("gracePeriodSeconds").parse::<i64>() {
+        options["gracePeriodSeconds"] = seconds.into();
+    }
+    if let Some(policy) = call.query.get("propagationPolicy") {
+        options["propagationPolicy"] = policy.into();
+    }
+    if call.query.get("orphanDependents").is_some() {
+        options["orphanDependents"] = call.query.flag("orphanDependents").into();
+    }
+    options
+}
+
+fn orphan_policy(orphan: bool) -> String {
+    let policy = if orphan { "Orphan" } else { "Background" };
+    policy.to_owned()
 }

@@ -17,13 +17,13 @@ pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) ->
     let kind = &definition.subject.kind;
     let api_version = definition.api_version();
     let decoded = body::decode(&call.body, media, (&api_version, kind))
-        .map_err(|why| body::unrecognized(kind, &why, &call.body))?;
+        .map_err(|why| body::unrecognized(kind, media, &why, &call.body))?;
     let mut value = decoded.value;
     if value.is_null() {
         value = Value::Object(Default::default());
     }
     if !value.is_object() {
-        return Err(body::unrecognized(kind, "json: cannot unmarshal", &call.body));
+        return Err(body::no_object(kind, media, &value, &call.body));
     }
     let validation = options::field_validation(call)?;
     complete(definition, &mut value, decoded.duplicates, validation, warnings)?;
@@ -83,11 +83,43 @@ fn report(
     Ok(())
 }
 
+/// Refuses a type that no built-in API has.
+fn unregistered(definition: &Definition, api_version: &str, kind: &str) -> Option<Status> {
+    let subject = &definition.subject;
+    let (group, version) = match api_version.split_once('/') {
+        Some(parts) => parts,
+        None if api_version.is_empty() => (subject.group.as_str(), definition.version.as_str()),
+        None => ("", api_version),
+    };
+    let kind = if kind.is_empty() { &subject.kind } else { kind };
+    let known = |kind: &str| {
+        let types = structured_merge::builtin::types();
+        types.for_kind(group, version, kind).is_some()
+    };
+    let list_of_known = kind.strip_suffix("List").is_some_and(known);
+    // Groups that are no longer served still have their types.
+    if known(kind) || list_of_known || kind == "List" || group == "extensions" {
+        return None;
+    }
+    Some(status::bad_request(format!(
+        "{kind} in version {quoted} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        subject.kind,
+        go_quote(kind),
+        go_quote(if group.is_empty() { version } else { api_version }),
+        quoted = go_quote(version),
+    )))
+}
+
 /// The apiVersion and kind of a body must be those of the path; what is missing is filled in.
 fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> {
     let expected = definition.api_version();
     let given = object::text(value, &["apiVersion"]);
     let kind = object::text(value, &["kind"]);
+    if !definition.is_custom()
+        && let Some(refusal) = unregistered(definition, given, kind)
+    {
+        return Err(refusal);
+    }
     if !given.is_empty() && given != expected {
         return Err(status::bad_request(format!(
             "the API version in the data ({given}) does not match the expected API version ({expected})"

@@ -1,10 +1,10 @@
 //! Query parameters as options.
 
 use http::header::USER_AGENT;
+use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use crate::call::Call;
-use crate::managed_fields;
 use crate::registry::{Definition, ListOptions, RevisionMatch};
 use crate::status::{self, Status, Subject};
 
@@ -55,10 +55,24 @@ fn refuse(call: &Call, errors: &[Error]) -> Status {
     status::invalid(&options_subject(options_kind(call)), "", errors)
 }
 
+/// The longest name of a field manager.
+const MANAGER_LENGTH_MAX: usize = 128;
+
 /// Checks `fieldManager`.
 pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
     let given = call.query.text("fieldManager");
-    let errors = managed_fields::validate_manager(&Path::new("fieldManager"), given);
+    let path = Path::new("fieldManager");
+    let mut errors = Vec::new();
+    if given.len() > MANAGER_LENGTH_MAX {
+        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
+    }
+    for (index, character) in given.char_indices() {
+        if character.is_control() {
+            let code = u32::from(character);
+            let why = format!("invalid character U+{code:04X} (at position {index})");
+            errors.push(Error::invalid(path.clone(), given.into(), why));
+        }
+    }
     if errors.is_empty() {
         Ok(())
     } else {
@@ -245,4 +259,40 @@ pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
             .ok()
             .filter(|seconds| *seconds > 0),
     })
+}
+
+const POLICIES: [&str; 3] = ["Foreground", "Background", "Orphan"];
+
+/// Checks the options of a delete.
+pub(crate) fn check_delete(call: &Call, options: &Value) -> Result<(), Status> {
+    let path = Path::new("propagationPolicy");
+    let mut errors = Vec::new();
+    let policy = options.get("propagationPolicy").and_then(Value::as_str);
+    let both = policy.is_some() && options.get("orphanDependents").is_some_and(Value::is_boolean);
+    match policy {
+        Some(policy) if both => {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(Error::invalid(path, policy.into(), why));
+        }
+        Some(policy) if !POLICIES.contains(&policy) => {
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(Error::not_supported(path, &policy.into(), &supported));
+        }
+        _ => {}
+    }
+    let dry_run = options.get("dryRun").and_then(Value::as_array);
+    if let Some(values) = dry_run
+        && values.iter().any(|value| value != "All")
+    {
+        errors.push(Error::not_supported(
+            Path::new("dryRun"),
+            &Value::from(values.clone()),
+            &["All"],
+        ));
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(refuse(call, &errors))
+    }
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
+use structured_merge::builtin;
 use structured_merge::strategic::{self, StrategicError};
 
 use super::options::{self, FieldValidation};
 use super::{object_body, render, warned, write};
-use crate::builtin::unstructured;
 use crate::call::{Answer, Call};
 use crate::managed_fields;
 use crate::negotiate::{Form, body};
 use crate::object;
 use crate::patch::{json, merge};
-use crate::registry::{Definition, Registry, Write};
+use crate::registry::{Backing, Definition, Registry, Write};
 use crate::status::{self, Status};
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -48,6 +48,11 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = write(call, definition)?;
+    let media = call.header(CONTENT_TYPE);
+    if matches!(media, JSON_PATCH | MERGE_PATCH | STRATEGIC_PATCH) {
+        // A missing object is told before a patch that cannot be read.
+        registry.load(&write)?;
+    }
     let patching = parse(call, definition)?;
     let (code, patched) = apply(registry, &mut write, &patching).await?;
     let answer = render::object(registry, call, definition, form, code, &patched)?;
@@ -91,8 +96,9 @@ pub(crate) async fn apply(
 fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, Status> {
     let mut object = live.clone();
     match &patching.patch {
-        Patch::Json(operations) => json::apply(&mut object, operations)
-            .map_err(|_| status::unprocessable(&write.definition.subject, &write.name))?,
+        Patch::Json(operations) => {
+            json::apply(&mut object, operations).map_err(|_| status::unprocessable())?
+        }
         Patch::Merge(patch) => merge::apply(&mut object, patch),
         Patch::Strategic(patch) => object = strategic(write, live, patch)?,
         Patch::Apply { .. } => {}
@@ -117,16 +123,16 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
 }
 
 fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status> {
-    let kind = write.definition.builtin_type();
+    let Backing::Builtin { gvk, .. } = &write.definition.backing else {
+        return Err(unsupported(&write.definition));
+    };
+    let kind = builtin::types().for_kind(gvk.group, gvk.version, gvk.kind);
     let kind = kind.ok_or_else(|| unsupported(&write.definition))?;
-    let patched = strategic::apply(live, patch, kind).map_err(|error| match error {
+    strategic::apply(live, patch, kind).map_err(|error| match error {
         StrategicError::BadRequest(why) => status::bad_request(why),
-        StrategicError::Unprocessable(_) => status::unprocessable(&write.definition.subject, &write.name),
+        StrategicError::Unprocessable(why) => status::unprocessable_because(why),
         StrategicError::Internal(why) => status::plain(why),
-    })?;
-    unstructured::check(kind, &patched)
-        .map_err(|why| status::invalid_patch(&structured_merge::go::plain(patch), &why))?;
-    Ok(patched)
+    })
 }
 
 /// Separates the kind from the reason in a decoding error.
@@ -184,7 +190,7 @@ fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
             Patch::Json(operations)
         }
         (JSON_PATCH, other) => {
-            return Err(status::bad_request(cannot_unmarshal(
+            return Err(status::bad_request(body::cannot_unmarshal(
                 &other,
                 "handlers.jsonPatchOp",
             )));
@@ -193,7 +199,7 @@ fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
         (STRATEGIC_PATCH, patch @ Value::Object(_)) => Patch::Strategic(patch),
         (STRATEGIC_PATCH, Value::Null) => Patch::Strategic(Value::Object(Map::new())),
         (_, other) => {
-            return Err(status::bad_request(cannot_unmarshal(
+            return Err(status::bad_request(body::cannot_unmarshal(
                 &other,
                 "map[string]interface {}",
             )));
@@ -215,19 +221,6 @@ fn check_count(operations: &[Value]) -> Result<(), Status> {
         json::OPERATIONS_MAX,
         operations.len()
     )))
-}
-
-/// What Go says of a JSON value of the wrong type.
-fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
 fn unknown_members(operations: &[Value]) -> Vec<String> {

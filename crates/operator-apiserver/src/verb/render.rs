@@ -91,7 +91,7 @@ pub(crate) fn list(
                 .iter()
                 .map(|stored| definition.serve(&stored.value))
                 .collect();
-            let metadata = list_metadata(definition, page);
+            let metadata = transformed_metadata(page);
             let rows = objects.iter().map(|object| &**object);
             table::render(registry, definition, rows, &metadata, include)
         }
@@ -108,7 +108,7 @@ pub(crate) fn list(
             };
             json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": list_metadata(definition, page), "items": items,
+                "metadata": transformed_metadata(page), "items": items,
             })
         }
         Transform::None => {
@@ -136,6 +136,18 @@ fn item(definition: &Definition, object: &Value) -> Value {
         map.remove("kind");
     }
     item
+}
+
+/// The metadata of a list in another form: only lists of custom resources themselves say that nothing continues.
+fn transformed_metadata(page: &Page) -> Value {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if !page.token.is_empty() {
+        metadata["continue"] = page.token.as_str().into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
 }
 
 fn list_metadata(definition: &Definition, page: &Page) -> Value {

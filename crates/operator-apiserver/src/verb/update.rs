@@ -44,7 +44,9 @@ pub(super) async fn serve(
 fn check_name(object: &mut Value, name: &str) -> Result<(), Status> {
     let given = object::name(object);
     if given.is_empty() {
-        return Err(status::bad_request("name must be provided"));
+        return Err(status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if given != name {
         return Err(status::bad_request(format!(
