@@ -20,11 +20,13 @@ use crate::object::{Kind, Object, ObjectKey};
 pub(crate) mod decode;
 pub(crate) mod informer;
 mod pace;
+mod selection;
 pub(crate) mod store;
 
 use decode::Malformed;
 pub use informer::WatchBackoff;
 use informer::{Connection, Informer, Watched};
+pub use selection::{ListOptions, Selectors};
 use store::Stored;
 
 /// How the cache watches.
@@ -32,6 +34,8 @@ use store::Stored;
 pub struct CacheOptions {
     /// The namespaces to watch; all when empty. Cluster-scoped kinds are watched as a whole in any case.
     pub namespaces: Vec<String>,
+    /// Which objects of which kind are kept; all unless said otherwise.
+    pub selectors: Selectors,
     /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory on the
     /// server. Off unless said otherwise.
     pub streaming_lists: bool,
@@ -107,6 +111,7 @@ impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             namespaces: Vec::new(),
+            selectors: Selectors::default(),
             streaming_lists: false,
             watch_backoff: WatchBackoff::default(),
             read_timeout: Duration::from_secs(30),
@@ -161,12 +166,14 @@ impl Cache {
         Ok(stored.map(|stored| stored.object))
     }
 
-    /// The objects of a namespace, or of all that are watched, in no particular order.
+    /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
+    /// [`ListOptions`].
     ///
     /// # Errors
     /// If the kind cannot be listed in time.
-    pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>, CacheError> {
-        Ok(self.synced::<K>().await?.list(namespace))
+    pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
+        let options = options.into();
+        Ok(self.synced::<K>().await?.list(&options))
     }
 
     /// What of the kinds that are watched is not in order; empty when everything is.
@@ -225,7 +232,7 @@ impl Cache {
         }
         let informer = Arc::new(Informer::<K>::new(
             &self.inner.manager,
-            &self.inner.options.namespaces,
+            &self.inner.options,
             self.inner.metrics.clone(),
         ));
         let (typed, watched) = (informer.clone(), informer.clone());

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cache::decode::Decoded;
+use crate::cache::decode::{Decoded, with_owners};
 use crate::cache::store::Stored;
-use crate::cache::{Cache, CacheError};
+use crate::cache::{Cache, CacheError, ListOptions};
 use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
 use crate::object::{Kind, Object, ObjectKey};
@@ -110,12 +110,13 @@ impl Client {
         Ok(self.cache.get(key).await?)
     }
 
-    /// The objects of a namespace, or of all that are watched, from the cache.
+    /// The objects that `options` name, from the cache, sorted by namespace and name: `None` for all, `Some(namespace)`,
+    /// or [`ListOptions`].
     ///
     /// # Errors
     /// If the kind cannot be listed in time.
-    pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>, ClientError> {
-        Ok(self.cache.list(namespace).await?)
+    pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
+        Ok(self.cache.list(options).await?)
     }
 
     /// Reads past the cache.
@@ -259,7 +260,8 @@ impl Client {
         };
         let live =
             serde_json::to_value(known.object.as_ref()).map_err(|source| target.unserializable(source))?;
-        Ok(noop::is_applied(configuration, applied, &live))
+        let applied = with_owners(applied, known.object.as_ref());
+        Ok(noop::is_applied(configuration, &applied, &live))
     }
 
     fn skip(&self, target: &Target) {

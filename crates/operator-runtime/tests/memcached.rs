@@ -129,15 +129,10 @@ impl Reconciler for MemcachedReconciler {
 /// The names of the pods of a Memcached, sorted.
 async fn pods_of(ctx: &Context, memcached: &Memcached) -> Result<Vec<String>> {
     let labels = labels_for(memcached);
-    let pods = ctx.list::<Pod>(memcached.namespace().as_deref()).await?;
-    let own = pods.iter().filter(|pod| {
-        labels
-            .iter()
-            .all(|(key, value)| pod.labels().get(key) == Some(value))
-    });
-    let mut names: Vec<_> = own.map(|pod| pod.name_any()).collect();
-    names.sort();
-    Ok(names)
+    let own = ListOptions::from(memcached.namespace().as_deref())
+        .labels(labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let pods = ctx.list::<Pod>(own).await?;
+    Ok(pods.iter().map(|pod| pod.name_any()).collect())
 }
 
 fn labels_for(memcached: &Memcached) -> BTreeMap<String, String> {

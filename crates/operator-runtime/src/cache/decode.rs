@@ -29,17 +29,16 @@ pub(crate) struct Malformed {
 
 // === impl Decoded ===
 
-impl<K> Decoded<K> {
+impl<K: Resource> Decoded<K> {
     /// The object beside the fields that `manager` applied to it.
     pub(crate) fn into_stored(self, manager: &str) -> Result<Stored<K>, Malformed> {
         let applied = self
             .managed_fields
             .iter()
-            .find(|entry| is_applied_by(entry, manager))
-            .map(applied);
+            .find(|entry| is_applied_by(entry, manager));
         self.object.map(|object| Stored {
+            applied: applied.map(|entry| applied_text(entry, &object)),
             object: Arc::new(object),
-            applied,
         })
     }
 }
@@ -49,9 +48,31 @@ fn is_applied_by(entry: &Value, manager: &str) -> bool {
 }
 
 /// API version and field set in one text; texts are smaller than trees, and most objects are never applied again.
-fn applied(entry: &Value) -> Arc<str> {
+///
+/// The uids of owners, which are all that differs between objects that are made alike, stand as [`owner_mark`]s, so
+/// that these objects share the text.
+fn applied_text(entry: &Value, object: &impl Resource) -> Arc<str> {
     let version = entry["apiVersion"].as_str().unwrap_or_default();
-    format!("{version} {}", entry["fieldsV1"]).into()
+    let mut text = format!("{version} {}", entry["fieldsV1"]);
+    let owners = object.meta().owner_references.iter().flatten().enumerate();
+    for (index, owner) in owners.filter(|(_, owner)| !owner.uid.is_empty()) {
+        text = text.replace(&owner.uid, &owner_mark(index));
+    }
+    text.into()
+}
+
+/// The text of [`Stored::applied`] with the uids of the owners of `object` back in their places.
+pub(crate) fn with_owners(applied: &str, object: &impl Resource) -> String {
+    let mut text = applied.to_owned();
+    for (index, owner) in object.meta().owner_references.iter().flatten().enumerate() {
+        text = text.replace(&owner_mark(index), &owner.uid);
+    }
+    text
+}
+
+/// No field of an object is named like this.
+fn owner_mark(index: usize) -> String {
+    format!("$(owner {index})")
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {

@@ -12,8 +12,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::CacheOptions;
 use super::decode::{Decoded, Malformed};
 use super::pace::paced;
+use super::selection::{ListOptions, Selectors};
 use super::store::{Scope, Store, Stored};
 use crate::error::describe;
 use crate::event::Event;
@@ -32,6 +34,7 @@ pub(crate) struct Informer<K> {
     /// Held while an event is stored and told, so that each handler hears all events, in order and once.
     handlers: Mutex<Vec<Handler<K>>>,
     watches: Vec<(Scope, Mutex<Health>)>,
+    selectors: Selectors,
     synced: watch::Sender<bool>,
     metrics: CacheMetrics,
 }
@@ -89,7 +92,8 @@ pub(crate) struct Connection {
 // === impl Informer ===
 
 impl<K: Object> Informer<K> {
-    pub(crate) fn new(manager: &str, namespaces: &[String], metrics: CacheMetrics) -> Self {
+    pub(crate) fn new(manager: &str, options: &CacheOptions, metrics: CacheMetrics) -> Self {
+        let namespaces = &options.namespaces;
         let kind = Kind::of::<K>();
         let scopes: Vec<Scope> = if kind.namespaced && !namespaces.is_empty() {
             namespaces
@@ -103,6 +107,7 @@ impl<K: Object> Informer<K> {
             kind,
             store: RwLock::new(Store::new(manager, scopes.iter().cloned())),
             handlers: Mutex::default(),
+            selectors: options.selectors.clone(),
             watches: scopes
                 .into_iter()
                 .map(|scope| (scope, Mutex::default()))
@@ -116,8 +121,8 @@ impl<K: Object> Informer<K> {
         self.store.read().get(key)
     }
 
-    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
-        self.store.read().list(namespace)
+    pub(crate) fn list(&self, options: &ListOptions) -> Vec<Arc<K>> {
+        self.store.read().list(options)
     }
 
     pub(crate) fn write(&self, written: Stored<K>) {
@@ -209,7 +214,8 @@ impl<K: Object> Informer<K> {
             Some(namespace) => Api::namespaced_with(client, namespace, &dynamic),
             None => Api::all_with(client, &dynamic),
         };
-        let mut stream = pin!(watcher(api, connection.config));
+        let config = self.selectors.apply::<K>(connection.config);
+        let mut stream = pin!(watcher(api, config));
         let mut failures = 0;
         loop {
             let next = tokio::select! {

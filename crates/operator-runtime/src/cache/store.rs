@@ -13,6 +13,7 @@ use kube::Resource;
 use kube::runtime::watcher::Event as WatchEvent;
 
 use super::decode::{Decoded, Malformed};
+use super::selection::ListOptions;
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
 
@@ -39,6 +40,8 @@ impl<K> Clone for Stored<K> {
 pub(crate) struct Store<K> {
     /// The field manager of the operator.
     manager: String,
+    /// The applied fields, which are the same text for all objects that are made alike.
+    applied: Interned,
     objects: HashMap<ObjectKey, Stored<K>>,
     written: HashMap<ObjectKey, Written<K>>,
     malformed: HashMap<ObjectKey, Malformed>,
@@ -79,6 +82,7 @@ impl<K: Resource + Clone> Store<K> {
     pub(crate) fn new(manager: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self {
             manager: manager.to_owned(),
+            applied: Interned::default(),
             objects: HashMap::new(),
             written: HashMap::new(),
             malformed: HashMap::new(),
@@ -105,16 +109,20 @@ impl<K: Resource + Clone> Store<K> {
         })
     }
 
-    /// The objects of a namespace, or all.
-    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
-        let keys = self
-            .objects
-            .keys()
-            .chain(self.written.keys().filter(|key| !self.objects.contains_key(*key)));
-        let keys = keys.filter(|key| namespace.is_none() || key.namespace() == namespace);
+    /// The objects that `options` name, sorted by key.
+    pub(crate) fn list(&self, options: &ListOptions) -> Vec<Arc<K>> {
+        let new = self.written.keys().filter(|key| !self.objects.contains_key(*key));
+        let keys = self.objects.keys().chain(new);
+        let namespace = options.namespace();
+        let mut keys: Vec<_> = keys
+            .filter(|key| namespace.is_none() || key.namespace() == namespace)
+            .collect();
+        keys.sort();
         // A malformed object is left out: its key's own reconcile reports it.
-        keys.filter_map(|key| self.get(key).ok().flatten())
+        let stored = keys.into_iter().filter_map(|key| self.get(key).ok().flatten());
+        stored
             .map(|stored| stored.object)
+            .filter(|object| options.matches(object.as_ref()))
             .collect()
     }
 
@@ -254,13 +262,14 @@ impl<K: Resource + Clone> Store<K> {
 
     fn put(&mut self, scope: &Scope, object: Decoded<K>) -> Option<Event<K>> {
         let key = ObjectKey::of(&object);
-        let stored = match object.into_stored(&self.manager) {
+        let mut stored = match object.into_stored(&self.manager) {
             Ok(stored) => stored,
             Err(malformed) => {
                 self.malformed.insert(key, malformed);
                 return None;
             }
         };
+        stored.applied = stored.applied.map(|applied| self.applied.share(applied));
         self.malformed.remove(&key);
         if self
             .objects
@@ -305,6 +314,28 @@ impl<K: Resource + Clone> Store<K> {
             Change::Deleted(_) => false,
         };
         self.written.retain(|_, written| !passed(written));
+    }
+}
+
+/// Texts that are kept once, however many objects have them.
+#[derive(Debug, Default)]
+struct Interned {
+    texts: HashSet<Arc<str>>,
+    /// Texts that nobody has any more are dropped when there are so many.
+    limit: usize,
+}
+
+impl Interned {
+    fn share(&mut self, text: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.texts.get(&text) {
+            return known.clone();
+        }
+        if self.texts.len() >= self.limit {
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
+            self.limit = 2 * self.texts.len() + 16;
+        }
+        self.texts.insert(text.clone());
+        text
     }
 }
 
@@ -427,7 +458,7 @@ mod tests {
         store.step(&scopes[1], Watch::Init);
         assert!(store.step(&scopes[1], Watch::InitDone).is_empty());
         assert!(store.is_synced());
-        assert_eq!(store.list(None).len(), 1);
+        assert_eq!(store.list(&ListOptions::all()).len(), 1);
     }
 
     #[test]
@@ -452,7 +483,7 @@ mod tests {
         bench.write(object("a", 5));
         bench.write(object("new", 6));
         assert_eq!((bench.seen("a"), bench.seen("new")), (Some(5), Some(6)));
-        assert_eq!(bench.0.list(None).len(), 2);
+        assert_eq!(bench.0.list(&ListOptions::all()).len(), 2);
         assert_eq!(bench.step(Watch::Apply(object("a", 5))), ["update a@1->5"]);
         assert_eq!(bench.step(Watch::Apply(object("new", 6))), ["create new@6"]);
         assert!(bench.0.written.is_empty());
@@ -498,6 +529,32 @@ mod tests {
         bench.write(object("late", 8));
         bench.step(Watch::InitDone);
         assert_eq!(bench.seen("late"), Some(8));
+    }
+
+    #[test]
+    fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
+        let mut bench = Bench::new();
+        let made = |name: &str, owner: &str| -> Decoded<ConfigMap> {
+            let fields =
+                json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
+            let entry =
+                json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
+            let owners = json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner}]);
+            let metadata = json!({"name": name, "namespace": "default", "resourceVersion": "1", "managedFields": [entry], "ownerReferences": owners});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        bench.list(vec![made("a", "uid-1"), made("b", "uid-2")]);
+        let applied = |name: &str| bench.0.get(&key(name)).unwrap().unwrap().applied.unwrap();
+        assert!(Arc::ptr_eq(&applied("a"), &applied("b")));
+    }
+
+    #[test]
+    fn texts_that_nobody_has_any_more_are_dropped() {
+        let mut interned = Interned::default();
+        for number in 0..1000 {
+            interned.share(number.to_string().into());
+        }
+        assert!(interned.texts.len() < 50, "{}", interned.texts.len());
     }
 
     #[test]

@@ -483,3 +483,34 @@ async fn election_decides_when_controllers_run() {
         "leader election lost"
     );
 }
+
+#[tokio::test]
+async fn cache_keeps_only_what_is_selected() {
+    use operator_runtime::cache::{CacheOptions, Selectors};
+    let bench = Bench::new().await;
+    let selectors = Selectors::default().labels::<ConfigMap>("tier=front");
+    let options = CacheOptions {
+        selectors,
+        ..CacheOptions::default()
+    };
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .cache_options(options);
+    let manager = manager.build().await.unwrap();
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    for (name, tier) in [("kept", "front"), ("left-out", "back")] {
+        let mut config = config_map(name, "1");
+        config.metadata.labels = Some([("tier".to_owned(), tier.to_owned())].into());
+        configs.create(&PostParams::default(), &config).await.unwrap();
+    }
+    let running = run(&manager);
+    let all = manager.client().list::<ConfigMap>(None).await.unwrap();
+    let names: Vec<_> = all
+        .iter()
+        .filter_map(|config| config.metadata.name.as_deref())
+        .collect();
+    assert_eq!(names, ["kept"]);
+    let none = ListOptions::in_namespace("default").labels([("tier", "back")]);
+    assert!(manager.client().list::<ConfigMap>(none).await.unwrap().is_empty());
+    running.end().await.unwrap();
+}
