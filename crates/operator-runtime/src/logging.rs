@@ -1,5 +1,6 @@
 //! The log of an operator: text for people, or JSON for machines, on standard error.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
@@ -68,6 +69,7 @@ pub fn init(encoder: Encoder, level: LogLevel) {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // An error means that the program has set up its own log: that one stays.
     let _ = match encoder {

@@ -621,7 +621,7 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     let codes = [500, 410, 429, 503, 403];
     bench.network.refuse(move |request| {
         let number = count.fetch_add(1, Ordering::SeqCst);
-        (request.starts_with("GET") && request.contains("/widgets?") && number % 4 == 0)
+        (request.starts_with("GET") && request.contains("/widgets?") && number.is_multiple_of(4))
             .then(|| codes[number / 4 % 5])
     });
     let running = run(&manager);
