@@ -89,6 +89,17 @@ impl Schema {
         Ok(unknown)
     }
 
+    /// What the real server does to the result of an apply: as [`Schema::decode`], but nulls stay, to be refused.
+    ///
+    /// # Errors
+    /// As [`Schema::decode`].
+    pub fn decode_applied(&self, object: &mut Value) -> Result<(), MalformedMetadata> {
+        metadata::coerce_root(object)?;
+        self.prune(object);
+        metadata::coerce_embedded(object, self.root(), &Path::default(), true)?;
+        Ok(())
+    }
+
     /// Drops unknown fields and returns their paths, sorted: `spec.foo`, `spec.list[0].x`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(object, self.root())

@@ -74,7 +74,7 @@ pub(crate) async fn apply(
     let applied = |live: Option<&Value>| {
         let object = managed_fields::apply(registry, write, live, config, *force)?;
         warn(write, patching);
-        finish(write, object, FieldValidation::Ignore)
+        finish_applied(write, object)
     };
     if write.subresource.is_empty() && registry.load(write).is_err() {
         let mut object = applied(None)?;
@@ -146,9 +146,35 @@ fn warn(write: &Write, patching: &Patching) {
     }
 }
 
+/// Checks the name of an applied object and brings it into normal form.
+fn finish_applied(write: &Write, mut object: Value) -> Result<Value, Status> {
+    let Backing::Custom(version) = &write.definition.backing else {
+        return finish(write, object, FieldValidation::Ignore);
+    };
+    check_name(write, &object)?;
+    version
+        .schema
+        .decode_applied(&mut object)
+        .map_err(|malformed| status::bad_request(malformed.to_string()))?;
+    version.default(&mut object);
+    Ok(object)
+}
+
 /// Checks the name of a patched object and brings it into normal form.
 fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Result<Value, Status> {
-    let name = object::name(&object);
+    check_name(write, &object)?;
+    object_body::complete(
+        &write.definition,
+        &mut object,
+        Vec::new(),
+        validation,
+        &write.warnings,
+    )?;
+    Ok(object)
+}
+
+fn check_name(write: &Write, object: &Value) -> Result<(), Status> {
+    let name = object::name(object);
     if name.is_empty() {
         let name = &write.name;
         return Err(status::bad_request(format!(
@@ -161,14 +187,7 @@ fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Resu
             write.name
         )));
     }
-    object_body::complete(
-        &write.definition,
-        &mut object,
-        Vec::new(),
-        validation,
-        &write.warnings,
-    )?;
-    Ok(object)
+    Ok(())
 }
 
 fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
@@ -243,6 +262,12 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
             "error decoding YAML: error converting YAML to JSON: {why}"
         ))
     })?;
+    if !parsed.value.is_object() && !parsed.value.is_null() {
+        let why = cannot_unmarshal(&parsed.value, "map[string]interface {}");
+        return Err(status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
+        )));
+    }
     if validation == FieldValidation::Strict && !parsed.duplicates.is_empty() {
         return Err(status::bad_request(format!(
             "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
