@@ -14,7 +14,7 @@ use tokio::sync::watch;
 pub(crate) use feed::{Subscriber, feed};
 
 use crate::clock::Clock;
-use crate::engine::execute::{Executor, Refusal};
+use crate::engine::execute::{Executor, Refusal, is_namespace_terminating};
 use crate::objects::{Key, Objects};
 use crate::plan::{Failure, Plan, World};
 use crate::queue::Queue;
@@ -162,7 +162,9 @@ impl Runner {
         let Key { namespace, name } = key;
         let controller = self.controller.name;
         match refusal {
-            Refusal::Stale(status) if matches!(status.code, 404 | 409) => {
+            Refusal::Stale(status)
+                if matches!(status.code, 404 | 409) || is_namespace_terminating(status) =>
+            {
                 tracing::debug!(controller, namespace, name, %status, "planning again");
             }
             Refusal::Stale(status) => tracing::warn!(controller, namespace, name, %status, "write refused"),

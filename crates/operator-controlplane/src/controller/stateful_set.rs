@@ -238,7 +238,7 @@ fn status(world: &World<'_>, run: &Run<'_>) -> Value {
     };
     let is_of = |pod: &Value, revision: &str| !pod.is_terminating() && pod.label(HASH) == Some(revision);
     let replicas = count(&|pod| !pod::is_finished(pod));
-    let ready = count(&|pod| pod::phase(pod) == "Running" && pod::is_ready(pod) && !pod.is_terminating());
+    let ready = count(&|pod| pod::phase(pod) == "Running" && pod::is_ready(pod));
     let updated = count(&|pod| is_of(pod, latest));
     let wanted = run.set.int("/spec/replicas").unwrap_or(1);
     let is_complete =

@@ -195,7 +195,7 @@ impl Executor {
 }
 
 /// Whether an object was refused because its namespace is going away: then nobody waits for it.
-fn is_namespace_terminating(status: &Status) -> bool {
+pub(crate) fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.body.items("/details/causes");
     causes
         .iter()

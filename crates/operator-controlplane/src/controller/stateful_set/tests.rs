@@ -187,3 +187,23 @@ fn a_set_that_updates_on_delete_leaves_its_pods() {
     stage.settle();
     assert_eq!(stage.pods()[2], "db-2 x:2");
 }
+
+#[test]
+fn a_pod_on_its_way_out_counts_as_ready_as_long_as_it_is_available() {
+    let mut stage = Stage::new(&json!({"podManagementPolicy": "Parallel", "replicas": 1}));
+    stage.settle();
+    stage.make_ready();
+    let mut pod = Value::clone(stage.scene.objects.get(&POD, "a", "db-0").unwrap());
+    pod["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:30Z".into();
+    stage.scene.put(&POD, pod);
+    stage.settle();
+    let set = stage.set();
+    assert_eq!(
+        (
+            set.int("/status/readyReplicas"),
+            set.int("/status/availableReplicas")
+        ),
+        (Some(1), Some(1))
+    );
+    assert_eq!(set.int("/status/updatedReplicas"), None);
+}
