@@ -2,8 +2,8 @@
 //! Deployment and writes a status for each, and prints what that cost.
 //!
 //! ```text
-//! operator-sdk cluster up --controllers none --kubeconfig /tmp/kubeconfig &
-//! KUBECONFIG=/tmp/kubeconfig cargo run --release --example load -- --resources 1000 --workers 8
+//! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
+//! KUBECONFIG=kubeconfig cargo run --release --example load -- --resources 1000 --workers 8
 //! ```
 //!
 //! The resources are created before the operator starts, as on a restart. Afterwards the operator is stopped and
