@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
+use structural_schema::field::{Error, Path};
 use structured_merge::builtin;
 use structured_merge::strategic::{self, StrategicError};
 
@@ -66,7 +67,11 @@ pub(crate) async fn apply(
     patching: &Patching,
 ) -> Result<(StatusCode, Arc<Value>), Status> {
     let Patch::Apply { config, force } = &patching.patch else {
-        let change = |live: &Value| patched(write, live, patching);
+        let change = |live: &Value| {
+            let object = patched(write, live, patching)?;
+            check_identity(write, &object, live)?;
+            Ok(object)
+        };
         return Ok((StatusCode::OK, registry.update(write, &change).await?));
     };
     write.tracked = true;
@@ -88,7 +93,11 @@ pub(crate) async fn apply(
         object::set_meta(&mut object, "resourceVersion", None);
         return Ok((StatusCode::CREATED, registry.create(write, object).await?));
     }
-    let change = |live: &Value| applied(Some(live));
+    let change = |live: &Value| {
+        let object = applied(Some(live))?;
+        check_identity(write, &object, live)?;
+        Ok(object)
+    };
     Ok((StatusCode::OK, registry.update(write, &change).await?))
 }
 
@@ -144,6 +153,29 @@ fn warn(write: &Write, patching: &Patching) {
             write.warnings.add(fault.as_str());
         }
     }
+}
+
+/// A patch cannot turn an object into another one; its uid is no precondition, as that of a PUT is. A resourceVersion
+/// is a number.
+fn check_identity(write: &Write, object: &Value, live: &Value) -> Result<(), Status> {
+    let version = object::resource_version(object);
+    if version.parse::<u64>().is_err() && !version.is_empty() {
+        let version = object::go_quote(version);
+        return Err(status::plain(format!(
+            "strconv.ParseUint: parsing {version}: invalid syntax"
+        )));
+    }
+    let uid = object::uid(object);
+    if uid.is_empty() || uid == object::uid(live) {
+        return Ok(());
+    }
+    let path = Path::new("metadata").child("uid");
+    let error = Error::invalid(path, uid.into(), "field is immutable");
+    Err(status::invalid(
+        &write.definition.subject,
+        &write.name,
+        &[error.clone(), error],
+    ))
 }
 
 /// Checks the name of an applied object and brings it into normal form.
@@ -263,7 +295,7 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
         ))
     })?;
     if !parsed.value.is_object() && !parsed.value.is_null() {
-        let why = cannot_unmarshal(&parsed.value, "map[string]interface {}");
+        let why = body::cannot_unmarshal(&parsed.value, "map[string]interface {}");
         return Err(status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
         )));
