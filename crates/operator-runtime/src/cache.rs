@@ -105,6 +105,13 @@ struct Entry {
     watched: Arc<dyn Watched>,
 }
 
+/// A cache that nobody has any more watches nothing, however its manager ended.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 // === impl CacheOptions ===
 
 impl Default for CacheOptions {

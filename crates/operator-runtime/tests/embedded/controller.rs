@@ -648,3 +648,29 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     .await;
     running.end().await.unwrap();
 }
+
+#[tokio::test]
+async fn aborted_manager_stops_watching() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(plain_teller().0)
+        .unwrap();
+    let health = manager.health_address().unwrap();
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    in_time(async {
+        while bench.network.count(is_watch_of_widgets) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.abort();
+    assert!(in_time(running).await.unwrap_err().is_cancelled());
+    // A watch that ends is opened again by whoever still watches.
+    bench.network.take_writes();
+    bench.network.end_watches();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(bench.network.count(is_watch_of_widgets), 0);
+    assert!(tokio::net::TcpStream::connect(health).await.is_err());
+}
