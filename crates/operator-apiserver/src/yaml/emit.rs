@@ -1,5 +1,6 @@
 //! Trees to YAML text in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, lists not indented under their key.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 use serde_json::Value;
@@ -29,13 +30,13 @@ fn indent(text: &mut String, depth: usize) {
 fn mapping(text: &mut String, value: &Value, depth: usize) {
     let Value::Object(fields) = value else { return };
     let mut names: Vec<&String> = fields.keys().collect();
-    names.sort();
+    names.sort_by(|a, b| natural(a, b));
     for (position, name) in names.into_iter().enumerate() {
         // The first field of a list item stands behind its dash.
         if position > 0 || text.ends_with('\n') || text.is_empty() {
             indent(text, depth);
         }
-        quoted_if_needed(text, name);
+        key(text, name);
         text.push(':');
         if let Some(value) = fields.get(name) {
             field_value(text, value, depth);
@@ -83,7 +84,7 @@ fn sequence(text: &mut String, value: &Value, depth: usize) {
 fn inline(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::String(string) if is_block(string) => block(text, string, depth),
-        Value::String(string) => quoted_if_needed(text, string),
+        Value::String(string) => folded(text, string, depth),
         Value::Object(_) => text.push_str("{}"),
         Value::Array(_) => text.push_str("[]"),
         other => {
@@ -116,19 +117,88 @@ fn block(text: &mut String, string: &str, depth: usize) {
     }
 }
 
-fn quoted_if_needed(text: &mut String, string: &str) {
-    if needs_double_quotes(string) {
-        let _ = write!(text, "{}", Value::from(string));
-    } else if needs_quotes(string) {
-        // What only looks like another type is put into double quotes, as Go's encoder does.
-        if looks_like_another_type(string) {
-            let _ = write!(text, "\"{string}\"");
+/// Lines are broken at the first space behind this column.
+const WIDTH: usize = 80;
+
+/// A key stands on one line.
+fn key(text: &mut String, string: &str) {
+    text.push_str(&scalar_text(string));
+}
+
+/// A value is folded; `depth` is that of its continuation lines.
+fn folded(text: &mut String, string: &str, depth: usize) {
+    let whole = scalar_text(string);
+    let double = whole.starts_with('"') && !looks_like_another_type(string);
+    let mut column = text.chars().rev().take_while(|letter| *letter != '\n').count();
+    let mut letters = whole.chars().peekable();
+    let mut after_space = false;
+    while let Some(letter) = letters.next() {
+        let next_is_word = letters
+            .peek()
+            .is_some_and(|next| *next != ' ' && *next != '\'' && *next != '"');
+        if letter == ' ' && !after_space && column > WIDTH && next_is_word && !double {
+            text.push('\n');
+            indent(text, depth);
+            column = depth * 2;
         } else {
-            let _ = write!(text, "'{}'", string.replace('\'', "''"));
+            text.push(letter);
+            column += 1;
         }
-    } else {
-        text.push_str(string);
+        after_space = letter == ' ';
     }
+}
+
+/// A scalar on one line, quoted if it would be read as something else.
+fn scalar_text(string: &str) -> String {
+    if needs_double_quotes(string) {
+        Value::from(string).to_string()
+    } else if !needs_quotes(string) {
+        string.to_owned()
+    } else if looks_like_another_type(string) {
+        // As Go's encoder does.
+        format!("\"{string}\"")
+    } else {
+        format!("'{}'", string.replace('\'', "''"))
+    }
+}
+
+/// The order of keys: letters after everything else, runs of digits by their value.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
+        return a.len().cmp(&b.len());
+    };
+    let (Some(x), Some(y)) = (a.get(at), b.get(at)) else {
+        return Ordering::Equal;
+    };
+    match (x.is_alphabetic(), y.is_alphabetic()) {
+        (true, true) => x.cmp(y),
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => number_at(&a, at).cmp(&number_at(&b, at)).then(x.cmp(y)),
+    }
+}
+
+/// The run of digits that begins at a position: its value, then its length. Zeros inside a number count for it.
+fn number_at(letters: &[char], at: usize) -> (u128, usize) {
+    let before = letters.get(..at).unwrap_or_default();
+    let inside = before
+        .iter()
+        .rev()
+        .take_while(|letter| letter.is_ascii_digit())
+        .any(|digit| *digit != '0');
+    let digits = letters
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .map_while(|letter| letter.to_digit(10))
+        .take(30);
+    digits.fold((u128::from(inside), 0), |(value, length), digit| {
+        (
+            value.saturating_mul(10).saturating_add(u128::from(digit)),
+            length + 1,
+        )
+    })
 }
 
 fn needs_double_quotes(string: &str) -> bool {

@@ -132,9 +132,23 @@ fn trees_are_written_as_go_writes_them() {
     assert_eq!(to_string(&tree), expected);
 }
 
+#[test]
+fn long_texts_are_folded_and_keys_are_in_natural_order() {
+    let tree = json!({"n10": 1, "n2": 2, "f:a": 3, ".": 4, "long": "word ".repeat(20)});
+    let words = |count: usize| vec!["word"; count].join(" ");
+    let expected = format!(
+        ".: 4\nf:a: 3\nlong: '{}\n  {} '\nn2: 2\nn10: 1\n",
+        words(15),
+        words(5)
+    );
+    assert_eq!(to_string(&tree), expected);
+    assert_eq!(value(&to_string(&tree)), tree);
+}
+
 fn trees() -> impl Strategy<Value = Value> {
     let texts = prop_oneof![
         "[ -~]{0,12}",
+        "([a-z]{1,9} ){10,20}[a-z']{3}",
         "[a-z:#'\"\\n\\t ]{0,10}",
         prop::sample::select(vec![
             "yes",
