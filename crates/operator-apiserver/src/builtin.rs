@@ -9,7 +9,7 @@ mod default;
 mod go_fields;
 mod image;
 mod labels;
-mod names;
+pub(crate) mod names;
 mod prepare;
 mod printer;
 pub(crate) mod quantity;
@@ -18,6 +18,7 @@ mod resource_table;
 mod strategy;
 pub(crate) mod time;
 pub(crate) mod tree;
+pub(crate) mod unstructured;
 mod validate;
 mod warnings;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
+use structural_schema::field::{Error, Path};
 use structured_merge::scale::{self, ReplicasPaths};
 use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
@@ -46,9 +47,24 @@ pub(crate) fn apply(
     let Some(manager) = manager(write) else {
         return Err(status::internal("the kind has no field manager"));
     };
-    manager
+    let applied = manager
         .apply(live, config, &write.manager, force, &registry.timestamp())
-        .map_err(refusal)
+        .map_err(refusal)?;
+    if let Some(kind) = write.definition.builtin_type()
+        && let Err(why) = builtin::unstructured::check(kind, &applied)
+    {
+        let name = object::name(config);
+        let namespace = object::text(config, &["metadata", "namespace"]);
+        let subject = &write.definition.subject;
+        let gvk = format!(
+            "{}/{}, Kind={}",
+            subject.group, write.definition.version, subject.kind
+        );
+        return Err(status::plain(format!(
+            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured object to {gvk}: {why}"
+        )));
+    }
+    Ok(applied)
 }
 
 fn refusal(error: ApplyError) -> Status {
@@ -87,6 +103,48 @@ fn make(definition: &Definition, subresource: &str) -> FieldManager {
         Ok(_) => manager.with_empty(empty),
         Err(_) => manager,
     }
+}
+
+/// The longest name of a field manager, and of a subresource in managedFields, in bytes.
+const MANAGER_LENGTH_MAX: usize = 128;
+const SUBRESOURCE_LENGTH_MAX: usize = 256;
+
+/// Checks the name of a field manager.
+pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
+    let mut errors = Vec::new();
+    if name.len() > MANAGER_LENGTH_MAX {
+        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
+    }
+    for (index, character) in name
+        .char_indices()
+        .filter(|(_, character)| character.is_control())
+    {
+        let why = format!(
+            "invalid character U+{:04X} (at position {index})",
+            u32::from(character)
+        );
+        let mut error = Error::invalid(path.clone(), name.into(), why);
+        error.value = Some(object::go_quote(name));
+        errors.push(error);
+    }
+    errors
+}
+
+/// Checks `metadata.managedFields`, as far as field managers leave it to validation.
+pub(crate) fn validate(object: &Value) -> Vec<Error> {
+    let path = Path::new("metadata").child("managedFields");
+    let mut errors = Vec::new();
+    for (index, entry) in entries(object).iter().enumerate() {
+        let path = path.index(index);
+        errors.extend(validate_manager(
+            &path.child("manager"),
+            object::text(entry, &["manager"]),
+        ));
+        if object::text(entry, &["subresource"]).len() > SUBRESOURCE_LENGTH_MAX {
+            errors.push(Error::too_long(path.child("subresource"), SUBRESOURCE_LENGTH_MAX));
+        }
+    }
+    errors
 }
 
 /// Whether a written object asks for its managers to be forgotten.

@@ -67,27 +67,38 @@ pub(crate) trait Object {
     }
 }
 
+/// The value at a JSON pointer without escapes. `Value::pointer` makes two texts for each field on the way, and
+/// controllers read more than anything else.
+fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    let fields = pointer.split('/').skip(1);
+    fields.into_iter().try_fold(value, |value, field| match value {
+        Value::Object(fields) => fields.get(field),
+        Value::Array(items) => items.get(field.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 impl Object for Value {
     fn text(&self, pointer: &str) -> &str {
-        self.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        at(self, pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
     fn int(&self, pointer: &str) -> Option<i64> {
-        self.pointer(pointer).and_then(Value::as_i64)
+        at(self, pointer).and_then(Value::as_i64)
     }
 
     fn flag(&self, pointer: &str) -> bool {
-        self.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+        at(self, pointer).and_then(Value::as_bool).unwrap_or(false)
     }
 
     fn items(&self, pointer: &str) -> &[Value] {
-        self.pointer(pointer)
+        at(self, pointer)
             .and_then(Value::as_array)
             .map_or(&[], Vec::as_slice)
     }
 
     fn texts(&self, pointer: &str) -> Vec<(&str, &str)> {
-        let entries = self.pointer(pointer).and_then(Value::as_object);
+        let entries = at(self, pointer).and_then(Value::as_object);
         entries
             .into_iter()
             .flatten()
@@ -175,6 +186,22 @@ mod tests {
         unset(&mut object, &["metadata", "labels", "x"]);
         unset(&mut object, &["metadata", "missing", "x"]);
         assert_eq!(object, json!({"metadata": {"name": "a", "labels": {}}}));
+    }
+
+    #[test]
+    fn reads_go_through_objects_and_lists_and_stop_at_anything_else() {
+        let object = json!({"spec": {"containers": [{"name": "c", "port": 80}], "paused": true}});
+        assert_eq!(object.text("/spec/containers/0/name"), "c");
+        assert_eq!(object.int("/spec/containers/0/port"), Some(80));
+        assert!(object.flag("/spec/paused"));
+        for missing in [
+            "/spec/containers/1/name",
+            "/spec/containers/x/name",
+            "/spec/paused/name",
+            "/status",
+        ] {
+            assert_eq!(object.text(missing), "");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::object::Object;
+use crate::owner::controller_of;
 
 /// Namespace (empty if cluster-scoped) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +40,12 @@ pub(crate) struct Id {
     pub(crate) key: Key,
 }
 
-type Resource = BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>;
+/// The objects of a resource, and which of them nobody controls.
+#[derive(Debug, Default)]
+struct Resource {
+    objects: BTreeMap<Key, (Arc<Gvr>, Arc<Value>)>,
+    uncontrolled: BTreeSet<Key>,
+}
 
 /// All objects. Every read is a lookup or a range.
 #[derive(Debug, Default)]
@@ -58,7 +64,7 @@ impl Objects {
 
     /// An object of any resource.
     pub(crate) fn find(&self, gvr: &Gvr, key: &Key) -> Option<&Arc<Value>> {
-        self.resource(gvr)?.get(key).map(|(_, object)| object)
+        self.resource(gvr)?.objects.get(key).map(|(_, object)| object)
     }
 
     /// The objects of a kind in a namespace, or in all of them if it is empty, by namespace and name.
@@ -70,7 +76,7 @@ impl Objects {
         let objects = self.resource(&kind.gvr);
         objects
             .into_iter()
-            .flat_map(move |objects| objects.range(Key::new(namespace, "")..))
+            .flat_map(move |resource| resource.objects.range(Key::new(namespace, "")..))
             .take_while(move |(key, _)| namespace.is_empty() || key.namespace == namespace)
             .map(|(_, (_, object))| object)
     }
@@ -94,14 +100,27 @@ impl Objects {
             .map(|(_, object)| object)
     }
 
+    /// The objects of a kind in a namespace that nobody controls.
+    pub(crate) fn uncontrolled<'a>(
+        &'a self,
+        kind: &'a Kind,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Value>> {
+        let resource = self.resource(&kind.gvr).into_iter();
+        let keys = resource.flat_map(move |resource| resource.uncontrolled.range(Key::new(namespace, "")..));
+        let keys = keys.take_while(move |key| key.namespace == namespace);
+        keys.filter_map(|key| self.find(&kind.gvr, key))
+    }
+
     /// Every object of every resource in a namespace, in order of group, plural and name.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Id, &Arc<Value>)> {
         let mut found: Vec<_> = self
             .resources
             .values()
             .flat_map(HashMap::values)
-            .flat_map(|objects| {
-                objects
+            .flat_map(|resource| {
+                resource
+                    .objects
                     .range(Key::new(namespace, "")..)
                     .take_while(|(key, _)| key.namespace == namespace)
             })
@@ -134,7 +153,7 @@ impl Objects {
             .resources
             .values()
             .flat_map(HashMap::values)
-            .flat_map(BTreeMap::values);
+            .flat_map(|resource| resource.objects.values());
         objects.map(|(gvr, object)| (gvr, object))
     }
 
@@ -161,7 +180,10 @@ impl Objects {
         self.uids.insert(object.uid().to_owned(), id);
         let group = self.resources.entry(gvr.group.clone()).or_default();
         let resource = group.entry(gvr.resource.clone()).or_default();
-        resource.insert(key, (gvr.clone(), object.clone()));
+        if controller_of(object).is_none() {
+            resource.uncontrolled.insert(key.clone());
+        }
+        resource.objects.insert(key, (gvr.clone(), object.clone()));
     }
 
     fn remove(&mut self, gvr: &Gvr, key: &Key) {
@@ -169,7 +191,8 @@ impl Objects {
         let Some(resource) = group.and_then(|group| group.get_mut(&gvr.resource)) else {
             return;
         };
-        let Some((gvr, object)) = resource.remove(key) else {
+        resource.uncontrolled.remove(key);
+        let Some((gvr, object)) = resource.objects.remove(key) else {
             return;
         };
         let id = Id {

@@ -48,16 +48,23 @@ pub(crate) fn claim(
     selects: impl Fn(&Value) -> bool,
 ) -> Claim {
     let mut claim = Claim::default();
-    for object in objects.list(kind, owner.namespace()) {
-        match controller_of(object) {
-            Some(controller) if controller.text("/uid") != owner.uid() => {}
-            Some(_) if selects(object) || owner.is_terminating() => claim.owned.push(object.clone()),
-            Some(_) => claim.actions.push(release(kind, object, owner.uid())),
-            None if !owner.is_terminating() && is_adoptable(object) && selects(object) => {
-                claim.actions.push(adopt(owner_kind, owner, kind, object));
-            }
-            None => {}
+    let mut owned: Vec<&Arc<Value>> = objects.owned(kind, owner.uid()).collect();
+    owned.retain(|object| {
+        controller_of(object).is_some_and(|controller| controller.text("/uid") == owner.uid())
+    });
+    for object in owned {
+        if selects(object) || owner.is_terminating() {
+            claim.owned.push(object.clone());
+        } else {
+            claim.actions.push(release(kind, object, owner.uid()));
         }
+    }
+    if !owner.is_terminating() {
+        let free = objects.uncontrolled(kind, owner.namespace());
+        let adopted = free.filter(|object| is_adoptable(object) && selects(object));
+        claim
+            .actions
+            .extend(adopted.map(|object| adopt(owner_kind, owner, kind, object)));
     }
     claim
 }
@@ -124,6 +131,6 @@ mod tests {
                 other => panic!("unexpected {other:?}"),
             })
             .collect();
-        assert_eq!(patched, [("adopted", mine), ("released", Value::Null)]);
+        assert_eq!(patched, [("released", Value::Null), ("adopted", mine)]);
     }
 }

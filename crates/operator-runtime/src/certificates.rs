@@ -15,12 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::ToSpan as _;
 use parking_lot::{Mutex, RwLock};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -29,14 +24,18 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 
+mod authority;
+mod ca_bundle;
+
+pub use self::authority::Authority;
+pub use self::ca_bundle::CaBundle;
+
 use crate::error::describe;
 use crate::metrics::CertificateMetrics;
 
 /// How often files are looked at. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL: Duration = Duration::from_secs(10);
-/// How long certificates made here are valid, and when they are made anew, in days.
-const AUTHORITY_DAYS: i32 = 3650;
-const VALID_DAYS: i32 = 365;
+/// When certificates made here are made anew: long before they expire after a year.
 const RENEW_AFTER: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
 /// The certificate of a server, which may change while the server runs. Copies share it.
@@ -48,7 +47,6 @@ pub struct Certificates {
 
 struct Inner {
     source: Source,
-    authority: Option<String>,
     current: RwLock<Arc<CertifiedKey>>,
     /// What the current certificate was made from, to see whether anything changed.
     origin: Mutex<Origin>,
@@ -60,8 +58,8 @@ enum Source {
         key: PathBuf,
     },
     Pem,
-    SelfSigned {
-        issuer: Box<Issuer<'static, KeyPair>>,
+    Issued {
+        authority: Box<Authority>,
         names: Vec<String>,
     },
 }
@@ -91,6 +89,20 @@ pub enum CertificateError {
     /// Certificate and key do not belong together, or are of an unknown kind.
     #[error("certificate and key cannot be used")]
     Unusable(#[source] rustls::Error),
+    /// The Secret of an authority cannot be read or created.
+    #[error("cannot read or create the Secret {name:?} of the certificate authority")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The Secret of an authority holds something else.
+    #[error(
+        "the Secret {0:?} should hold a certificate authority in ca.crt and ca.key; delete it to have it made anew"
+    )]
+    Contents(String),
     /// A certificate could not be made.
     #[error("cannot make a certificate")]
     Make(#[source] rcgen::Error),
@@ -136,17 +148,23 @@ impl Certificates {
     pub fn self_signed<N: Into<String>>(
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, CertificateError> {
+        Self::issued_by(Authority::generate()?, names)
+    }
+
+    /// Has a certificate made by an authority, which may be that of other instances too; otherwise as
+    /// [`Certificates::self_signed`].
+    ///
+    /// # Errors
+    /// If a name is none.
+    pub fn issued_by<N: Into<String>>(
+        authority: Authority,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, CertificateError> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let (issuer, authority) = authority().map_err(CertificateError::Make)?;
-        let current = issue(&issuer, &names)?;
-        let issuer = Box::new(issuer);
+        let current = issue(&authority, &names)?;
+        let authority = Box::new(authority);
         let origin = Origin::Made(std::time::Instant::now());
-        Ok(Self::new(
-            Source::SelfSigned { issuer, names },
-            Some(authority),
-            current,
-            origin,
-        ))
+        Ok(Self::new(Source::Issued { authority, names }, current, origin))
     }
 
     /// Counts how often files are read, and how often in vain.
@@ -156,10 +174,12 @@ impl Certificates {
         self
     }
 
-    /// The certificate of the authority as PEM, for the `caBundle` of a webhook configuration; only of
-    /// [`Certificates::self_signed`].
+    /// The certificate of the authority as PEM, for a [`CaBundle`]; only of certificates that were made here.
     pub fn authority(&self) -> Option<&str> {
-        self.inner.authority.as_deref()
+        match &self.inner.source {
+            Source::Issued { authority, .. } => Some(authority.certificate()),
+            Source::Files { .. } | Source::Pem => None,
+        }
     }
 
     /// Looks whether the files changed, or the certificate should be made anew; if so, new connections get the new
@@ -178,10 +198,10 @@ impl Certificates {
                 let current = certified(&contents)?;
                 (Origin::Contents(contents.0, contents.1), current)
             }
-            Source::SelfSigned { issuer, names } if self.is_old() => {
-                (Origin::Made(std::time::Instant::now()), issue(issuer, names)?)
+            Source::Issued { authority, names } if self.is_old() => {
+                (Origin::Made(std::time::Instant::now()), issue(authority, names)?)
             }
-            Source::SelfSigned { .. } => return Ok(false),
+            Source::Issued { .. } => return Ok(false),
         };
         *self.inner.current.write() = Arc::new(current);
         *self.inner.origin.lock() = origin;
@@ -224,13 +244,12 @@ impl Certificates {
     fn from_contents(source: Source, contents: (Vec<u8>, Vec<u8>)) -> Result<Self, CertificateError> {
         let current = certified(&contents)?;
         let origin = Origin::Contents(contents.0, contents.1);
-        Ok(Self::new(source, None, current, origin))
+        Ok(Self::new(source, current, origin))
     }
 
-    fn new(source: Source, authority: Option<String>, current: CertifiedKey, origin: Origin) -> Self {
+    fn new(source: Source, current: CertifiedKey, origin: Origin) -> Self {
         let inner = Inner {
             source,
-            authority,
             current: RwLock::new(Arc::new(current)),
             origin: Mutex::new(origin),
         };
@@ -255,7 +274,7 @@ impl fmt::Debug for Certificates {
         let source = match &self.inner.source {
             Source::Files { certificate, .. } => certificate.display().to_string(),
             Source::Pem => "PEM".to_owned(),
-            Source::SelfSigned { names, .. } => format!("self-signed for {}", names.join(", ")),
+            Source::Issued { names, .. } => format!("made for {}", names.join(", ")),
         };
         formatter.debug_tuple("Certificates").field(&source).finish()
     }
@@ -297,41 +316,9 @@ fn certified((certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<CertifiedKey, Ce
     CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)
 }
 
-fn authority() -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
-    let key = KeyPair::generate()?;
-    let mut params = dated(CertificateParams::new(Vec::new())?, AUTHORITY_DAYS);
-    params.distinguished_name.push(DnType::CommonName, "operator-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let pem = params.self_signed(&key)?.pem();
-    Ok((Issuer::new(params, key), pem))
-}
-
-fn issue(issuer: &Issuer<'static, KeyPair>, names: &[String]) -> Result<CertifiedKey, CertificateError> {
-    let made = || {
-        let key = KeyPair::generate()?;
-        let mut params = dated(CertificateParams::new(names)?, VALID_DAYS);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        if let Some(name) = names.first() {
-            params.distinguished_name.push(DnType::CommonName, name.as_str());
-        }
-        let certificate = params.signed_by(&key, issuer)?;
-        Ok((certificate.der().clone(), key.into()))
-    };
-    let (certificate, key) = made().map_err(CertificateError::Make)?;
+fn issue(authority: &Authority, names: &[String]) -> Result<CertifiedKey, CertificateError> {
+    let (certificate, key) = authority.issue(names).map_err(CertificateError::Make)?;
     CertifiedKey::from_der(vec![certificate], key, &provider()).map_err(CertificateError::Unusable)
-}
-
-/// Valid from yesterday, as clocks differ.
-fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
-    let today = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-    let date = |date: jiff::civil::Date| {
-        let part = |part: i8| u8::try_from(part).unwrap_or(1);
-        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
-    };
-    params.not_before = date(today.saturating_sub(1.day()));
-    params.not_after = date(today.saturating_add(days.days()));
-    params
 }
 
 #[cfg(test)]
@@ -340,11 +327,21 @@ pub(crate) mod tests {
 
     /// A certificate for `localhost`, its key and its authority, all as PEM.
     pub(crate) fn pem() -> (String, String, String) {
-        let (issuer, authority) = authority().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &issuer).unwrap();
-        (certificate.pem(), key.serialize_pem(), authority)
+        let authority = Authority::generate().unwrap();
+        let (certificate, key) = authority.issue(&["localhost".to_owned()]).unwrap();
+        (
+            armoured("CERTIFICATE", &certificate),
+            armoured("PRIVATE KEY", key.secret_der()),
+            authority.certificate().to_owned(),
+        )
+    }
+
+    fn armoured(label: &str, der: &[u8]) -> String {
+        let base64 = serde_json::json!(k8s_openapi::ByteString(der.to_vec()));
+        format!(
+            "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+            base64.as_str().unwrap()
+        )
     }
 
     struct Dir(PathBuf);

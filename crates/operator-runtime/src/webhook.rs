@@ -37,6 +37,15 @@
 //!     .validating::<Memcached>(MemcachedWebhook);
 //! assert_eq!(server.paths().collect::<Vec<_>>(), ["/mutate--v1-configmap", "/validate--v1-configmap"]);
 //! ```
+//!
+//! # Certificates
+//! The API server calls webhooks over TLS and must trust whoever answers.
+//! * With cert-manager, the certificate is mounted as a Secret:
+//!   [`Certificates::from_dir`](crate::certificates::Certificates::from_dir).
+//! * Without, the operator is its own authority: [`Authority::from_secret`](crate::certificates::Authority::from_secret)
+//!   is the same for all its instances, each has a certificate
+//!   [issued by it](crate::certificates::Certificates::issued_by), and one of them
+//!   [tells the API server](crate::certificates::CaBundle::inject).
 
 mod admission;
 mod conversion;

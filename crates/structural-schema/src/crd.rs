@@ -10,6 +10,8 @@ mod internal;
 mod keyword;
 mod structural;
 
+pub(crate) use column::resolve as resolve_field_path;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};

@@ -1,11 +1,8 @@
 //! Values written as Go writes them: the real server's messages show Go's quoting, numbers and JSON.
 
-#[expect(dead_code, reason = "the libraries of rules will use the rest")]
 pub(crate) mod ip;
 pub(crate) mod regexp;
-#[expect(dead_code, reason = "the libraries of rules will use the rest")]
 pub(crate) mod time;
-#[expect(dead_code, reason = "the libraries of rules will use the rest")]
 pub(crate) mod url;
 
 use serde_json::{Number, Value};

@@ -1,9 +1,10 @@
 //! OpenAPI v3 structural schemas as Kubernetes treats them, as pure logic: check, prune, default, validate.
 //!
 //! The rooms, in the order a custom resource walks them: [`node`] (the schema as a tree), [`schema`] (what a server
-//! calls), `prune`, `metadata`, `default`, `validate` and `list_type`. [`crd`] checks the definitions themselves,
+//! calls), `prune`, `metadata`, `default`, `validate`, `list_type` and [`cel`] (rules). [`crd`] checks the definitions themselves,
 //! [`jsonpath`] reads the small paths that they contain. Nothing here does I/O or knows a clock.
 
+pub mod cel;
 pub mod crd;
 pub mod field;
 pub mod go;

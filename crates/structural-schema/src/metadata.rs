@@ -185,12 +185,21 @@ fn coerce_object_meta(
         };
         check_field(name, value, kind, path, &mut unknown).map_err(refuse)?;
     }
-    // Nulls are the zero values that Go does not write back.
-    map.retain(|name, value| {
-        FIELDS.iter().any(|(field, _)| *field == name) && (!value.is_null() || name == "creationTimestamp")
-    });
+    map.retain(|name, value| FIELDS.iter().any(|(field, _)| *field == name) && is_written_back(name, value));
     unknown.sort();
     Ok(unknown)
+}
+
+/// Go leaves zero values out, but for pointers, of which only null is zero.
+fn is_written_back(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => name == "creationTimestamp",
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Number(number) => name != "generation" || number.as_i64() != Some(0),
+        Value::Bool(_) => true,
+    }
 }
 
 fn check_field(

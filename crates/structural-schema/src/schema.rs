@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cel::rule::Rules;
 use crate::field::{Error, ErrorType, Path};
 use crate::metadata::{self, MalformedMetadata};
 use crate::node::{self, Node};
@@ -34,6 +35,7 @@ pub struct Schema {
 struct Inner {
     source: Value,
     root: Node,
+    rules: Rules,
 }
 
 /// What the checks of a write found.
@@ -53,10 +55,12 @@ impl Schema {
     /// [`crate::crd`]'s question: a schema that is not compiles too.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, Vec<Error>> {
         let root = node::parse(open_api_v3_schema)?;
+        let rules = Rules::of(&root, true);
         Ok(Self {
             inner: Arc::new(Inner {
                 source: open_api_v3_schema.clone(),
                 root,
+                rules,
             }),
         })
     }
@@ -149,9 +153,28 @@ impl Schema {
         if !duplicates.is_empty() && !had_duplicates() {
             errors.extend(duplicates);
         }
+        if self.inner.rules.is_empty() {
+            return Outcome {
+                errors,
+                warnings: Vec::new(),
+            };
+        }
+        if errors.iter().any(is_blocking) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            errors.push(Error::invalid(Path::nil(), Value::Null, detail));
+            return Outcome {
+                errors,
+                warnings: Vec::new(),
+            };
+        }
+        let outcome = self
+            .inner
+            .rules
+            .validate(object, old, self.root(), &root, old.is_some());
+        errors.extend(outcome.errors);
         Outcome {
             errors,
-            warnings: Vec::new(),
+            warnings: outcome.warnings,
         }
     }
 }
@@ -162,7 +185,6 @@ fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
 }
 
 /// Whether rules must not run: errors of these kinds mean that values do not have the types that rules expect.
-#[expect(dead_code, reason = "rules will ask")]
 pub(crate) fn is_blocking(error: &Error) -> bool {
     matches!(
         error.kind,

@@ -424,3 +424,8 @@ fn custom_resource_definitions() {
 fn field_validation() {
     check("field-validation", &[]);
 }
+
+#[test]
+fn rules() {
+    check("cel", &["cel-apply", "cel-metadata/generate-name"]);
+}

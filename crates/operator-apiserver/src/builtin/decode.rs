@@ -355,7 +355,7 @@ fn kind_name(kind: &FieldKind) -> String {
 }
 
 /// Decodes base64 and skips line breaks, as Go does; the error is the position of the first bad byte.
-fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let kept: Vec<(usize, u8)> = text
         .bytes()

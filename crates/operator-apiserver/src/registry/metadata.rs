@@ -4,6 +4,7 @@ use serde_json::Value;
 use structural_schema::field::{Error, ErrorType, Path};
 
 use super::{Definition, names};
+use crate::managed_fields;
 use crate::object;
 
 const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
@@ -55,6 +56,8 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Error> {
         }
     }
     errors.extend(validate_new_finalizers(object, old));
+    // Managed fields are checked once as part of the update and once as part of the object.
+    errors.extend(managed_fields::validate(object));
     errors.extend(validate_common(object));
     errors
 }
@@ -95,6 +98,7 @@ fn validate_common(object: &Value) -> Vec<Error> {
     errors.extend(validate_annotations(object, &path.child("annotations")));
     errors.extend(validate_owners(object, &path.child("ownerReferences")));
     errors.extend(validate_finalizers(object, &path.child("finalizers")));
+    errors.extend(managed_fields::validate(object));
     errors
 }
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use structured_merge::builtin::{Type, types};
+
 use super::shared_storage;
 use crate::builtin::{self, Gvk, Strategy};
 use crate::client::Gvr;
@@ -59,6 +61,14 @@ impl Definition {
 
     pub(crate) fn is_custom(&self) -> bool {
         matches!(self.backing, Backing::Custom(_))
+    }
+
+    /// The type of a built-in kind.
+    pub(crate) fn builtin_type(&self) -> Option<&'static Type> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
+            Backing::Custom(_) => None,
+        }
     }
 
     /// The key of an object in the table.

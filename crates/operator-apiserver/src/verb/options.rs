@@ -5,6 +5,7 @@ use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use crate::call::Call;
+use crate::managed_fields;
 use crate::registry::{Definition, ListOptions, RevisionMatch};
 use crate::status::{self, Status, Subject};
 
@@ -55,24 +56,10 @@ fn refuse(call: &Call, errors: &[Error]) -> Status {
     status::invalid(&options_subject(options_kind(call)), "", errors)
 }
 
-/// The longest name of a field manager.
-const MANAGER_LENGTH_MAX: usize = 128;
-
 /// Checks `fieldManager`.
 pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
     let given = call.query.text("fieldManager");
-    let path = Path::new("fieldManager");
-    let mut errors = Vec::new();
-    if given.len() > MANAGER_LENGTH_MAX {
-        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
-    }
-    for (index, character) in given.char_indices() {
-        if character.is_control() {
-            let code = u32::from(character);
-            let why = format!("invalid character U+{code:04X} (at position {index})");
-            errors.push(Error::invalid(path.clone(), given.into(), why));
-        }
-    }
+    let errors = managed_fields::validate_manager(&Path::new("fieldManager"), given);
     if errors.is_empty() {
         Ok(())
     } else {

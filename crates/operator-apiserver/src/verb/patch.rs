@@ -6,11 +6,11 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use structural_schema::field::{Error, Path};
-use structured_merge::builtin;
 use structured_merge::strategic::{self, StrategicError};
 
 use super::options::{self, FieldValidation};
 use super::{object_body, render, warned, write};
+use crate::builtin::unstructured;
 use crate::call::{Answer, Call};
 use crate::managed_fields;
 use crate::negotiate::{Form, body};
@@ -132,16 +132,16 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
 }
 
 fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status> {
-    let Backing::Builtin { gvk, .. } = &write.definition.backing else {
-        return Err(unsupported(&write.definition));
-    };
-    let kind = builtin::types().for_kind(gvk.group, gvk.version, gvk.kind);
+    let kind = write.definition.builtin_type();
     let kind = kind.ok_or_else(|| unsupported(&write.definition))?;
-    strategic::apply(live, patch, kind).map_err(|error| match error {
+    let patched = strategic::apply(live, patch, kind).map_err(|error| match error {
         StrategicError::BadRequest(why) => status::bad_request(why),
         StrategicError::Unprocessable(why) => status::unprocessable_because(why),
         StrategicError::Internal(why) => status::plain(why),
-    })
+    })?;
+    unstructured::check(kind, &patched)
+        .map_err(|why| status::invalid_patch(&structured_merge::go::plain(patch), &why))?;
+    Ok(patched)
 }
 
 /// Separates the kind from the reason in a decoding error.

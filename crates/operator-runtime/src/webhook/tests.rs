@@ -412,3 +412,79 @@ fn answers_of_api_servers_pass_through() {
     assert_eq!(*denied.into_status(), status);
     assert_eq!(Denied::from(crate::Error::msg("no")).into_status().code, 403);
 }
+
+/// Waits at the gate before it answers.
+struct Gate {
+    entered: tokio::sync::mpsc::UnboundedSender<()>,
+    open: std::sync::Arc<tokio::sync::Notify>,
+}
+
+impl AdmissionHandler for Gate {
+    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+        self.entered.send(()).unwrap();
+        self.open.notified().await;
+        AdmissionResponse::allowed()
+    }
+}
+
+/// Sends a review over TLS, trusting the authority, and gives back the whole answer.
+async fn post_securely(address: std::net::SocketAddr, authority: String, path: &str) -> String {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
+        .unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_root_certificates(roots)
+    .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("webhooks.system.svc").unwrap();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                        "request": {"uid": "u-4", "operation": "DELETE"}})
+    .to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: webhooks\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        review.len()
+    );
+    stream.write_all((head + &review).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn request_under_way_is_answered_before_the_server_ends() {
+    use crate::certificates::Certificates;
+
+    let (entered, mut waiting) = tokio::sync::mpsc::unbounded_channel();
+    let open = std::sync::Arc::new(tokio::sync::Notify::new());
+    let gate = Gate {
+        entered,
+        open: open.clone(),
+    };
+    let server = WebhookServer::new().handler("/gate", gate);
+    let certificates = Certificates::self_signed(["webhooks.system.svc"]).unwrap();
+    let authority = certificates.authority().unwrap().to_owned();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, certificates, stop.clone()));
+
+    let request = tokio::spawn(async move { post_securely(address, authority, "/gate").await });
+    waiting.recv().await.unwrap();
+    stop.cancel();
+    open.notify_one();
+    let answer = request.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.contains(r#""uid":"u-4","allowed":true"#), "{answer}");
+    serving.await.unwrap().unwrap();
+}

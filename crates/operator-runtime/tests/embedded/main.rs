@@ -6,6 +6,7 @@
     reason = "the helpers of these tests fail as the tests do"
 )]
 
+mod certificates;
 mod client;
 mod controller;
 mod election;

@@ -72,6 +72,7 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
     if let Some(target_dir) = &options.target_dir {
         command.env("CARGO_TARGET_DIR", target_dir);
     }
+    forget_outer_package(&mut command);
     let mut child = command.spawn().map_err(started)?;
     let program = child
         .stdout
@@ -82,6 +83,22 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
         return Err(BuildError::Failed);
     }
     program.ok_or(BuildError::NoProgram)
+}
+
+/// When cargo started this tool, its environment describes the tool's own package. Build scripts (ring's is one) are
+/// run again when those variables change, and with them everything that depends on them.
+fn forget_outer_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let described = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+                || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
+        });
+        if described {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// The program of the package in `root` among cargo's messages.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::cel::rule::Rules;
 use crate::field::{Error, Path};
 use crate::node::Node;
 use crate::{metadata, prune, validate};
@@ -73,7 +74,13 @@ fn check(default: &Value, node: &Node, is_resource: bool, path: &Path, errors: &
         errors.extend(problems);
         return;
     }
-    errors.extend(validate::validate(default, None, node, path));
+    let problems = validate::validate(default, None, node, path);
+    if !problems.is_empty() {
+        errors.extend(problems);
+        return;
+    }
+    let rules = Rules::of(node, is_resource);
+    errors.extend(rules.validate(default, Some(default), node, path, false).errors);
 }
 
 /// Defaults inside metadata are judged as part of a resource that has them.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::column;
+use super::internal;
+use crate::cel::declared::declare;
+use crate::cel::rule::{Compiled, Problem, compile};
 use crate::field::{Error, Path};
 use crate::node::{AdditionalProperties, Node, Rule};
 use crate::prune::META_FIELDS;
@@ -15,21 +18,62 @@ struct Place {
     inside_resource_meta: bool,
     /// Why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
+    /// How many values of this place an object can have; unknown below lists and maps without limits.
+    cardinality: Option<u64>,
+    /// Whether rules count here.
+    has_rules: bool,
+    /// The list around this place whose items have no old value.
+    uncorrelatable: Option<Path>,
 }
 
-/// The errors of all keywords; `with_rules` when the schema is structural, so that rules can be judged.
+impl Place {
+    /// The place of values inside a value of `node`.
+    fn below(&self, node: &Node) -> Self {
+        let limit = match node.kind.as_str() {
+            "array" => node.max_items,
+            "object" if node.additional_schema().is_some() => node.max_properties,
+            _ => Some(1),
+        };
+        let limit = limit.map(|limit| u64::try_from(limit).unwrap_or(0));
+        let cardinality = self
+            .cardinality
+            .zip(limit)
+            .map(|(here, limit)| here.saturating_mul(limit));
+        Self {
+            cardinality,
+            ..self.clone()
+        }
+    }
+
+    /// The place of value validations, where rules do not count.
+    fn nested(&self) -> Self {
+        Self {
+            has_rules: false,
+            ..self.clone()
+        }
+    }
+}
+
+/// The errors of all keywords, then those of rules; `with_rules` when the schema is structural, so that they can be judged.
 pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error> {
+    let place = Place {
+        cardinality: Some(1),
+        has_rules: with_rules,
+        ..Place::default()
+    };
     let mut checker = Checker {
         errors: Vec::new(),
-        with_rules,
+        rules: RuleChecker::default(),
     };
-    checker.node(root, path, &Place::default(), true);
-    checker.errors
+    checker.node(root, path, &place, true);
+    let Checker { mut errors, rules } = checker;
+    errors.extend(rules.finish(path));
+    errors
 }
 
 struct Checker {
     errors: Vec<Error>,
-    with_rules: bool,
+    rules: RuleChecker,
 }
 
 impl Checker {
@@ -42,6 +86,7 @@ impl Checker {
     }
 
     fn node(&mut self, node: &Node, path: &Path, place: &Place, is_root: bool) {
+        let errors_before = self.errors.len();
         self.unsupported(node, path, place);
         if node.unique_items {
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -49,7 +94,7 @@ impl Checker {
         }
         self.additional_properties(node, path, place);
         for (name, property) in &node.properties {
-            let mut place = place.clone();
+            let mut place = place.below(node);
             if (is_root || node.embedded_resource) && META_FIELDS.contains(&name.as_str()) {
                 place.inside_resource_meta = true;
                 if is_root {
@@ -59,7 +104,7 @@ impl Checker {
             self.node(property, &path.child("properties").key(name), &place, false);
         }
         if let Some(not) = &node.not {
-            self.node(not, &path.child("not"), place, false);
+            self.node(not, &path.child("not"), &place.nested(), false);
         }
         for (name, children) in [
             ("allOf", &node.all_of),
@@ -67,18 +112,24 @@ impl Checker {
             ("anyOf", &node.any_of),
         ] {
             for (index, child) in children.iter().enumerate() {
-                self.node(child, &path.child(name).index(index), place, false);
+                self.node(child, &path.child(name).index(index), &place.nested(), false);
             }
         }
         if let Some(items) = &node.items {
-            self.node(items, &path.child("items"), place, false);
+            let mut place = place.below(node);
+            if node.list_type.as_deref() != Some("map") {
+                place.uncorrelatable.get_or_insert_with(|| path.clone());
+            }
+            self.node(items, &path.child("items"), &place, false);
         }
         self.extensions(node, path);
         self.list_map(node, path);
         for (index, rule) in node.rules.iter().enumerate() {
             self.rule(rule, node, &path.child("x-kubernetes-validations").index(index));
         }
-        let _ = self.with_rules;
+        if place.has_rules && !node.rules.is_empty() && self.errors.len() == errors_before {
+            self.rules.check(node, is_root, path, place);
+        }
     }
 
     fn unsupported(&mut self, node: &Node, path: &Path, place: &Place) {
@@ -124,7 +175,7 @@ impl Checker {
             );
         }
         if let AdditionalProperties::Schema(schema) = additional {
-            let mut place = place.clone();
+            let mut place = place.below(node);
             if place.inside_resource_meta {
                 let reason = "must not be set inside additionalProperties applying to object metadata";
                 place.no_defaults = Some(reason.to_owned());
@@ -322,4 +373,142 @@ impl Checker {
             self.invalid(field_path, rule.field_path.as_str(), "must be a valid path");
         }
     }
+}
+
+/// What one rule may cost at most.
+const RULE_COST_LIMIT: u64 = 10_000_000;
+/// What all rules of a schema may cost at most.
+const SCHEMA_COST_LIMIT: u64 = 100_000_000;
+
+/// Compiles rules and adds up what they may cost.
+#[derive(Default)]
+struct RuleChecker {
+    errors: Vec<Error>,
+    total: u64,
+    /// The dearest expressions, dearest first.
+    most_expensive: Vec<(Path, u64)>,
+}
+
+impl RuleChecker {
+    fn check(&mut self, node: &Node, is_root: bool, path: &Path, place: &Place) {
+        let Some(declared) = declare(node, is_root || node.embedded_resource) else {
+            return;
+        };
+        for (index, rule) in node.rules.iter().enumerate() {
+            let path = path.child("x-kubernetes-validations").index(index);
+            let (compiled, problems) = compile(rule, node, &declared);
+            if let Some(compiled) = &compiled {
+                let cardinality = place.cardinality.unwrap_or(declared.max_cardinality());
+                let cost = compiled.max_cost.saturating_mul(cardinality);
+                self.observe(&path.child("rule"), "estimated rule cost", cost);
+                let message_cost = compiled.message_cost.unwrap_or(0);
+                if compiled.message_cost.is_some() {
+                    self.observe(
+                        &path.child("messageExpression"),
+                        "estimated messageExpression cost",
+                        message_cost,
+                    );
+                }
+            }
+            for problem in problems {
+                let (name, detail) = match problem {
+                    Problem::Rule(detail) => ("rule", detail),
+                    Problem::MessageExpression(detail) => ("messageExpression", detail),
+                };
+                let mut error = Error::invalid(path.child(name), Value::Null, detail);
+                error.value = Some(shown(rule));
+                self.errors.push(error);
+            }
+            if let Some(compiled) = compiled {
+                self.old_self(rule, &compiled, &path, place);
+            }
+        }
+    }
+
+    fn old_self(&mut self, rule: &Rule, compiled: &Compiled, path: &Path, place: &Place) {
+        if !compiled.uses_old_self {
+            if let Some(optional) = rule.optional_old_self {
+                let detail = "may not be set if oldSelf is not used in rule";
+                self.errors.push(Error::invalid(
+                    path.child("optionalOldSelf"),
+                    optional.into(),
+                    detail,
+                ));
+            }
+        } else if let Some(list) = &place.uncorrelatable {
+            let detail =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+            self.errors.push(Error::invalid(
+                path.child("rule"),
+                rule.rule.as_str().into(),
+                detail,
+            ));
+        }
+    }
+
+    fn observe(&mut self, path: &Path, name: &str, cost: u64) {
+        if cost > RULE_COST_LIMIT {
+            self.errors.push(Error::forbidden(
+                path.clone(),
+                cost_message(name, cost, RULE_COST_LIMIT),
+            ));
+        }
+        self.total = self.total.saturating_add(cost);
+        // What costs less than a hundredth is not the culprit.
+        if cost < SCHEMA_COST_LIMIT / 100 {
+            return;
+        }
+        let at = self.most_expensive.partition_point(|(_, other)| *other >= cost);
+        self.most_expensive.insert(at, (path.clone(), cost));
+        self.most_expensive.truncate(4);
+    }
+
+    fn finish(self, root: &Path) -> Vec<Error> {
+        let Self {
+            mut errors,
+            total,
+            most_expensive,
+        } = self;
+        if total > SCHEMA_COST_LIMIT {
+            let detail =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errors.extend(
+                most_expensive
+                    .into_iter()
+                    .map(|(path, _)| Error::forbidden(path, detail)),
+            );
+            let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+            errors.push(Error::forbidden(
+                root.clone(),
+                cost_message(name, total, SCHEMA_COST_LIMIT),
+            ));
+        }
+        errors
+    }
+}
+
+fn shown(rule: &Rule) -> String {
+    internal::rule(&json!({
+        "rule": rule.rule,
+        "message": rule.message,
+        "messageExpression": rule.message_expression,
+        "reason": rule.reason,
+        "fieldPath": rule.field_path,
+        "optionalOldSelf": rule.optional_old_self,
+    }))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the factor is shown with one digit")]
+fn cost_message(name: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}x")
+    } else {
+        format!("{factor:.1}x")
+    };
+    format!(
+        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
 }

@@ -24,6 +24,7 @@ pub(super) const RULES: &[TypeRules] = &[
         "api.apps.v1.DaemonSetSpec",
         &[Number("revisionHistoryLimit", 10), Struct("updateStrategy")],
     ),
+    ("api.apps.v1.DaemonSet", &[Code(template_generation)]),
     (
         "api.apps.v1.DaemonSetUpdateStrategy",
         &[Code(daemon_set_strategy)],

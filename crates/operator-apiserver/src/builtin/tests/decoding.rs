@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::builtin::{Gvk, decode, default, resources, tree};
+use crate::builtin::{
+    Gvk, cells, columns, decode, default, generation_changed, prepare_for_create, prepare_for_update,
+    resources, tree, validate_create, validate_update, warnings,
+};
 
 fn gvk(kind: &str) -> &'static Gvk {
     let found = resources().iter().find(|resource| resource.gvk.kind == kind);
@@ -251,6 +254,30 @@ proptest! {
             let unknown = decode(&resource.gvk, &mut twice).unwrap();
             prop_assert!(unknown.is_empty(), "{unknown:?}");
             prop_assert_eq!(&once, &twice, "{}", resource.gvk.kind);
+        }
+    }
+
+    #[test]
+    fn nothing_that_decodes_breaks_what_comes_after(object in any_json(), other in any_json()) {
+        for resource in resources().iter().filter(|resource| !resource.name.contains('/')) {
+            let gvk = &resource.gvk;
+            let (mut new, mut old) = (object.clone(), other.clone());
+            if decode(gvk, &mut new).is_err() || decode(gvk, &mut old).is_err() {
+                continue;
+            }
+            default(gvk, &mut new);
+            default(gvk, &mut old);
+            let mut created = new.clone();
+            prepare_for_create(gvk, &mut created);
+            validate_create(gvk, &created);
+            for subresource in ["", "status", "scale", "resize", "ephemeralcontainers", "finalize"] {
+                let mut updated = new.clone();
+                prepare_for_update(gvk, subresource, &mut updated, &old);
+                validate_update(gvk, subresource, &updated, &old);
+            }
+            warnings(gvk, &new, Some(&old));
+            prop_assert!(!generation_changed(gvk, &new, &new));
+            prop_assert_eq!(cells(gvk, &new, 0).len(), columns(gvk).len());
         }
     }
 }

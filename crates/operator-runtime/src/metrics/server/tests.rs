@@ -192,16 +192,19 @@ async fn certificates_change_while_the_server_runs() {
 }
 
 #[tokio::test]
-async fn own_authority_vouches_for_the_server() {
-    let certificates = Certificates::self_signed(["localhost"]).unwrap();
-    let authority = certificates.authority().unwrap().to_owned();
-    let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates)).await;
-    assert!(
-        get_securely(address, &authority)
-            .await
-            .unwrap()
-            .contains("process_cpu_seconds_total")
-    );
+async fn shared_authority_vouches_for_the_servers_of_all_instances() {
+    let authority = crate::certificates::Authority::generate().unwrap();
+    let (pem, other) = (authority.certificate().to_owned(), authority.reread());
+    for authority in [authority, other] {
+        let certificates = Certificates::issued_by(authority, ["localhost"]).unwrap();
+        let (address, _stop) = started(MetricsServer::new(Metrics::new()).secure(certificates)).await;
+        assert!(
+            get_securely(address, &pem)
+                .await
+                .unwrap()
+                .contains("process_cpu_seconds_total")
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,171 @@
+//! An authority that makes certificates: for one process, or kept in a Secret and shared by the instances of an
+//! operator, so that one `caBundle` fits them all.
+
+use std::fmt;
+
+use jiff::ToSpan as _;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ObjectMeta, PostParams};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::CertificateError;
+
+/// How long certificates are valid, in days.
+const AUTHORITY_DAYS: i32 = 3650;
+const LEAF_DAYS: i32 = 365;
+/// Where the Secret has them.
+const CERTIFICATE: &str = "ca.crt";
+const KEY: &str = "ca.key";
+
+/// Makes certificates that those trust who trust it.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+}
+
+// === impl Authority ===
+
+impl Authority {
+    /// A new one, valid for ten years.
+    ///
+    /// # Errors
+    /// If the system has no randomness.
+    pub fn generate() -> Result<Self, CertificateError> {
+        let key = KeyPair::generate().map_err(CertificateError::Make)?;
+        let params = params().map_err(CertificateError::Make)?;
+        let certificate = params.self_signed(&key).map_err(CertificateError::Make)?.pem();
+        let issuer = Issuer::new(params, key);
+        Ok(Self { issuer, certificate })
+    }
+
+    /// The one in a Secret that this function made, on this instance or another; a new one if there is none yet.
+    ///
+    /// The operator needs permission to get and create Secrets in the namespace.
+    ///
+    /// # Errors
+    /// If the API server refuses, or the Secret holds something else.
+    pub async fn from_secret(
+        client: kube::Client,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, CertificateError> {
+        let secrets: Api<Secret> = Api::namespaced(client, namespace);
+        let failed = |source| CertificateError::Secret {
+            name: name.to_owned(),
+            source: Box::new(source),
+        };
+        if let Some(secret) = secrets.get_opt(name).await.map_err(failed)? {
+            return Self::stored(&secret, name);
+        }
+        let authority = Self::generate()?;
+        match secrets
+            .create(&PostParams::default(), &authority.secret(name))
+            .await
+        {
+            Ok(_) => Ok(authority),
+            // Another instance was first.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                Self::stored(&secrets.get(name).await.map_err(failed)?, name)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Its certificate as PEM: what those need who should trust it.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// A new certificate for a server of these names, and its key.
+    pub(super) fn issue(
+        &self,
+        names: &[String],
+    ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = dated(CertificateParams::new(names)?, LEAF_DAYS);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        if let Some(name) = names.first() {
+            params.distinguished_name.push(DnType::CommonName, name.as_str());
+        }
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok((certificate.der().clone(), key.into()))
+    }
+
+    fn stored(secret: &Secret, name: &str) -> Result<Self, CertificateError> {
+        let text = |key| {
+            let value = secret.data.as_ref()?.get(key)?;
+            String::from_utf8(value.0.clone()).ok()
+        };
+        let broken = || CertificateError::Contents(name.to_owned());
+        let (certificate, key) = (
+            text(CERTIFICATE).ok_or_else(broken)?,
+            text(KEY).ok_or_else(broken)?,
+        );
+        let key = KeyPair::from_pem(&key).map_err(|_| broken())?;
+        // Name and key are all that an issuer leaves in what it signs.
+        let issuer = Issuer::new(params().map_err(CertificateError::Make)?, key);
+        Ok(Self { issuer, certificate })
+    }
+
+    /// The same authority as another instance finds it.
+    #[cfg(test)]
+    pub(crate) fn reread(&self) -> Self {
+        Self::stored(&self.secret("ca"), "ca").unwrap()
+    }
+
+    fn secret(&self, name: &str) -> Secret {
+        let data = [
+            (
+                CERTIFICATE.to_owned(),
+                ByteString(self.certificate.clone().into_bytes()),
+            ),
+            (
+                KEY.to_owned(),
+                ByteString(self.issuer.key().serialize_pem().into_bytes()),
+            ),
+        ];
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.into()),
+            ..Secret::default()
+        }
+    }
+}
+
+impl fmt::Debug for Authority {
+    /// Never the key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Authority")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+fn params() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = dated(CertificateParams::new(Vec::new())?, AUTHORITY_DAYS);
+    params.distinguished_name.push(DnType::CommonName, "operator-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    Ok(params)
+}
+
+/// Valid from yesterday, as clocks differ.
+fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
+    let today = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let date = |date: jiff::civil::Date| {
+        let part = |part: i8| u8::try_from(part).unwrap_or(1);
+        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
+    };
+    params.not_before = date(today.saturating_sub(1.day()));
+    params.not_after = date(today.saturating_add(days.days()));
+    params
+}

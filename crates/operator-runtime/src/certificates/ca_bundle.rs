@@ -1,0 +1,108 @@
+//! Telling the API server which authority to trust: the `caBundle` of webhook configurations and of conversions.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+/// How often to try again when somebody else wrote meanwhile.
+const TRIES: usize = 5;
+
+/// An object whose `caBundle` the API server reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaBundle {
+    /// All webhooks of the `MutatingWebhookConfiguration` of this name.
+    Mutating(String),
+    /// All webhooks of the `ValidatingWebhookConfiguration` of this name.
+    Validating(String),
+    /// The conversion of the `CustomResourceDefinition` of this name, such as `memcacheds.cache.example.com`.
+    Conversion(String),
+}
+
+// === impl CaBundle ===
+
+impl CaBundle {
+    /// Writes the certificate of the authority, given as PEM, where it is not written yet. Says whether it was written.
+    ///
+    /// The operator needs permission to get and patch the object. cert-manager's CA injector does the same; use one of
+    /// the two.
+    ///
+    /// # Errors
+    /// If the API server refuses, or the object does not exist.
+    pub async fn inject(&self, client: kube::Client, authority: &str) -> Result<bool, kube::Error> {
+        let (name, resource) = self.resource();
+        let api: Api<DynamicObject> = Api::all_with(client, &resource);
+        let mut tries = 1;
+        loop {
+            let object = api.get(name).await?;
+            let Some(patch) = patch(&json!(object), authority) else {
+                return Ok(false);
+            };
+            match api
+                .patch(name, &PatchParams::default(), &Patch::Json::<()>(patch))
+                .await
+            {
+                Err(kube::Error::Api(status)) if status.is_conflict() && tries < TRIES => tries += 1,
+                written => return written.map(|_| true),
+            }
+        }
+    }
+
+    fn resource(&self) -> (&str, ApiResource) {
+        match self {
+            Self::Mutating(name) => (name, ApiResource::erase::<MutatingWebhookConfiguration>(&())),
+            Self::Validating(name) => (name, ApiResource::erase::<ValidatingWebhookConfiguration>(&())),
+            Self::Conversion(name) => (name, ApiResource::erase::<CustomResourceDefinition>(&())),
+        }
+    }
+}
+
+/// What has to change in an object; nothing if all is as it should be. It fails if the object changed meanwhile.
+fn patch(object: &Value, authority: &str) -> Option<json_patch::Patch> {
+    let bundle = json!(ByteString(authority.as_bytes().to_vec()));
+    let webhooks = object["webhooks"].as_array().map_or(0, Vec::len);
+    let places = (0..webhooks).map(|index| format!("/webhooks/{index}/clientConfig"));
+    let places = places.chain(["/spec/conversion/webhook/clientConfig".to_owned()]);
+    let outdated = places.filter(|place| {
+        let config = object.pointer(place);
+        config.is_some_and(|config| config["caBundle"] != bundle)
+    });
+    let mut operations: Vec<Value> = outdated
+        .map(|place| json!({"op": "add", "path": format!("{place}/caBundle"), "value": bundle}))
+        .collect();
+    if operations.is_empty() {
+        return None;
+    }
+    let version = &object["metadata"]["resourceVersion"];
+    operations.push(json!({"op": "replace", "path": "/metadata/resourceVersion", "value": version}));
+    serde_json::from_value(operations.into()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_outdated_is_written() {
+        let new = json!(ByteString(b"new".to_vec()));
+        let object = json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
+            {"clientConfig": {"caBundle": new}}, {"clientConfig": {"caBundle": "b2xk"}}, {"clientConfig": {}},
+        ]});
+        let wanted = json!([
+            {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": new},
+            {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": new},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+        ]);
+        assert_eq!(json!(patch(&object, "new").unwrap()), wanted);
+    }
+
+    #[test]
+    fn definition_without_a_webhook_is_left_alone() {
+        assert!(patch(&json!({"spec": {"conversion": {"strategy": "None"}}}), "new").is_none());
+        let webhook = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"url": "https://x"}}}}});
+        assert!(patch(&webhook, "new").is_some());
+    }
+}

@@ -1,0 +1,139 @@
+//! Expressions, after macros have been expanded.
+
+/// A node of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// Unique within its expression; types are found by it.
+    pub id: u32,
+    /// Where it stands in the source, counted in characters.
+    pub offset: usize,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A constant.
+    Literal(Literal),
+    /// A variable or a type.
+    Ident(String),
+    /// `operand.field`, or `has(operand.field)`.
+    Select {
+        /// What is selected from.
+        operand: Box<Expr>,
+        /// The field's name.
+        field: String,
+        /// Whether this only asks if the field is there.
+        test_only: bool,
+    },
+    /// A function or operator; methods have a target.
+    Call {
+        /// The name; operators are written `_+_`.
+        function: String,
+        /// The receiver of a method.
+        target: Option<Box<Expr>>,
+        /// The arguments.
+        args: Vec<Expr>,
+    },
+    /// `[a, ?b]`: items, and whether each is optional.
+    List(Vec<(Expr, bool)>),
+    /// `{k: v, ?k: v}`: key, value, whether the entry is optional.
+    Map(Vec<(Expr, Expr, bool)>),
+    /// `Type{field: value}`.
+    Struct(String, Vec<(String, Expr)>),
+    /// A loop, which is what macros become.
+    Comprehension(Box<Comprehension>),
+}
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// `null`.
+    Null,
+    /// `true`.
+    Bool(bool),
+    /// `1`.
+    Int(i64),
+    /// `1u`.
+    Uint(u64),
+    /// `1.0`.
+    Double(f64),
+    /// `'a'`.
+    String(String),
+    /// `b'a'`.
+    Bytes(Vec<u8>),
+}
+
+/// A fold over a list or map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comprehension {
+    /// The item of a list or the key of a map; with a second variable, index or key.
+    pub variable: String,
+    /// The item or value.
+    pub second: Option<String>,
+    /// What is walked.
+    pub range: Expr,
+    /// The accumulator.
+    pub accumulator: String,
+    /// Its first value.
+    pub init: Expr,
+    /// Whether to go on.
+    pub condition: Expr,
+    /// Its next value.
+    pub step: Expr,
+    /// The value of the whole.
+    pub result: Expr,
+}
+
+/// Something wrong with an expression, and where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Issue {
+    /// Offset in characters.
+    pub offset: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Writes issues as the reference implementation does, with the line of source and a mark below it.
+pub fn describe(source: &str, issues: &[Issue]) -> String {
+    let mut sorted = issues.to_vec();
+    sorted.sort_by_key(|issue| issue.offset);
+    let lines: Vec<&str> = source.split('\n').collect();
+    let described: Vec<String> = sorted
+        .iter()
+        .take(100)
+        .map(|issue| describe_one(&lines, issue))
+        .collect();
+    described.join("\n")
+}
+
+fn describe_one(lines: &[&str], issue: &Issue) -> String {
+    let (mut line, mut column) = (0, issue.offset);
+    for text in lines {
+        let len = text.chars().count();
+        if column <= len || line + 1 == lines.len() {
+            break;
+        }
+        column -= len + 1;
+        line += 1;
+    }
+    let text = lines.get(line).copied().unwrap_or("").replace('\t', " ");
+    let wide = |c: char| u32::from(c) > 0xff;
+    let mut mark: String = text
+        .chars()
+        .take(column)
+        .map(|c| if wide(c) { '．' } else { '.' })
+        .collect();
+    mark.push(if text.chars().nth(column).is_some_and(wide) {
+        '＾'
+    } else {
+        '^'
+    });
+    format!(
+        "ERROR: <input>:{}:{}: {}\n | {text}\n | {mark}",
+        line + 1,
+        column + 1,
+        issue.message
+    )
+}

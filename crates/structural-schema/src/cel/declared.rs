@@ -1,0 +1,168 @@
+//! Schemas as types: what rules may expect of `self`, and how large it can get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::types::{ObjectType, Type};
+use super::value::escape;
+use crate::go;
+use crate::node::Node;
+
+/// No request is larger.
+pub(crate) const MAX_REQUEST_BYTES: u64 = 3 << 20;
+
+/// A type with bounds on its size.
+#[derive(Clone, Debug)]
+pub(crate) struct Declared {
+    pub(crate) kind: Type,
+    /// Most characters, bytes, items or entries.
+    pub(crate) max_elements: u64,
+    /// The fewest bytes that a value takes in JSON.
+    pub(crate) min_size: u64,
+    pub(crate) parts: Parts,
+}
+
+/// What is inside.
+#[derive(Clone, Debug)]
+pub(crate) enum Parts {
+    None,
+    /// Items of a list or values of a map.
+    Items(Box<Declared>),
+    Fields(BTreeMap<String, Declared>),
+}
+
+fn scalar(kind: Type, min_size: u64) -> Declared {
+    Declared {
+        kind,
+        max_elements: u64::MAX,
+        min_size,
+        parts: Parts::None,
+    }
+}
+
+fn text(kind: Type, min_size: u64, max_elements: u64) -> Declared {
+    Declared {
+        kind,
+        max_elements,
+        min_size,
+        parts: Parts::None,
+    }
+}
+
+fn limit(max: Option<i64>, default: u64) -> u64 {
+    max.map_or(default, |max| u64::try_from(max).unwrap_or(0))
+}
+
+/// The type of a schema; schemas that say too little have none.
+pub(crate) fn declare(node: &Node, is_resource: bool) -> Option<Declared> {
+    if node.int_or_string {
+        return Some(text(Type::Dyn, 1, MAX_REQUEST_BYTES - 2));
+    }
+    if is_resource {
+        return Some(object(node, true));
+    }
+    Some(match node.kind.as_str() {
+        "array" => {
+            let items = node.items.as_deref()?;
+            let items = declare(items, items.embedded_resource)?;
+            let max = limit(node.max_items, (MAX_REQUEST_BYTES - 2) / (items.min_size + 1));
+            container(Type::list(items.kind.clone()), max, items)
+        }
+        "object" => match node.additional_schema() {
+            Some(values) => {
+                let values = declare(values, values.embedded_resource)?;
+                let max = limit(
+                    node.max_properties,
+                    (MAX_REQUEST_BYTES - 2) / (values.min_size + 6),
+                );
+                container(Type::map(Type::String, values.kind.clone()), max, values)
+            }
+            None => object(node, false),
+        },
+        "string" => declare_text(node),
+        "boolean" => scalar(Type::Bool, 4),
+        "number" => scalar(Type::Double, 1),
+        "integer" => scalar(Type::Int, 1),
+        _ => return None,
+    })
+}
+
+fn container(kind: Type, max_elements: u64, items: Declared) -> Declared {
+    Declared {
+        kind,
+        max_elements,
+        min_size: 2,
+        parts: Parts::Items(Box::new(items)),
+    }
+}
+
+fn declare_text(node: &Node) -> Declared {
+    let unbounded = MAX_REQUEST_BYTES - 2;
+    match node.format.as_str() {
+        "byte" => text(Type::Bytes, 2, limit(node.max_length, unbounded)),
+        "duration" => text(Type::Duration, 4, 32),
+        "date" => text(Type::Timestamp, 12, 12),
+        "date-time" => text(Type::Timestamp, 22, 37),
+        _ => {
+            let longest = node.allowed.iter().map(|value| match value {
+                serde_json::Value::String(text) => text.len(),
+                other => go::json(other).len(),
+            });
+            let max = match (node.max_length, longest.max()) {
+                // Lengths count characters, of four bytes at most.
+                (Some(max), _) => u64::try_from(max).unwrap_or(0).saturating_mul(4),
+                (None, Some(longest)) => longest as u64,
+                (None, None) => unbounded,
+            };
+            text(Type::String, 2, max)
+        }
+    }
+}
+
+fn object(node: &Node, is_resource: bool) -> Declared {
+    let mut min_size = 2;
+    let mut fields = BTreeMap::new();
+    for (name, property) in &node.properties {
+        let Some(declared) = declare(property, property.embedded_resource) else {
+            continue;
+        };
+        if node.required.contains(name) && property.default.is_none() {
+            min_size += name.len() as u64 + declared.min_size + 4;
+        }
+        if let Some(name) = escape(name) {
+            fields.insert(name, declared);
+        }
+    }
+    if is_resource {
+        let name = || text(Type::String, 2, MAX_REQUEST_BYTES - 2);
+        fields.insert("apiVersion".to_owned(), name());
+        fields.insert("kind".to_owned(), name());
+        let metadata = BTreeMap::from([("name".to_owned(), name()), ("generateName".to_owned(), name())]);
+        fields.insert("metadata".to_owned(), object_of(metadata, 2));
+    }
+    object_of(fields, min_size)
+}
+
+fn object_of(fields: BTreeMap<String, Declared>, min_size: u64) -> Declared {
+    let types = fields
+        .iter()
+        .map(|(name, field)| (name.clone(), field.kind.clone()))
+        .collect();
+    let kind = Type::Object(Arc::new(ObjectType {
+        name: "object".to_owned(),
+        fields: types,
+    }));
+    Declared {
+        kind,
+        max_elements: u64::MAX,
+        min_size,
+        parts: Parts::Fields(fields),
+    }
+}
+
+impl Declared {
+    /// How often such a value can occur in one request.
+    pub(crate) fn max_cardinality(&self) -> u64 {
+        MAX_REQUEST_BYTES / (self.min_size + 1)
+    }
+}

@@ -1,0 +1,92 @@
+use super::ast::describe;
+use super::types::Type;
+use super::value::Value;
+use super::*;
+
+#[track_caller]
+fn run(source: &str) -> Result<bool, String> {
+    let variables = Variables::from([("d".to_owned(), Type::Dyn)]);
+    let checked = parse(source)
+        .and_then(|expr| check(expr, &variables))
+        .map_err(|issues| describe(source, &issues))?;
+    let activation = Activation::from([("d".to_owned(), Value::Int(5))]);
+    match evaluate(&checked, &activation, 1_000_000).0 {
+        Ok(Value::Bool(result)) => Ok(result),
+        Ok(other) => Err(format!("not a bool: {other:?}")),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+#[test]
+fn expressions_that_hold() {
+    for source in [
+        "1 + 2 * 3 == 7 && -5 % 3 == -2",
+        "[1, 2, 3].map(x, x * 2).filter(x, x > 2) == [4, 6]",
+        "{'a': 1, 'b': 2}.all(k, v, k == 'a' ? v == 1 : v == 2)",
+        "[1, 2].transformList(i, v, i + v) == [1, 3]",
+        "{'a': 1}.transformMap(k, v, v + 1) == {'a': 2}",
+        "[3, 1, 2].sort() == [1, 2, 3] && [[1], [2]].flatten() == [1, 2]",
+        "optional.of(1).optMap(x, x + 1).orValue(0) == 2",
+        "{'a': 1}.?b.orValue(7) == 7 && [1][?3].hasValue() == false",
+        "'%s is %d, %.1f'.format(['x', 5, 1.25]) == 'x is 5, 1.2'",
+        "duration('90m').getHours() == 1 && timestamp('2020-01-01T00:00:00Z').getDayOfWeek() == 3",
+        "quantity('1Gi').isGreaterThan(quantity('1G')) && quantity('0.5').asApproximateFloat() == 0.5",
+        "cidr('10.0.0.0/8').containsIP('10.1.2.3') && ip('10.0.0.1').family() == 4",
+        "url('https://a:80/b?c=d&c=e').getQuery()['c'] == ['d', 'e']",
+        "semver('1.2.3-rc.1').isLessThan(semver('1.2.3'))",
+        "type(d) == int && d > 4.5 && string(d) == '5'",
+        "false && 1 / 0 == 1 || true",
+        "[1, 0].exists(x, 1 / x == 1) && !has({'a': 1}.b)",
+        "sets.equivalent([1, 2, 2], [2, 1]) && b'a' + b'b' == b'ab'",
+        "r'\\d' == '\\\\d' && '''a''' == \"a\" && 'a\\u00e9' == 'aé'",
+    ] {
+        assert_eq!(run(source), Ok(true), "{source}");
+    }
+}
+
+#[test]
+fn expressions_that_fail_when_they_run() {
+    for (source, problem) in [
+        ("1 / 0 == 1", "division by zero"),
+        ("9223372036854775807 + 1 == 0", "integer overflow"),
+        ("[1][d] == 1", "index out of bounds: 5"),
+        ("{'a': 1}['b'] == 1", "no such key: b"),
+        ("optional.none().value() == 1", "optional.none() dereference"),
+        ("d.x == 1", "no such overload"),
+        (
+            "lists.range(1000).all(x, lists.range(1000).all(y, x >= 0))",
+            "operation cancelled: actual cost limit exceeded",
+        ),
+    ] {
+        assert_eq!(run(source), Err(problem.to_owned()), "{source}");
+    }
+}
+
+#[test]
+fn functions_outside_the_environment_are_unknown() {
+    for (source, name) in [
+        ("math.greatest(1, 2) == 2", "math"),
+        ("quantity('1').sign() == 1", "sign"),
+        ("'a'.reverse() == 'a'", ""),
+    ] {
+        let problem = run(source).unwrap_err();
+        assert!(
+            problem.starts_with("ERROR: <input>:1:") && problem.contains(name),
+            "{source}: {problem}"
+        );
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_and_not_followed() {
+    for source in [
+        "(".repeat(5000),
+        "[".repeat(5000),
+        "!".repeat(5000) + "true",
+        "-".repeat(9999),
+        "a".to_owned() + &".b".repeat(5000),
+        "1".to_owned() + &"+1".repeat(20_000),
+    ] {
+        assert!(run(&source).is_err() || source.contains('!'));
+    }
+}

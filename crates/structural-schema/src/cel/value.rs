@@ -1,0 +1,507 @@
+//! Values of expressions. JSON is not copied: lists and maps open up when an expression looks into them.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::library::quantity::Quantity;
+use super::library::semver::Version;
+use crate::go::ip::Cidr;
+use crate::go::time::{self, Timestamp};
+use crate::go::url::Url;
+use crate::node::Node;
+
+/// A value.
+#[derive(Clone, Debug)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true`
+    Bool(bool),
+    /// `1`
+    Int(i64),
+    /// `1u`
+    Uint(u64),
+    /// `1.5`
+    Double(f64),
+    /// `'a'`
+    String(Cow<'a, str>),
+    /// `b'a'`
+    Bytes(Arc<[u8]>),
+    /// Nanoseconds.
+    Duration(i64),
+    /// A moment.
+    #[expect(private_interfaces, reason = "values are made and read by this module")]
+    Timestamp(Timestamp),
+    /// A list.
+    List(List<'a>),
+    /// A map or an object.
+    Map(Map<'a>),
+    /// An optional value.
+    Optional(Option<Box<Value<'a>>>),
+    /// A type, by its name.
+    Type(Cow<'static, str>),
+    /// A value of a library.
+    #[expect(private_interfaces, reason = "values are made and read by this module")]
+    Opaque(Arc<Opaque>),
+}
+
+/// Values of Kubernetes' libraries.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Opaque {
+    Url(Url),
+    Ip(IpAddr),
+    Cidr(Cidr),
+    Quantity(Quantity),
+    Semver(Version),
+    Format(&'static str),
+}
+
+/// A list, in JSON or made by an expression.
+#[derive(Clone, Debug)]
+pub enum List<'a> {
+    /// Items and the schema of the list.
+    Json(&'a [Json], Option<&'a Node>),
+    /// Items.
+    Owned(Arc<Vec<Value<'a>>>),
+}
+
+/// A map or object, in JSON or made by an expression.
+#[derive(Clone, Debug)]
+pub enum Map<'a> {
+    /// Fields and the schema of the object.
+    Json(&'a serde_json::Map<String, Json>, Option<&'a Node>),
+    /// Entries.
+    Owned(Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
+}
+
+/// A key of a map; numbers of different types are the same key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// `true`
+    Bool(bool),
+    /// `1`, `1u`
+    Number(i128),
+    /// `'a'`
+    Text(String),
+}
+
+impl Key {
+    /// The key that a value is, if it can be one.
+    pub(super) fn of(value: &Value<'_>) -> Option<Self> {
+        match value {
+            Value::Bool(flag) => Some(Self::Bool(*flag)),
+            Value::Int(number) => Some(Self::Number((*number).into())),
+            Value::Uint(number) => Some(Self::Number((*number).into())),
+            Value::Double(number) => crate::node::whole(*number).map(|number| Self::Number(number.into())),
+            Value::String(text) => Some(Self::Text(text.to_string())),
+            _ => None,
+        }
+    }
+}
+
+/// JSON with its schema as a value: formats decide on times, durations and bytes.
+pub fn from_json<'a>(json: &'a Json, schema: Option<&'a Node>) -> Value<'a> {
+    let kind = schema.map_or("", |schema| {
+        if schema.int_or_string {
+            ""
+        } else {
+            schema.kind.as_str()
+        }
+    });
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Bool(*flag),
+        Json::Number(number) => match (number.as_i64(), kind) {
+            #[expect(clippy::cast_precision_loss, reason = "numbers are doubles")]
+            (Some(integer), "number") => Value::Double(integer as f64),
+            (Some(integer), _) => Value::Int(integer),
+            (None, "integer") => {
+                let float = number.as_f64().unwrap_or_default();
+                crate::node::whole(float).map_or(Value::Double(float), Value::Int)
+            }
+            (None, _) => Value::Double(number.as_f64().unwrap_or_default()),
+        },
+        Json::String(text) => match schema {
+            Some(schema) if kind == "string" => formatted(text, &schema.format),
+            _ => Value::String(text.as_str().into()),
+        },
+        Json::Array(items) => Value::List(List::Json(items, schema)),
+        Json::Object(fields) => Value::Map(Map::Json(fields, schema)),
+    }
+}
+
+fn formatted<'a>(text: &'a str, format: &str) -> Value<'a> {
+    let found = match format {
+        "duration" => time::parse_loose_duration(text).map(Value::Duration),
+        "date-time" => time::parse_rfc3339(text, true).map(Value::Timestamp),
+        "date" => time::parse_date(text).map(|date| {
+            Value::Timestamp(Timestamp {
+                seconds: date.days() * 86_400,
+                nanos: 0,
+            })
+        }),
+        "byte" => decode_base64(text).map(|bytes| Value::Bytes(bytes.into())),
+        _ => None,
+    };
+    found.unwrap_or_else(|| Value::String(text.into()))
+}
+
+/// Standard base64 with padding.
+pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
+        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let digits = text.trim_end_matches('=');
+    if text.len() - digits.len() > 2 {
+        return None;
+    }
+    for chunk in digits.as_bytes().chunks(4) {
+        let mut bits = 0;
+        for byte in chunk {
+            bits = bits << 6 | digit(*byte)?;
+        }
+        bits <<= 6 * (4 - chunk.len());
+        let bytes = [(bits >> 16) & 255, (bits >> 8) & 255, bits & 255];
+        let count = chunk.len().checked_sub(1).filter(|count| *count > 0)?;
+        out.extend(
+            bytes
+                .iter()
+                .take(count)
+                .filter_map(|byte| u8::try_from(*byte).ok()),
+        );
+    }
+    Some(out)
+}
+
+const KEYWORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+const ESCAPES: [(&str, &str); 4] = [
+    ("__dot__", "."),
+    ("__dash__", "-"),
+    ("__slash__", "/"),
+    ("__underscores__", "__"),
+];
+
+/// The name under which an expression finds a property, if it can.
+pub fn escape(name: &str) -> Option<String> {
+    if KEYWORDS.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    let valid = |c: char| c.is_ascii_alphanumeric() || "_.-/".contains(c);
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(valid) {
+        return None;
+    }
+    let escaped = name
+        .replace("__", "\u{1}")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__");
+    Some(escaped.replace('\u{1}', "__underscores__"))
+}
+
+/// The property that an expression means by a name.
+fn unescape(name: &str) -> Cow<'_, str> {
+    if !name.contains("__") {
+        return name.into();
+    }
+    let inner = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
+    if let Some(inner) = inner
+        && KEYWORDS.contains(&inner)
+    {
+        return inner.into();
+    }
+    let mut out = String::new();
+    let mut rest = name;
+    'next: while !rest.is_empty() {
+        for (escaped, plain) in ESCAPES {
+            if let Some(tail) = rest.strip_prefix(escaped) {
+                out.push_str(plain);
+                rest = tail;
+                continue 'next;
+            }
+        }
+        let mut chars = rest.chars();
+        out.extend(chars.next());
+        rest = chars.as_str();
+    }
+    out.into()
+}
+
+impl<'a> List<'a> {
+    /// A list made by an expression.
+    pub(super) fn new(items: Vec<Value<'a>>) -> Self {
+        Self::Owned(Arc::new(items))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Json(items, _) => items.len(),
+            Self::Owned(items) => items.len(),
+        }
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<Value<'a>> {
+        match self {
+            Self::Json(items, schema) => items.get(index).map(|item| from_json(item, item_schema(*schema))),
+            Self::Owned(items) => items.get(index).cloned(),
+        }
+    }
+
+    pub(super) fn items(&self) -> Vec<Value<'a>> {
+        (0..self.len()).filter_map(|index| self.get(index)).collect()
+    }
+
+    fn is_set_or_map(&self) -> Option<&'a Node> {
+        match self {
+            Self::Json(_, Some(schema)) if matches!(schema.list_type.as_deref(), Some("set" | "map")) => {
+                Some(schema)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sets and maps take each item once; a map's later item replaces the earlier one in place.
+    pub(super) fn concat(&self, other: &Self) -> Self {
+        let mut items = self.items();
+        let Some(schema) = self.is_set_or_map() else {
+            items.extend(other.items());
+            return Self::new(items);
+        };
+        for item in other.items() {
+            let same = items.iter_mut().find(|found| match schema.list_type.as_deref() {
+                Some("map") => same_keys(found, &item, schema),
+                _ => equals(found, &item),
+            });
+            match same {
+                Some(found) => *found = item,
+                None => items.push(item),
+            }
+        }
+        Self::new(items)
+    }
+}
+
+fn item_schema(schema: Option<&Node>) -> Option<&Node> {
+    schema.and_then(|schema| schema.items.as_deref())
+}
+
+fn same_keys(a: &Value<'_>, b: &Value<'_>, schema: &Node) -> bool {
+    let (Value::Map(a), Value::Map(b)) = (a, b) else {
+        return false;
+    };
+    schema
+        .list_map_keys
+        .iter()
+        .all(|key| match (a.field(key), b.field(key)) {
+            (Some(a), Some(b)) => equals(&a, &b),
+            (None, None) => true,
+            _ => false,
+        })
+}
+
+impl<'a> Map<'a> {
+    pub(super) fn new(entries: BTreeMap<Key, (Value<'a>, Value<'a>)>) -> Self {
+        Self::Owned(Arc::new(entries))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Json(fields, _) => fields.len(),
+            Self::Owned(entries) => entries.len(),
+        }
+    }
+
+    /// A field by its JSON name.
+    pub(super) fn field(&self, name: &str) -> Option<Value<'a>> {
+        match self {
+            Self::Json(fields, schema) => {
+                let value = fields.get(name)?;
+                Some(from_json(value, schema.and_then(|schema| schema.property(name))))
+            }
+            Self::Owned(entries) => entries
+                .get(&Key::Text(name.to_owned()))
+                .map(|(_, value)| value.clone()),
+        }
+    }
+
+    /// A field by the name that expressions use: escaped in objects, plain in maps.
+    pub(super) fn select(&self, name: &str) -> Option<Value<'a>> {
+        match self {
+            Self::Json(_, Some(schema)) if schema.additional_schema().is_none() => {
+                self.field(&unescape(name))
+            }
+            _ => self.field(name),
+        }
+    }
+
+    pub(super) fn get(&self, key: &Value<'_>) -> Option<Value<'a>> {
+        match (self, Key::of(key)?) {
+            (Self::Json(..), Key::Text(name)) => self.field(&name),
+            (Self::Json(..), _) => None,
+            (Self::Owned(entries), key) => entries.get(&key).map(|(_, value)| value.clone()),
+        }
+    }
+
+    pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
+        match self {
+            Self::Json(fields, schema) => fields
+                .iter()
+                .map(|(name, value)| {
+                    let schema = schema.and_then(|schema| schema.property(name));
+                    (Value::String(name.as_str().into()), from_json(value, schema))
+                })
+                .collect(),
+            Self::Owned(entries) => entries.values().cloned().collect(),
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// A text.
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::String(text.into())
+    }
+
+    /// The name of its type.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Optional(_) => "optional_type",
+            Self::Type(_) => "type",
+            Self::Opaque(opaque) => match **opaque {
+                Opaque::Url(_) => "kubernetes.URL",
+                Opaque::Ip(_) => "net.IP",
+                Opaque::Cidr(_) => "net.CIDR",
+                Opaque::Quantity(_) => "kubernetes.Quantity",
+                Opaque::Semver(_) => "kubernetes.Semver",
+                Opaque::Format(_) => "kubernetes.NamedFormat",
+            },
+        }
+    }
+
+    /// How large it is, as costs count: characters, bytes, items; 1 for scalars.
+    pub(super) fn size(&self) -> u64 {
+        let size = match self {
+            Self::String(text) => text.chars().count(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::List(list) => list.len(),
+            Self::Map(map) => map.len(),
+            _ => 1,
+        };
+        size as u64
+    }
+}
+
+/// Equality across numeric types; lists and maps by content, sets in any order.
+pub(super) fn equals(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::Type(a), Value::Type(b)) => a == b,
+        (Value::Opaque(a), Value::Opaque(b)) => a == b,
+        (Value::Optional(a), Value::Optional(b)) => match (a, b) {
+            (Some(a), Some(b)) => equals(a, b),
+            (None, None) => true,
+            _ => false,
+        },
+        (Value::List(a), Value::List(b)) => lists_equal(a, b),
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len()
+                && a.entries()
+                    .iter()
+                    .all(|(key, value)| b.get(key).is_some_and(|other| equals(value, &other)))
+        }
+        _ => compare(a, b) == Some(Ordering::Equal),
+    }
+}
+
+fn lists_equal(a: &List<'_>, b: &List<'_>) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (left, right) = (a.items(), b.items());
+    if a.is_set_or_map().or(b.is_set_or_map()).is_some() {
+        return left
+            .iter()
+            .all(|item| right.iter().any(|other| equals(item, other)));
+    }
+    left.iter().zip(&right).all(|(a, b)| equals(a, b))
+}
+
+/// The order of values that have one.
+pub(super) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Int(a), Value::Int(b)) | (Value::Duration(a), Value::Duration(b)) => Some(a.cmp(b)),
+        (Value::Uint(a), Value::Uint(b)) => Some(a.cmp(b)),
+        (Value::Int(a), Value::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Uint(a), Value::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
+        (Value::Double(a), _) => a.partial_cmp(&number(b)?),
+        (_, Value::Double(b)) => number(a)?.partial_cmp(b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
+        (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers of different types are compared as doubles"
+)]
+fn number(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Uint(value) => Some(*value as f64),
+        Value::Double(value) => Some(*value),
+        _ => None,
+    }
+}
