@@ -42,7 +42,10 @@ impl<K: Object> Collector for CustomResources<K> {
         let help = format!("Information about the {} custom resource", self.kind);
         let mut samples = encoder.encode_descriptor(&self.name, &help, None, MetricType::Gauge)?;
         let label = self.kind.to_lowercase();
-        let objects = self.cache.existing::<K>().map(|informer| informer.list(&ListOptions::default()));
+        let objects = self
+            .cache
+            .existing::<K>()
+            .map(|informer| informer.list(&ListOptions::default()));
         for object in objects.unwrap_or_default() {
             let key = ObjectKey::of(&*object);
             let labels = [
