@@ -7,8 +7,9 @@ mod service_account;
 
 use serde_json::Value;
 
+use crate::object;
 use crate::registry::{Registry, Write};
-use crate::status::Status;
+use crate::status::{self, Status};
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,13 @@ pub(crate) async fn admit(
 ) -> Result<(), Status> {
     let _ = old;
     namespace_lifecycle::check(registry, write, operation, object)?;
+    if operation == Operation::Create && write.definition.is_terminating() {
+        return Err(status::forbidden(
+            &write.definition.subject,
+            object::name(object),
+            "create not allowed while custom resource definition is terminating",
+        ));
+    }
     let creates_pod = operation == Operation::Create && write.definition.is("", "pods");
     if creates_pod && write.subresource.is_empty() {
         service_account::admit(registry, write, object)?;

@@ -47,6 +47,29 @@ impl User {
         Some(Self { name, groups })
     }
 
+    /// A user by name. Service accounts bring their own groups.
+    pub(crate) fn impersonated(name: &str, mut groups: Vec<String>) -> Self {
+        if let Some(account) = name.strip_prefix("system:serviceaccount:")
+            && groups.is_empty()
+        {
+            let namespace = account.split(':').next().unwrap_or_default();
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        let all = if name == "system:anonymous" {
+            "system:unauthenticated"
+        } else {
+            "system:authenticated"
+        };
+        if !groups.iter().any(|group| group == all) {
+            groups.push(all.to_owned());
+        }
+        Self {
+            name: name.to_owned(),
+            groups,
+        }
+    }
+
     pub(crate) fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }

@@ -112,6 +112,9 @@ pub enum Patch {
     },
 }
 
+/// An object of a snapshot, with its resource (in its storage version).
+pub type Resident = (Arc<Gvr>, Arc<Value>);
+
 /// A list with the revision it was taken at.
 #[derive(Clone, Debug)]
 pub struct List {
@@ -280,7 +283,7 @@ impl Client {
     }
 
     /// All objects of all resources now, and the revision they were read at: where a watch starts.
-    pub fn snapshot(&self) -> (u64, Vec<(Arc<Gvr>, Arc<Value>)>) {
+    pub fn snapshot(&self) -> (u64, Vec<Resident>) {
         self.registry.store.snapshot()
     }
 
@@ -323,6 +326,7 @@ impl Client {
             user: User::admin(),
             manager: self.manager.clone(),
             tracked: false,
+            replaces: true,
             dry_run: false,
             warnings: Warnings::default(),
         })

@@ -13,7 +13,7 @@ use crate::call::{Answer, Body, Call};
 use crate::discovery;
 use crate::negotiate::{Asked, Form, negotiate};
 use crate::query::{self, Query};
-use crate::registry::{Definition, Registry, builtin_catalog};
+use crate::registry::{Backing, Definition, Registry, builtin_catalog};
 use crate::request_info::RequestInfo;
 use crate::status::{self, Status, Subject};
 use crate::verb;
@@ -29,7 +29,7 @@ pub(crate) async fn handle(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let path = query::decode(&parts.uri.path().replace('+', "%2B"));
     let info = RequestInfo::parse(&parts.method, &path, &query);
-    let call = Call {
+    let mut call = Call {
         info,
         query,
         headers: parts.headers,
@@ -37,6 +37,10 @@ pub(crate) async fn handle(
         user,
         drain,
     };
+    if let Some(user) = impersonated(&call) {
+        call.user = user;
+    }
+    let call = call;
     let mut answer = route(registry, &parts.method, &call)
         .await
         .unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
@@ -44,9 +48,20 @@ pub(crate) async fn handle(
     answer.into_response()
 }
 
+/// The user that an administrator acts as.
+fn impersonated(call: &Call) -> Option<User> {
+    let name = call.header(HeaderName::from_static("impersonate-user"));
+    if name.is_empty() || !call.user.is_master() {
+        return None;
+    }
+    let groups = call.headers.get_all("impersonate-group").iter();
+    let groups = groups.filter_map(|group| group.to_str().ok()).map(str::to_owned);
+    Some(User::impersonated(name, groups.collect()))
+}
+
 async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    authz::authorize(&call.user, info).map_err(|why| forbidden(info, &why))?;
+    authz::authorize(registry, &call.user, info).map_err(|why| forbidden(info, &why))?;
     if !info.is_resource {
         return discovery::serve(registry, method, call);
     }
@@ -69,7 +84,13 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
         }
     };
     let form = negotiated(call, asked)?;
-    verb::serve(registry, method, call, &definition, form).await
+    let mut answer = verb::serve(registry, method, call, &definition, form).await?;
+    if let Backing::Custom(version) = &definition.backing
+        && let Some(warning) = &version.deprecation
+    {
+        answer.warn(std::slice::from_ref(warning));
+    }
+    Ok(answer)
 }
 
 /// The form of the answer that the client asked for.

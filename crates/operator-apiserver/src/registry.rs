@@ -16,7 +16,6 @@ mod update;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::delete::DeleteOptions;
@@ -57,6 +56,8 @@ pub(crate) struct Write {
     pub(crate) manager: String,
     /// Whether the managed fields are already those of the new object (server-side apply).
     pub(crate) tracked: bool,
+    /// Whether the request is a PUT: a uid in its body is then a precondition.
+    pub(crate) replaces: bool,
     pub(crate) dry_run: bool,
     pub(crate) warnings: Warnings,
 }
@@ -153,10 +154,5 @@ impl Registry {
         } else if definition.is_custom() {
             crd::finish_deletions(self, definition);
         }
-    }
-
-    /// The stored object in the version that a request asked for.
-    pub(crate) fn serve(&self, definition: &Definition, stored: &Arc<Value>) -> Arc<Value> {
-        definition.serve(stored)
     }
 }

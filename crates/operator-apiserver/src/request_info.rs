@@ -110,8 +110,8 @@ fn plain_verb(method: &Method) -> &'static str {
 mod tests {
     use super::*;
 
-    fn parse(method: Method, path: &str, query: &str) -> (String, String) {
-        let info = RequestInfo::parse(&method, path, &Query::parse(query));
+    fn parse(method: &Method, path: &str, query: &str) -> (String, String) {
+        let info = RequestInfo::parse(method, path, &Query::parse(query));
         let parts = [
             info.group.as_str(),
             &info.version,
@@ -173,7 +173,7 @@ mod tests {
         ];
         for (method, path, query, verb, parts) in cases {
             assert_eq!(
-                parse(method, path, query),
+                parse(&method, path, query),
                 (verb.to_owned(), parts.to_owned()),
                 "{path}"
             );

@@ -123,15 +123,12 @@ impl Parser {
         if self.peek() == Token::End {
             return Ok(LabelSelector::default());
         }
+        self.expect_key("!, identifier, or 'end of string'")?;
         loop {
             requirements.push(self.requirement()?);
             match self.next() {
                 Token::End => break,
-                Token::Symbol(",") => {
-                    if self.peek() == Token::End {
-                        return Err("found '', expected: identifier after ','".to_owned());
-                    }
-                }
+                Token::Symbol(",") => self.expect_key("identifier after ','")?,
                 other => {
                     return Err(format!(
                         "found '{}', expected: ',' or 'end of string'",
@@ -142,6 +139,14 @@ impl Parser {
         }
         requirements.sort_by(|a: &Requirement, b| a.key.cmp(&b.key));
         Ok(LabelSelector { requirements })
+    }
+
+    /// A requirement begins here: with a key, or with `!`.
+    fn expect_key(&self, expected: &str) -> Result<(), String> {
+        match self.peek() {
+            Token::Word(_) | Token::Symbol("!") => Ok(()),
+            other => Err(format!("found '{}', expected: {expected}", literal(&other))),
+        }
     }
 
     fn requirement(&mut self) -> Result<Requirement, String> {
@@ -314,14 +319,6 @@ pub(crate) struct FieldTerm {
 impl FieldSelector {
     pub(crate) fn is_everything(&self) -> bool {
         self.terms.is_empty()
-    }
-
-    /// The name that `metadata.name=…` asks for, if it is there.
-    pub(crate) fn exact_name(&self) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|term| term.equal && term.field == "metadata.name")
-            .map(|term| term.value.as_str())
     }
 }
 

@@ -111,10 +111,6 @@ pub(crate) fn bad_request(message: impl Into<String>) -> Status {
     failure(400, "BadRequest", message, None)
 }
 
-pub(crate) fn unauthorized() -> Status {
-    failure(401, "Unauthorized", "Unauthorized", None)
-}
-
 pub(crate) fn not_found(subject: &Subject, name: &str) -> Status {
     let message = format!("{} {} not found", subject.resource_name(), go_quote(name));
     failure(404, "NotFound", message, Some(subject.details(name)))
@@ -248,7 +244,7 @@ pub(crate) fn forbidden(subject: &Subject, name: &str, why: &str) -> Status {
 }
 
 /// A refusal with a cause that programs can read, such as `NamespaceTerminating`.
-pub(crate) fn forbidden_because(subject: &Subject, name: &str, why: &str, cause: Value) -> Status {
+pub(crate) fn forbidden_because(subject: &Subject, name: &str, why: &str, cause: &Value) -> Status {
     let mut status = forbidden(subject, name, why);
     status.body["details"]["causes"] = json!([cause]);
     status
@@ -283,14 +279,6 @@ pub(crate) fn expired(message: impl Into<String>) -> Status {
 
 pub(crate) fn too_large(message: impl Into<String>) -> Status {
     failure(413, "RequestEntityTooLarge", message, None)
-}
-
-pub(crate) fn too_many_requests(message: impl Into<String>, retry_after: i64) -> Status {
-    let mut details = Map::new();
-    if retry_after > 0 {
-        details.insert("retryAfterSeconds".to_owned(), retry_after.into());
-    }
-    failure(429, "TooManyRequests", message, Some(details))
 }
 
 pub(crate) fn not_acceptable(accepted: &str) -> Status {

@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::client::{EventType, Gvr};
+use crate::client::{EventType, Gvr, Resident};
 use crate::journal::{self, Journal};
 use crate::object;
 
@@ -253,7 +253,7 @@ impl Store {
     }
 
     /// Every object of every table, and the revision they are read at.
-    pub(crate) fn snapshot(&self) -> (u64, Vec<(Arc<Gvr>, Arc<Value>)>) {
+    pub(crate) fn snapshot(&self) -> (u64, Vec<Resident>) {
         let state = self.state.read();
         let mut objects = Vec::new();
         for table in state.tables.values() {

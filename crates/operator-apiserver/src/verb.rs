@@ -61,7 +61,7 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
     };
     let everywhere = definition.namespaced && info.namespace.is_empty();
     let allowed = if info.subresource.is_empty() {
-        definition.allows(info.verb) && !(everywhere && !matches!(info.verb, "list" | "watch"))
+        definition.allows(info.verb) && (!everywhere || matches!(info.verb, "list" | "watch"))
     } else {
         let Some(subresource) = definition.subresource(&info.subresource) else {
             return Err(if definition.is_custom() {
@@ -96,6 +96,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         user: call.user.clone(),
         manager: options::field_manager(call),
         tracked: false,
+        replaces: call.info.verb == "update",
         dry_run: options::dry_run(call)?,
         warnings: Warnings::default(),
     })

@@ -67,7 +67,7 @@ impl Subscription {
     pub(crate) fn open(
         registry: Arc<Registry>,
         definition: Arc<Definition>,
-        namespace: String,
+        namespace: &str,
         options: ListOptions,
         watch: &WatchOptions,
         form: Form,
@@ -75,7 +75,7 @@ impl Subscription {
     ) -> Self {
         let changes = registry.store.subscribe(&definition.table, &definition.storage);
         let mut subscription = Self {
-            prefix: definition.key_prefix(&namespace),
+            prefix: definition.key_prefix(namespace),
             cursor: options.revision.unwrap_or_default(),
             registry,
             definition,
@@ -261,7 +261,7 @@ struct Stream {
 }
 
 /// The body of a watch: frames as they come, until the timeout or the end of the server.
-pub(crate) fn stream(subscription: Subscription, watch: WatchOptions, drain: CancellationToken) -> Body {
+pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
     let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
     let now = Instant::now();

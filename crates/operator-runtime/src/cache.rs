@@ -277,8 +277,7 @@ impl Cache {
         }
     }
 
-    /// The informer of a kind that somebody reads already.
-    pub(crate) fn existing<K: Object>(&self) -> Option<Arc<Informer<K>>> {
+    fn existing<K: Object>(&self) -> Option<Arc<Informer<K>>> {
         self.inner.registry.lock().find::<K>()
     }
 

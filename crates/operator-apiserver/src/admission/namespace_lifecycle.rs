@@ -50,7 +50,7 @@ pub(super) fn check(
         &definition.subject,
         object::name(object),
         &format!("unable to create new content in namespace {namespace} because it is being terminated"),
-        json!({
+        &json!({
             "reason": "NamespaceTerminating",
             "message": format!("namespace {namespace} is being terminated"),
             "field": "metadata.namespace",

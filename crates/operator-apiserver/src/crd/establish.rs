@@ -96,6 +96,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         user: User::admin(),
         manager: "kube-apiserver".to_owned(),
         tracked: false,
+        replaces: false,
         dry_run: false,
         warnings: Warnings::default(),
     };
@@ -302,6 +303,7 @@ fn definitions(crd: &Value, since: u64) -> Vec<Definition> {
         merge_schemas: merge_schemas(group, &versions),
         storage_schema,
         since,
+        terminating: object::is_terminating(crd),
     };
     let mut served: Vec<&Value> = versions
         .into_iter()
@@ -320,6 +322,7 @@ struct Family {
     merge_schemas: BTreeMap<String, Schema>,
     storage_schema: structural_schema::Schema,
     since: u64,
+    terminating: bool,
 }
 
 /// The schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
@@ -405,6 +408,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
         schema: compiled(version)?,
         storage_schema: family.storage_schema.clone(),
         since: family.since,
+        terminating: family.terminating,
         deprecation: deprecated.then(|| {
             version["deprecationWarning"]
                 .as_str()

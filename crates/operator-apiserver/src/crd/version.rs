@@ -30,6 +30,8 @@ pub(crate) struct CustomVersion {
     /// The revision of the CRD that this is read from: objects stored before it may not fit the schema.
     pub(crate) since: u64,
     pub(crate) deprecation: Option<String>,
+    /// Whether the CRD is on its way out: nothing is created any more.
+    pub(crate) terminating: bool,
 }
 
 /// Where the scale subresource finds its numbers, as JSON paths.
@@ -71,9 +73,12 @@ impl PrinterColumn {
 impl CustomVersion {
     /// Brings a body into the form that its schema gives it, and names what the schema does not know.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        self.schema
+        let unknown = self
+            .schema
             .decode(object)
-            .map_err(|malformed| malformed.to_string())
+            .map_err(|malformed| malformed.to_string())?;
+        make_whole(object);
+        Ok(unknown)
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
@@ -183,6 +188,24 @@ impl CustomVersion {
         self.storage_schema.prune(&mut stored);
         self.storage_schema.default(&mut stored);
         stored
+    }
+}
+
+/// The largest number up to which floats tell all whole numbers apart.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Writes floats without a fraction as whole numbers, as Go's encoder does.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(make_whole),
+        Value::Array(list) => list.iter_mut().for_each(make_whole),
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() <= EXACT_FLOAT_MAX {
+                *number = (float as i64).into();
+            }
+        }
+        _ => {}
     }
 }
 

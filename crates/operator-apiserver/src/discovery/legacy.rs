@@ -130,7 +130,7 @@ fn resource_bodies(definition: &Definition) -> Vec<Value> {
     if !definition.categories.is_empty() {
         body["categories"] = definition.categories.clone().into();
     }
-    if definition.allows("list") || definition.allows("get") {
+    if definition.allows("update") {
         body["storageVersionHash"] = super::version::storage_version_hash(definition).into();
     }
     let mut bodies = vec![body];

@@ -26,7 +26,7 @@ pub(crate) fn storage_version_hash(definition: &Definition) -> String {
     let subject = &definition.subject;
     let text = format!(
         "{}/{}/{}",
-        subject.group, definition.storage.version, subject.kind
+        definition.storage.group, definition.storage.version, subject.kind
     );
     let digest = Sha256::digest(text.as_bytes());
     BASE64_STANDARD.encode(digest.get(..8).unwrap_or_default())

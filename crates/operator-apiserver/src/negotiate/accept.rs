@@ -130,6 +130,7 @@ fn refusal(clauses: &[Clause<'_>], asked: Asked) -> Status {
     };
     match asked {
         Asked::Custom => status::not_acceptable(CUSTOM_TYPES),
+        Asked::Document => status::not_acceptable(BUILTIN_TYPES),
         _ if clauses.iter().any(known) => status::not_acceptable(BUILTIN_TYPES),
         Asked::Builtin { watchable: true } => {
             status::no_representation(&format!("{BUILTIN_TYPES}, {STREAM_TYPES}"))

@@ -27,7 +27,7 @@ impl Media {
         match media {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
-            "application/vnd.kubernetes.protobuf" if !custom => Ok(Self::Protobuf),
+            protobuf::MEDIA_TYPE if !custom => Ok(Self::Protobuf),
             _ => Err(status::unsupported_media_type(if custom {
                 CUSTOM_TYPES
             } else {

@@ -194,6 +194,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
     fn check(document: Value, patch: Value, want: Option<Value>) {
         let mut changed = document;
         let operations = patch.as_array().cloned().unwrap_or_default();

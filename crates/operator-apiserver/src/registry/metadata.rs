@@ -1,7 +1,7 @@
 //! The rules of `metadata` that hold for every kind.
 
 use serde_json::Value;
-use structural_schema::field::{Error, ErrorType, Path};
+use structural_schema::field::{Error, Path};
 
 use super::{Definition, names};
 use crate::managed_fields;
@@ -192,10 +192,10 @@ fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
     }
     let both = finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion");
     if both {
-        errors.push(Error::new(
-            ErrorType::Invalid,
+        errors.push(Error::invalid(
             path.clone(),
-            "finalizer orphan and finalizer foregroundDeletion cannot be both set",
+            finalizers.clone().into(),
+            "finalizer orphan and foregroundDeletion cannot be both set",
         ));
     }
     errors

@@ -1,6 +1,5 @@
 //! Names, label keys and label values: the rules and their texts.
 
-const LABEL_FMT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_FMT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const QUALIFIED_FMT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE_FMT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -16,18 +15,6 @@ fn is_label(text: &str) -> bool {
 
 fn too_long(max: usize) -> String {
     format!("must be no more than {max} bytes")
-}
-
-/// RFC 1123 label: namespaces and the like.
-pub(crate) fn dns_label(name: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if name.len() > 63 {
-        faults.push(too_long(63));
-    }
-    if !is_label(name) {
-        faults.push(LABEL_FMT.to_owned());
-    }
-    faults
 }
 
 /// RFC 1123 subdomain: most names.
@@ -72,7 +59,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
         }
         _ => {
             return vec![format!(
-                "a qualified name {QUALIFIED_FMT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {QUALIFIED_FMT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
     };

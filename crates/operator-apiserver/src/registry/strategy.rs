@@ -14,11 +14,9 @@ use crate::object;
 use crate::status::{self, Status};
 
 impl Definition {
-    pub(crate) fn has_status(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.has_status,
-            Backing::Custom(version) => version.has_status,
-        }
+    /// Whether the definition of the kind is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        matches!(&self.backing, Backing::Custom(version) if version.terminating)
     }
 
     pub(crate) fn has_generation(&self) -> bool {
@@ -140,10 +138,7 @@ impl Definition {
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         match &self.backing {
             Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
-                errors: match subresource {
-                    "status" => structural_schema::crd::validate_status_update(object),
-                    _ => structural_schema::crd::validate_update(object, old),
-                },
+                errors: structural_schema::crd::validate_update(object, old),
                 warnings: structural_schema::crd::warnings(object),
             },
             Backing::Builtin { gvk, .. } => Outcome {

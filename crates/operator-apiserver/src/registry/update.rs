@@ -72,16 +72,22 @@ impl Registry {
         }
         admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
-        if managed_fields::equal_but_times(&object, &old) {
-            return Ok(Some(old));
-        }
-        self.replace(write, live, object)
-    }
-
-    fn replace(&self, write: &Write, live: &Stored, object: Value) -> Result<Option<Arc<Value>>, Status> {
-        let definition = &write.definition;
         let removes = is_finished(&object);
         let stored = definition.to_storage(object);
+        if managed_fields::equal_but_times(&live.value, &stored) {
+            return Ok(Some(old));
+        }
+        self.replace(write, live, stored, removes)
+    }
+
+    fn replace(
+        &self,
+        write: &Write,
+        live: &Stored,
+        stored: Value,
+        removes: bool,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        let definition = &write.definition;
         if write.dry_run {
             return Ok(Some(definition.serve(&Arc::new(stored))));
         }
@@ -110,7 +116,7 @@ impl Registry {
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let subject = &write.definition.subject;
         let uid = object::uid(object);
-        if !uid.is_empty() && uid != object::uid(old) && write.tracked {
+        if !uid.is_empty() && uid != object::uid(old) && !write.replaces {
             use structural_schema::field::{Error, Path};
             let path = Path::new("metadata").child("uid");
             let error = Error::invalid(path, uid.into(), "field is immutable");

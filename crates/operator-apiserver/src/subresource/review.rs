@@ -41,6 +41,11 @@ pub(crate) fn serve(
         "tokenreviews" => json!({"user": {}}),
         _ => return Err(status::method_not_allowed()),
     };
+    let created = crate::object::meta(&review, "creationTimestamp").is_none();
+    if created && definition.subject.resource == "selfsubjectreviews" {
+        let now = crate::clock::rfc3339(std::time::SystemTime::now());
+        crate::object::set_meta(&mut review, "creationTimestamp", Some(now.into()));
+    }
     review["status"] = status;
     Ok(Answer::object(StatusCode::CREATED, &review, form))
 }

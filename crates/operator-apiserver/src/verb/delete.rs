@@ -53,6 +53,7 @@ pub(super) async fn serve_collection(
             user: write.user.clone(),
             manager: write.manager.clone(),
             tracked: false,
+            replaces: false,
             dry_run: write.dry_run,
             warnings: Default::default(),
         };

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::options::{self, FieldValidation};
 use crate::call::Call;
+use crate::json;
 use crate::managed_fields;
 use crate::negotiate::body::{self, Media};
 use crate::object::{self, go_quote};
@@ -26,7 +27,19 @@ pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) ->
         return Err(body::no_object(kind, media, &value, &call.body));
     }
     let validation = options::field_validation(call)?;
-    complete(definition, &mut value, decoded.duplicates, validation, warnings)?;
+    let order = if media == Media::Json {
+        json::field_order(&call.body)
+    } else {
+        Vec::new()
+    };
+    complete_in_order(
+        definition,
+        &mut value,
+        decoded.duplicates,
+        validation,
+        warnings,
+        &order,
+    )?;
     Ok(value)
 }
 
@@ -37,6 +50,18 @@ pub(crate) fn complete(
     duplicates: Vec<String>,
     validation: FieldValidation,
     warnings: &Warnings,
+) -> Result<(), Status> {
+    complete_in_order(definition, value, duplicates, validation, warnings, &[])
+}
+
+/// As [`complete`]; what is reported comes in the order of the fields in the body, where that is known.
+fn complete_in_order(
+    definition: &Definition,
+    value: &mut Value,
+    duplicates: Vec<String>,
+    validation: FieldValidation,
+    warnings: &Warnings,
+    order: &[String],
 ) -> Result<(), Status> {
     check_type(definition, value)?;
     let cleared = managed_fields::is_cleared(value);
@@ -50,6 +75,12 @@ pub(crate) fn complete(
             .iter()
             .map(|path| format!("unknown field {}", go_quote(path))),
     );
+    if !definition.is_custom() {
+        faults.sort_by_key(|fault| {
+            let path = fault.split('"').nth(1).unwrap_or_default();
+            order.iter().position(|field| field == path)
+        });
+    }
     report(definition, &faults, validation, warnings)?;
     definition.default(value);
     Ok(())

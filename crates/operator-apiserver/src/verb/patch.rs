@@ -106,7 +106,7 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
     let mut object = live.clone();
     match &patching.patch {
         Patch::Json(operations) => {
-            json::apply(&mut object, operations).map_err(|_| status::unprocessable())?
+            json::apply(&mut object, operations).map_err(|_| status::unprocessable())?;
         }
         Patch::Merge(patch) => merge::apply(&mut object, patch),
         Patch::Strategic(patch) => object = strategic(write, live, patch)?,

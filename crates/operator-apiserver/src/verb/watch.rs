@@ -31,13 +31,13 @@ pub(super) fn serve(
     let subscription = Subscription::open(
         registry.clone(),
         definition.clone(),
-        call.info.namespace.clone(),
+        &call.info.namespace,
         list,
         &watch,
         form,
         IncludeObject::parse(call)?,
     );
     let mut answer = Answer::new(StatusCode::OK, form.content_type(), Default::default());
-    answer.body = watch::stream(subscription, watch, call.drain.clone());
+    answer.body = watch::stream(subscription, &watch, call.drain.clone());
     Ok(answer)
 }

@@ -12,5 +12,4 @@ mod controller;
 mod election;
 mod events;
 mod finalizer;
-mod metrics;
 mod support;
