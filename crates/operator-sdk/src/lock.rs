@@ -1,7 +1,8 @@
 //! The lock file of a new project, derived from that of this tool: the same version of every shared dependency.
 //!
 //! So one compilation serves the tool and the operator, and a new project starts with the versions that the SDK was
-//! tested with. Pure, and exact: cargo finds nothing to correct in the result.
+//! tested with. Pure. An entry may be in it that only a test of the SDK needs; cargo drops it at the first build,
+//! without the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -29,6 +29,7 @@ templates!(
     "project/gitignore",
     "project/lib.rs",
     "project/main.rs",
+    "project/rustfmt.toml",
     "config/default_kustomization.yaml",
     "config/manager.yaml",
     "config/manager_kustomization.yaml",

@@ -18,13 +18,14 @@ pub(crate) struct Surroundings {
 }
 
 /// Path in the project, and template.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     ("Cargo.toml", "project/Cargo.toml"),
     ("Dockerfile", "project/Dockerfile"),
     ("Makefile", "project/Makefile"),
     ("README.md", "project/README.md"),
     (".dockerignore", "project/dockerignore"),
     (".gitignore", "project/gitignore"),
+    ("rustfmt.toml", "project/rustfmt.toml"),
     ("src/main.rs", "project/main.rs"),
     (layout::LIB, "project/lib.rs"),
     (layout::API, "project/api.rs"),

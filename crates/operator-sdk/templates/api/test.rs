@@ -3,12 +3,12 @@
 use kube::Api;
 use kube::api::PostParams;
 use operator_envtest::TestEnv;
-use operator_runtime::Manager;
+use operator_runtime::prelude::*;
 
 use {{ crate_name }}::api::{{ version }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
 
 #[tokio::test]
-async fn an_object_becomes_available() -> Result<(), Box<dyn std::error::Error>> {
+async fn an_object_becomes_available() -> Result<()> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
         .start()

@@ -4,14 +4,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use operator_envtest::TestEnv;
-use operator_runtime::Manager;
+use operator_runtime::prelude::*;
 
 use {{ crate_name }}::api::{{ version }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
 
-type TestResult = Result<(), Box<dyn std::error::Error>>;
-
 /// A control plane with the definition installed and the operator running.
-async fn start() -> Result<TestEnv, Box<dyn std::error::Error>> {
+async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()
         .crd_path("config/crd/bases")
         .start()
@@ -30,7 +28,7 @@ fn sample(size: i32) -> {{ kind }} {
 }
 
 #[tokio::test]
-async fn an_object_becomes_a_deployment_of_its_size() -> TestResult {
+async fn an_object_becomes_a_deployment_of_its_size() -> Result<()> {
     let env = start().await?;
     let objects: Api<{{ kind }}> = Api::default_namespaced(env.client());
     let deployments: Api<Deployment> = Api::default_namespaced(env.client());
@@ -55,7 +53,7 @@ async fn an_object_becomes_a_deployment_of_its_size() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_size_out_of_range_is_refused() -> TestResult {
+async fn a_size_out_of_range_is_refused() -> Result<()> {
     let env = start().await?;
     let objects: Api<{{ kind }}> = Api::default_namespaced(env.client());
     for size in [0, {{ image.size_max + 1 }}] {

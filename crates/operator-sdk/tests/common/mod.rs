@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
 
+pub mod running;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -101,6 +103,18 @@ impl Dir {
     }
 }
 
+/// Where cargo built the tool, and where the operators of tests are built too: their dependencies are there already.
+pub fn target_dir() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_operator-sdk"));
+    program.parent().unwrap().parent().unwrap().to_owned()
+}
+
+/// The sample project.
+pub fn sample_dir() -> PathBuf {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator");
+    sample.canonicalize().unwrap()
+}
+
 /// The tool under test.
 pub fn sdk() -> Command {
     Command::new(env!("CARGO_BIN_EXE_operator-sdk"))
@@ -119,13 +133,17 @@ pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
+/// Reads the files under a folder, without what a build leaves there.
+pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
         let path = entry.unwrap().path();
-        if path.is_dir() {
+        let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" {
             collect(root, &path, files);
-        } else {
-            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        } else if path.is_file() {
             files.insert(name, std::fs::read_to_string(&path).unwrap());
         }
     }

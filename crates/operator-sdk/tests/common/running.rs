@@ -1,0 +1,72 @@
+//! A program that runs beside the test, and ends with it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts a program whose standard output is read by the test.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// Reads lines up to the first with this text.
+    #[track_caller]
+    pub fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.output.read_line(&mut line).unwrap();
+            assert!(read > 0, "the program ended without saying {text:?}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        self.terminate();
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "the program does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // First politely: a program that is killed leaves its own children behind.
+        self.terminate();
+        let begin = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,262 @@
+//! The tutorial with the real kubectl, against the tool's own programs.
+//!
+//! Needs `kubectl`; fails without it. The sample operator is built where this test was, so that its dependencies are
+//! there already.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use common::running::{PATIENCE, Running};
+use common::{Dir, sample_dir, sdk, target_dir};
+
+const SAMPLE: &str = "config/samples/cache_v1alpha1_memcached.yaml";
+
+/// kubectl in the sample's directory, as the administrator of one cluster.
+struct Kubectl {
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new("kubectl")
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .current_dir(sample_dir())
+            .output()
+            .expect("kubectl must be installed: this test does not skip")
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "kubectl {arguments:?} was not refused");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Waits until there are no objects of these kinds.
+    #[track_caller]
+    fn ends_empty(&self, kinds: &str) {
+        let begin = Instant::now();
+        while !self.ok(&["get", kinds, "-o", "name"]).is_empty() {
+            assert!(begin.elapsed() < PATIENCE, "{kinds} are left");
+        }
+    }
+
+    #[track_caller]
+    fn wait(&self, object: &str, condition: &str) {
+        self.ok(&["wait", object, &format!("--for={condition}"), "--timeout=60s"]);
+    }
+}
+
+fn build_sample() -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--locked"])
+        .env("CARGO_TARGET_DIR", target_dir())
+        .current_dir(sample_dir())
+        .output()
+        .unwrap();
+    let messages = String::from_utf8(built.stderr).unwrap();
+    assert!(built.status.success(), "{messages}");
+    assert!(
+        !messages.contains("warning"),
+        "a new project builds without warnings: {messages}"
+    );
+    target_dir().join("debug/memcached-operator")
+}
+
+#[track_caller]
+fn sees_instances(kubectl: &Kubectl, size: &str) {
+    kubectl.wait(
+        "deployment/memcached-sample",
+        &format!("jsonpath={{.status.availableReplicas}}={size}"),
+    );
+    let ready = kubectl.ok(&[
+        "get",
+        "deployment",
+        "memcached-sample",
+        "-o",
+        "jsonpath={.status.readyReplicas}/{.spec.replicas}",
+    ]);
+    assert_eq!(ready, format!("{size}/{size}"));
+    let phases = kubectl.ok(&[
+        "get",
+        "pods",
+        "-l",
+        "app.kubernetes.io/instance=memcached-sample",
+        "-o",
+        "jsonpath={.items[*].status.phase}",
+    ]);
+    let count: usize = size.parse().unwrap();
+    assert_eq!(phases, vec!["Running"; count].join(" "));
+    kubectl.wait("memcached/memcached-sample", "condition=Available");
+    kubectl.wait("memcached/memcached-sample", "condition=Progressing=False");
+    let nodes = kubectl.ok(&[
+        "get",
+        "memcached",
+        "memcached-sample",
+        "-o",
+        "jsonpath={.status.nodes[*]}",
+    ]);
+    assert_eq!(nodes.split(' ').count(), count, "{nodes}");
+}
+
+#[track_caller]
+fn walk(kubectl: &Kubectl) {
+    let applied = kubectl.ok(&["apply", "-f", SAMPLE]);
+    assert_eq!(applied, "memcached.cache.example.com/memcached-sample created\n");
+    kubectl.wait("memcached/memcached-sample", "condition=Available");
+    sees_instances(kubectl, "3");
+
+    let owner = kubectl.ok(&[
+        "get",
+        "deployment",
+        "memcached-sample",
+        "-o",
+        "jsonpath={.metadata.ownerReferences[0].kind}",
+    ]);
+    assert_eq!(owner, "Memcached");
+    let described = kubectl.ok(&["describe", "memcached", "memcached-sample"]);
+    assert!(described.contains("AllInstancesAvailable"), "{described}");
+    let unchanged = kubectl.ok(&["apply", "-f", SAMPLE]);
+    assert_eq!(
+        unchanged,
+        "memcached.cache.example.com/memcached-sample unchanged\n"
+    );
+
+    kubectl.ok(&[
+        "patch",
+        "memcached",
+        "memcached-sample",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"size":4}}"#,
+    ]);
+    sees_instances(kubectl, "4");
+
+    for size in ["0", "6", "\"three\""] {
+        let patch = format!(r#"{{"spec":{{"size":{size}}}}}"#);
+        let refused = kubectl.refused(&[
+            "patch",
+            "memcached",
+            "memcached-sample",
+            "--type=merge",
+            "-p",
+            &patch,
+        ]);
+        assert!(refused.contains("spec.size"), "{refused}");
+    }
+
+    kubectl.ok(&["delete", "-f", SAMPLE]);
+    kubectl.wait("deployment/memcached-sample", "delete");
+    kubectl.ends_empty("memcacheds,deployments,replicasets,pods");
+}
+
+#[test]
+fn the_tutorial_on_a_cluster() {
+    let program = build_sample();
+    let dir = Dir::named("cluster");
+    let kubectl = Kubectl {
+        kubeconfig: dir.path.join("kubeconfig"),
+    };
+    let mut cluster = Running::start(
+        sdk()
+            .args(["cluster", "up", "--kubeconfig"])
+            .arg(&kubectl.kubeconfig),
+    );
+    cluster.line_with("ready");
+
+    kubectl.ok(&["apply", "-k", "config/crd"]);
+    kubectl.wait("crd/memcacheds.cache.example.com", "condition=Established");
+    let operator = Running::start(
+        Command::new(program)
+            .arg("--health-probe-bind-address=0")
+            .env("KUBECONFIG", &kubectl.kubeconfig),
+    );
+    walk(&kubectl);
+    assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
+    assert_eq!(cluster.stop().code(), Some(0), "the cluster ends cleanly");
+}
+
+#[test]
+fn the_tutorial_with_run_local() {
+    build_sample();
+    let dir = Dir::named("local");
+    let kubectl = Kubectl {
+        kubeconfig: dir.path.join("kubeconfig"),
+    };
+    let mut local = Running::start(
+        sdk()
+            .args(["run", "local", "--embedded", "--kubeconfig"])
+            .arg(&kubectl.kubeconfig)
+            .args(["--", "--health-probe-bind-address=0"])
+            .env("CARGO_TARGET_DIR", target_dir())
+            .current_dir(sample_dir()),
+    );
+    local.line_with("ready");
+    let created = local.line_with("created");
+    assert_eq!(
+        created,
+        "customresourcedefinition.apiextensions.k8s.io/memcacheds.cache.example.com created\n"
+    );
+    walk(&kubectl);
+    assert_eq!(local.stop().code(), Some(0), "the exit code is the operator's");
+    assert!(!kubectl.kubeconfig.exists());
+}
+
+#[test]
+fn the_whole_quickstart() {
+    let dir = Dir::named("memcached-operator");
+    let output = sdk()
+        .args(["quickstart", "--dir"])
+        .arg(&dir.path)
+        .env("CARGO_TARGET_DIR", target_dir())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}\n{errors}");
+    for command in [
+        "$ operator-sdk init --domain example.com",
+        "$ operator-sdk create api --group cache",
+        "$ operator-sdk generate manifests",
+        "$ operator-sdk run local --embedded",
+        "$ kubectl apply -f config/samples/cache_v1alpha1_memcached.yaml",
+        "$ kubectl patch memcached memcached-sample --type merge -p '{\"spec\":{\"size\":4}}'",
+        "$ kubectl delete memcached memcached-sample",
+        "Every step was seen in the API.",
+    ] {
+        assert!(text.contains(command), "{command} is missing: {text}");
+    }
+    assert!(
+        text.contains("Nothing has changed: the manifests are those of the source."),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_sample_passes_its_own_test() {
+    let tested = Command::new(env!("CARGO"))
+        .args(["test", "--locked"])
+        .env("CARGO_TARGET_DIR", target_dir())
+        .current_dir(sample_dir())
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&tested.stdout).into_owned() + &String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success(), "{text}");
+    assert!(
+        text.contains("test an_object_becomes_a_deployment_of_its_size ... ok"),
+        "{text}"
+    );
+}

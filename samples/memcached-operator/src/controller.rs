@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The controllers of this operator.
+
+pub mod memcached_controller;
+
+pub use memcached_controller::MemcachedReconciler;

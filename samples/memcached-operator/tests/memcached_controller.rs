@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The Memcached operator on a control plane of its own, inside this process.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, CustomResourceExt};
+use operator_envtest::TestEnv;
+use operator_runtime::prelude::*;
+
+use memcached_operator::api::v1alpha1::{Memcached, MemcachedSpec};
+
+/// A control plane with the definition installed and the operator running.
+async fn start() -> Result<TestEnv> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/bases")
+        .start()
+        .await?;
+    let manager = Manager::builder("memcached-operator")
+        .client(env.client())
+        .build()
+        .await?;
+    memcached_operator::setup(&manager)?;
+    tokio::spawn(manager.run_until(std::future::pending()));
+    Ok(env)
+}
+
+fn sample(size: i32) -> Memcached {
+    Memcached::new("sample", MemcachedSpec { size })
+}
+
+#[tokio::test]
+async fn an_object_becomes_a_deployment_of_its_size() -> Result<()> {
+    let env = start().await?;
+    let objects: Api<Memcached> = Api::default_namespaced(env.client());
+    let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+
+    objects.create(&PostParams::default(), &sample(3)).await?;
+    env.eventually(&deployments, "sample", |it| available(it) == 3)
+        .await?;
+    env.eventually(&objects, "sample", |it| is_ready(it, 3))
+        .await?;
+
+    let patch = Patch::Merge(serde_json::json!({"spec": {"size": 4}}));
+    objects
+        .patch("sample", &PatchParams::default(), &patch)
+        .await?;
+    env.eventually(&objects, "sample", |it| is_ready(it, 4))
+        .await?;
+
+    objects.delete("sample", &DeleteParams::default()).await?;
+    env.eventually_gone(&deployments, "sample").await?;
+    env.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_size_out_of_range_is_refused() -> Result<()> {
+    let env = start().await?;
+    let objects: Api<Memcached> = Api::default_namespaced(env.client());
+    for size in [0, 6] {
+        let refused = objects.create(&PostParams::default(), &sample(size)).await;
+        let message = refused.expect_err("the size is out of range").to_string();
+        assert!(message.contains("spec.size"), "{message}");
+    }
+    env.stop().await;
+    Ok(())
+}
+
+#[test]
+fn the_definition_names_the_kind() {
+    assert_eq!(Memcached::crd_name(), "memcacheds.cache.example.com");
+}
+
+fn available(deployment: &Deployment) -> i32 {
+    let status = deployment.status.as_ref();
+    status
+        .and_then(|status| status.available_replicas)
+        .unwrap_or(0)
+}
+
+fn is_ready(object: &Memcached, size: usize) -> bool {
+    object
+        .status
+        .as_ref()
+        .is_some_and(|status| status.conditions.is_true("Available") && status.nodes.len() == size)
+}
