@@ -1,5 +1,7 @@
 //! Kustomizations are edited in place: what is the user's stays.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 use operator_manifests::kustomize::add_entry;
 
 #[track_caller]

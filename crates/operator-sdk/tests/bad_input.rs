@@ -1,5 +1,7 @@
 //! Bad input: one clear line and a hint, exit code 1, and nothing written.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
 mod common;
 
 use common::{CREATE_MEMCACHED, Dir, sdk};

@@ -1,5 +1,7 @@
 //! `cluster up` and `run local`: what they say, what they leave behind, how they end and fail.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
 mod common;
 
 use std::os::unix::fs::PermissionsExt;

@@ -3,6 +3,8 @@
 //! Needs `kubectl`; fails without it. The sample operator is built where this test was, so that its dependencies are
 //! there already.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
 mod common;
 
 use std::path::PathBuf;

@@ -3,6 +3,8 @@
 //! After a change of a template, or of the dependencies of the runtime:
 //! `UPDATE_SAMPLES=1 cargo test -p operator-sdk --test samples`, and read the diff.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! `init` and `create api`: the files that they write, and what they leave alone.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
 mod common;
 
 use common::{CREATE_MEMCACHED, Dir, kubectl};
