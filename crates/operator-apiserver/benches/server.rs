@@ -1,0 +1,361 @@
+//! What the server costs: starts, writes, reads, watchers, memory. Run with `cargo bench -p operator-apiserver`.
+//!
+//! It prints a table; the figures of a run stand in docs/performance.md.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::config::Kubeconfig;
+use operator_apiserver::client::Gvr;
+use operator_apiserver::{ApiServer, ListenOptions};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tower::ServiceExt;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const WRITES: usize = 20_000;
+const READS: usize = 50_000;
+const OBJECTS: usize = 100_000;
+const WATCHERS: usize = 1_000;
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn main() -> Result<()> {
+    // One thread for each measured thing: figures are per core.
+    let one_core = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    one_core()?.block_on(start())?;
+    one_core()?.block_on(in_process())?;
+    one_core()?.block_on(watchers())?;
+    one_core()?.block_on(many_objects())?;
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(over_http2())
+}
+
+fn row(what: &str, figure: impl std::fmt::Display) {
+    println!("{what:<64} {figure}");
+}
+
+fn per_second(count: usize, began: Instant) -> String {
+    format!("{:>9.0} /s", count as f64 / began.elapsed().as_secs_f64())
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{:>9.2} ms", duration.as_secs_f64() * 1e3)
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "bench"}}, "data": {"key": "value"}})
+}
+
+fn request(method: &str, path: &str, body: Option<&Value>) -> Result<Request<Full<Bytes>>> {
+    let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+    let builder = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, "application/json");
+    Ok(builder.body(Full::new(body))?)
+}
+
+/// A request in-process, its answer read to the end.
+async fn call(server: &ApiServer, request: Request<Full<Bytes>>) -> Result<Bytes> {
+    let Ok(response) = server.clone().oneshot(request).await;
+    let status = response.status();
+    let bytes = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(|_| "the body broke off")?
+        .to_bytes();
+    if !status.is_success() {
+        return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)).into());
+    }
+    Ok(bytes)
+}
+
+async fn start() -> Result<()> {
+    // The tables of built-in kinds are parsed by the first server of a process.
+    let began = Instant::now();
+    let server = ApiServer::builder().build()?;
+    call(&server, request("GET", "/api/v1/namespaces/default", None)?).await?;
+    row(
+        "first server of a process, start to first answer",
+        milliseconds(began.elapsed()),
+    );
+    let began = Instant::now();
+    for _ in 0..100 {
+        let server = ApiServer::builder().build()?;
+        call(&server, request("GET", "/api/v1/namespaces/default", None)?).await?;
+    }
+    row(
+        "each further server, start to first answer",
+        milliseconds(began.elapsed() / 100),
+    );
+    Ok(())
+}
+
+async fn in_process() -> Result<()> {
+    let server = ApiServer::builder().build()?;
+    let client = server.client();
+    let gvr = Gvr::new("", "v1", "configmaps");
+    let began = Instant::now();
+    for index in 0..WRITES {
+        client
+            .create(&gvr, "default", config_map(&format!("client-{index}")))
+            .await?;
+    }
+    row(
+        "creates through the in-process client, one core",
+        per_second(WRITES, began),
+    );
+    let began = Instant::now();
+    for index in 0..WRITES {
+        call(
+            &server,
+            request(
+                "POST",
+                CONFIG_MAPS,
+                Some(&config_map(&format!("service-{index}"))),
+            )?,
+        )
+        .await?;
+    }
+    row(
+        "creates through the tower service (JSON both ways), one core",
+        per_second(WRITES, began),
+    );
+    let path = format!("{CONFIG_MAPS}/service-1");
+    let began = Instant::now();
+    for _ in 0..READS {
+        call(&server, request("GET", &path, None)?).await?;
+    }
+    row(
+        "gets through the tower service, one core",
+        per_second(READS, began),
+    );
+    apply(&server).await
+}
+
+/// A Deployment applied again and again: nothing changes.
+async fn apply(server: &ApiServer) -> Result<()> {
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "example.com/web:1", "ports": [{"containerPort": 80}]}]},
+        }},
+    });
+    let apply = || {
+        let path = "/apis/apps/v1/namespaces/default/deployments/web?fieldManager=bench";
+        let mut apply = request("PATCH", path, Some(&deployment))?;
+        let kind = header::HeaderValue::from_static("application/apply-patch+yaml");
+        apply.headers_mut().insert(header::CONTENT_TYPE, kind);
+        Ok::<_, Box<dyn Error + Send + Sync>>(apply)
+    };
+    call(server, apply()?).await?;
+    let began = Instant::now();
+    for _ in 0..WRITES {
+        call(server, apply()?).await?;
+    }
+    let each = began.elapsed() / u32::try_from(WRITES)?;
+    row(
+        "server-side apply of a Deployment that changes nothing",
+        format!("{:>9.0} µs", each.as_secs_f64() * 1e6),
+    );
+    Ok(())
+}
+
+async fn watchers() -> Result<()> {
+    let server = ApiServer::builder().build()?;
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..WATCHERS {
+        let watch = request(
+            "GET",
+            &format!("{CONFIG_MAPS}?watch=true&resourceVersion=1"),
+            None,
+        )?;
+        let Ok(response) = server.clone().oneshot(watch).await;
+        let (mut body, sender) = (response.into_body(), sender.clone());
+        tokio::spawn(async move {
+            while let Some(Ok(_)) = body.frame().await {
+                if sender.send(Instant::now()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    // Whatever exists already is delivered before the clock starts.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    while seen.try_recv().is_ok() {}
+    let mut worst = Duration::ZERO;
+    for round in 0..20 {
+        call(
+            &server,
+            request("POST", CONFIG_MAPS, Some(&config_map(&format!("event-{round}"))))?,
+        )
+        .await?;
+        let committed = Instant::now();
+        for _ in 0..WATCHERS {
+            let at = seen.recv().await.ok_or("a watcher ended")?;
+            worst = worst.max(at.saturating_duration_since(committed));
+        }
+    }
+    row(
+        "one event to 1,000 watchers, until the last has it (worst of 20)",
+        milliseconds(worst),
+    );
+    Ok(())
+}
+
+/// Resident memory of this process, in kilobytes.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default()
+}
+
+async fn many_objects() -> Result<()> {
+    let server = ApiServer::builder().history_events(1_000).build()?;
+    let client = server.client();
+    let gvr = Gvr::new("", "v1", "configmaps");
+    let before = resident();
+    for index in 0..OBJECTS {
+        client
+            .create(&gvr, "default", config_map(&format!("object-{index:06}")))
+            .await?;
+    }
+    row(
+        "memory per object, 100,000 objects",
+        format!("{:>9.2} kB", (resident() - before) / OBJECTS as f64),
+    );
+    let began = Instant::now();
+    let bytes = call(&server, request("GET", CONFIG_MAPS, None)?).await?;
+    row(
+        "list of 100,000 objects, first time",
+        milliseconds(began.elapsed()),
+    );
+    let began = Instant::now();
+    call(&server, request("GET", CONFIG_MAPS, None)?).await?;
+    let size = bytes.len() / 1_000_000;
+    row(
+        &format!("list of 100,000 objects ({size} MB), again"),
+        milliseconds(began.elapsed()),
+    );
+    let began = Instant::now();
+    call(
+        &server,
+        request("GET", &format!("{CONFIG_MAPS}?limit=500"), None)?,
+    )
+    .await?;
+    row("first page of 500 of 100,000", milliseconds(began.elapsed()));
+    Ok(())
+}
+
+async fn over_http2() -> Result<()> {
+    let began = Instant::now();
+    let server = ApiServer::builder().build()?;
+    let listener = server.listen(ListenOptions::default()).await?;
+    row(
+        "server with HTTPS and new certificates, until it listens",
+        milliseconds(began.elapsed()),
+    );
+    let mut connection = connect(&listener.kubeconfig(), listener.local_addr()).await?;
+    let began = Instant::now();
+    const PARALLEL: usize = 64;
+    let lanes = (0..PARALLEL).map(|lane| {
+        let mut connection = connection.clone();
+        async move {
+            for index in 0..WRITES / PARALLEL {
+                let body = config_map(&format!("http-{lane}-{index}"));
+                let url = format!("https://localhost{CONFIG_MAPS}");
+                let response = connection
+                    .send_request(request("POST", &url, Some(&body))?)
+                    .await?;
+                if !response.status().is_success() {
+                    return Err(response.status().to_string().into());
+                }
+                response.into_body().collect().await?;
+            }
+            Ok::<_, Box<dyn Error + Send + Sync>>(())
+        }
+    });
+    try_join_all(lanes).await?;
+    row(
+        "creates over HTTP/2 with TLS, one connection, two cores",
+        per_second(WRITES / PARALLEL * PARALLEL, began),
+    );
+    let url = format!("https://localhost{CONFIG_MAPS}/http-0-0");
+    let began = Instant::now();
+    for _ in 0..1_000 {
+        connection
+            .send_request(request("GET", &url, None)?)
+            .await?
+            .into_body()
+            .collect()
+            .await?;
+    }
+    row(
+        "get over HTTP/2 with TLS, one after the other",
+        milliseconds(began.elapsed() / 1_000),
+    );
+    listener.shutdown().await;
+    Ok(())
+}
+
+async fn connect(kubeconfig: &str, address: std::net::SocketAddr) -> Result<http2::SendRequest<Full<Bytes>>> {
+    use base64::Engine as _;
+    let decode = |text: Option<&String>| {
+        let text = text.ok_or("the kubeconfig has no such data")?;
+        Ok::<_, Box<dyn Error + Send + Sync>>(base64::engine::general_purpose::STANDARD.decode(text)?)
+    };
+    let config = Kubeconfig::from_yaml(kubeconfig)?;
+    let cluster = config
+        .clusters
+        .first()
+        .and_then(|entry| entry.cluster.clone())
+        .ok_or("no cluster")?;
+    let user = serde_json::to_value(
+        config
+            .auth_infos
+            .first()
+            .and_then(|entry| entry.auth_info.clone()),
+    )?;
+    let text = |name: &str| user.get(name).and_then(Value::as_str).map(str::to_owned);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&decode(
+        cluster.certificate_authority_data.as_ref(),
+    )?)?)?;
+    let certificate = CertificateDer::from_pem_slice(&decode(text("client-certificate-data").as_ref())?)?;
+    let key = PrivateKeyDer::from_pem_slice(&decode(text("client-key-data").as_ref())?)?;
+    let mut tls =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)?;
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(tls))
+        .connect(ServerName::try_from("127.0.0.1")?, stream)
+        .await?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
