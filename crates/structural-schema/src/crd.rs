@@ -136,6 +136,16 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     errors
 }
 
+/// The errors of a definition whose status is written: its accepted names. Stored versions are taken as they come.
+pub fn validate_status_update(crd: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let names = crd.pointer("/status/acceptedNames").and_then(Value::as_object);
+    if let Some(names) = names {
+        validate_names(names, &Path::new("status").child("acceptedNames"), &mut errors);
+    }
+    errors
+}
+
 /// What a definition is warned about: formats that nobody checks.
 pub fn warnings(crd: &Value) -> Vec<String> {
     let mut warnings = Vec::new();

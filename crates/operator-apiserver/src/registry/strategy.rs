@@ -138,7 +138,10 @@ impl Definition {
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
         match &self.backing {
             Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
-                errors: structural_schema::crd::validate_update(object, old),
+                errors: match subresource {
+                    "status" => structural_schema::crd::validate_status_update(object),
+                    _ => structural_schema::crd::validate_update(object, old),
+                },
                 warnings: structural_schema::crd::warnings(object),
             },
             Backing::Builtin { gvk, .. } => Outcome {
