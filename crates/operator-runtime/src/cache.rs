@@ -277,7 +277,8 @@ impl Cache {
         }
     }
 
-    fn existing<K: Object>(&self) -> Option<Arc<Informer<K>>> {
+    /// The informer of a kind that somebody reads already.
+    pub(crate) fn existing<K: Object>(&self) -> Option<Arc<Informer<K>>> {
         self.inner.registry.lock().find::<K>()
     }
 

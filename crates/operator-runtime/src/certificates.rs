@@ -167,9 +167,12 @@ impl Certificates {
         Ok(Self::new(Source::Issued { authority, names }, current, origin))
     }
 
-    /// Counts how often files are read, and how often in vain.
+    /// Counts how often files are read, this once included, and how often in vain.
     #[must_use]
     pub fn metrics(mut self, metrics: CertificateMetrics) -> Self {
+        if matches!(self.inner.source, Source::Files { .. }) {
+            metrics.reads.inc();
+        }
         self.metrics = metrics;
         self
     }

@@ -16,6 +16,7 @@
 //! assert!(text.contains(r#"controller_runtime_reconcile_total{controller="memcached",result="success"} 1"#));
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,9 +26,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::cache::Cache;
+use crate::object::Object;
+
 mod access;
 mod client;
 mod controller;
+mod custom_resource;
 mod election;
 mod exposition;
 mod process;
@@ -51,6 +56,7 @@ type Label = (&'static str, String);
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
+    custom_resources: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Every family, registered once; the names and help texts stand where each group is made.
@@ -86,6 +92,7 @@ impl Metrics {
         Self {
             registry: Arc::new(Mutex::new(registry)),
             families: Arc::new(families),
+            custom_resources: Arc::default(),
         }
     }
 
@@ -130,6 +137,16 @@ impl Metrics {
     /// The handle of whoever reads certificates from files.
     pub fn certificates(&self) -> CertificateMetrics {
         self.families.webhook.certificates.clone()
+    }
+
+    /// Shows each cached object of a kind, as `memcached_info{namespace="default",memcached="sample"} 1`.
+    ///
+    /// Objects show once somebody reads the kind, such as a controller. Saying it twice is saying it once.
+    pub fn custom_resources<K: Object>(&self, cache: &Cache) {
+        let resources = custom_resource::CustomResources::<K>::new(cache.clone());
+        if self.custom_resources.lock().insert(resources.name().to_owned()) {
+            self.registry.lock().register_collector(Box::new(resources));
+        }
     }
 
     /// Registers metrics of the operator's own.

@@ -1,14 +1,12 @@
-//! Certificates that the instances of an operator share through the API server, and who else asks it.
+//! Certificates that the instances of an operator share through the API server.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
 use operator_runtime::certificates::{Authority, CaBundle, CertificateError, Certificates};
-use operator_runtime::metrics::{Metrics, MetricsServer};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-use crate::support::{Bench, get};
+use crate::support::Bench;
 
 #[tokio::test]
 async fn instances_share_one_authority() {
@@ -68,17 +66,4 @@ async fn authority_is_told_to_the_api_server_once() {
     let webhooks = configurations.get("checks").await.unwrap().webhooks.unwrap();
     let bundle = webhooks[0].client_config.ca_bundle.clone().unwrap();
     assert_eq!(bundle.0, authority.certificate().as_bytes());
-}
-
-#[tokio::test]
-async fn metrics_are_for_those_whom_the_server_knows() {
-    let bench = Bench::without_widgets();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let server = MetricsServer::new(Metrics::new()).authorize(bench.client.clone());
-    let serving = tokio::spawn(server.serve(listener, stop.clone()));
-    assert_eq!(get(address, "/metrics").await.0, 401);
-    stop.cancel();
-    serving.await.unwrap().unwrap();
 }

@@ -12,4 +12,5 @@ mod controller;
 mod election;
 mod events;
 mod finalizer;
+mod metrics;
 mod support;
