@@ -32,7 +32,7 @@ pub(crate) use prepare::{
 pub(crate) use printer::{Column, cells, columns};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
-pub(crate) use validate::{validate_create, validate_update};
+pub(crate) use validate::{rechecks_metadata, validate_create, validate_update};
 pub(crate) use warnings::warnings;
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod create;
 mod delete;
 mod list;
 pub(crate) mod metadata;
-pub(crate) mod names;
 mod resource;
 mod service_address;
 mod shared_storage;

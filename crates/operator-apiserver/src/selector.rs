@@ -279,7 +279,7 @@ fn literal(token: &Token) -> &str {
 }
 
 fn check_key(key: &str) -> Result<(), String> {
-    let faults = crate::registry::names::qualified_name(key);
+    let faults = crate::builtin::names::qualified_name(key);
     if faults.is_empty() {
         return Ok(());
     }
@@ -291,7 +291,7 @@ fn check_key(key: &str) -> Result<(), String> {
 }
 
 fn check_value(key: &str, value: &str) -> Result<(), String> {
-    let faults = crate::registry::names::label_value(value);
+    let faults = crate::builtin::names::label_value(value);
     if faults.is_empty() {
         return Ok(());
     }

@@ -64,6 +64,27 @@ pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old:
     check.errors
 }
 
+/// Whether the kind's own check of a change begins with the check of a new object, metadata included.
+pub(crate) fn rechecks_metadata(gvk: &Gvk) -> bool {
+    matches!(
+        (gvk.group, gvk.kind),
+        (
+            "",
+            "ConfigMap"
+                | "Namespace"
+                | "Node"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "ReplicationController"
+                | "Secret"
+                | "Service"
+                | "ServiceAccount"
+        ) | ("apps", "DaemonSet" | "ReplicaSet")
+            | ("batch", "Job")
+            | ("rbac.authorization.k8s.io", _)
+    )
+}
+
 /// What a new object of a kind is checked for, and a changed one where [`update_rule`] says nothing.
 fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
     let rule: CreateRule = match (gvk.group, gvk.kind) {

@@ -1,27 +1,65 @@
 //! The rules of `metadata` that hold for every kind.
 
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
+use structural_schema::field::{Error, ErrorType, Path};
 
-use super::{Definition, names};
+use super::Definition;
+use crate::builtin::names;
 use crate::managed_fields;
 use crate::object;
 
 const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
 
+type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
+
 /// Checks the metadata of a new object.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+    validate_whole(object, &|name, is_prefix| {
+        definition.validate_name(name, is_prefix)
+    })
+}
+
+/// Checks the metadata of a changed object. Every kind's metadata is checked once as a whole and once as a change;
+/// most kinds check it again, and the causes of the answer name a fault as often as it was found.
+pub(crate) fn validate_update(
+    definition: &Definition,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<Error> {
+    let mut errors = validate_whole(object, &|name, _| names::path_segment(name));
+    let change = validate_change(object, old);
+    errors.extend(change.clone());
+    errors.extend(change);
+    if definition.rechecks_metadata(subresource) {
+        errors.extend(validate_create(definition, object));
+    }
+    errors
+}
+
+fn validate_whole(object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
     let path = Path::new("metadata");
+    let mut errors = validate_names(object, &path, name_rule);
+    if object::generation(object) < 0 {
+        errors.push(Error::invalid(
+            path.child("generation"),
+            object::generation(object).into(),
+            "must be greater than or equal to 0",
+        ));
+    }
+    errors.extend(validate_lists(object, &path));
+    errors.extend(validate_finalizers(object, &path.child("finalizers")));
+    errors
+}
+
+fn validate_names(object: &Value, path: &Path, name_rule: NameRule<'_>) -> Vec<Error> {
+    let mut errors = Vec::new();
     let name = object::name(object);
     let generate_name = object::text(object, &["metadata", "generateName"]);
     if !generate_name.is_empty() {
-        for fault in definition.validate_name(generate_name, true) {
-            errors.push(Error::invalid(
-                path.child("generateName"),
-                generate_name.into(),
-                fault,
-            ));
+        for fault in name_rule(generate_name, true) {
+            let path = path.child("generateName");
+            errors.push(Error::invalid(path, generate_name.into(), fault));
         }
     }
     if name.is_empty() {
@@ -30,18 +68,16 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Er
             "name or generateName is required",
         ));
     } else {
-        for fault in definition.validate_name(name, false) {
+        for fault in name_rule(name, false) {
             errors.push(Error::invalid(path.child("name"), name.into(), fault));
         }
     }
-    errors.extend(validate_common(object));
     errors
 }
 
-/// Checks the metadata of a changed object.
-pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Error> {
+fn validate_change(object: &Value, old: &Value) -> Vec<Error> {
     let path = Path::new("metadata");
-    let mut errors = Vec::new();
+    let mut errors: Vec<Error> = validate_new_finalizers(object, old).into_iter().collect();
     for field in [
         "name",
         "namespace",
@@ -55,10 +91,7 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<Error> {
             errors.push(Error::invalid(path.child(field), value, "field is immutable"));
         }
     }
-    errors.extend(validate_new_finalizers(object, old));
-    // Managed fields are checked once as part of the update and once as part of the object.
-    errors.extend(managed_fields::validate(object));
-    errors.extend(validate_common(object));
+    errors.extend(validate_lists(object, &path));
     errors
 }
 
@@ -84,20 +117,11 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
     ))
 }
 
-fn validate_common(object: &Value) -> Vec<Error> {
-    let path = Path::new("metadata");
-    let mut errors = Vec::new();
-    if object::generation(object) < 0 {
-        errors.push(Error::invalid(
-            path.child("generation"),
-            object::generation(object).into(),
-            "must be greater than or equal to 0",
-        ));
-    }
-    errors.extend(validate_labels(object, &path.child("labels")));
+/// What is checked of a whole object and of a change.
+fn validate_lists(object: &Value, path: &Path) -> Vec<Error> {
+    let mut errors = validate_labels(object, &path.child("labels"));
     errors.extend(validate_annotations(object, &path.child("annotations")));
     errors.extend(validate_owners(object, &path.child("ownerReferences")));
-    errors.extend(validate_finalizers(object, &path.child("finalizers")));
     errors.extend(managed_fields::validate(object));
     errors
 }
@@ -138,41 +162,83 @@ fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
     let mut controller: Option<String> = None;
     let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
     for owner in owners.into_iter().flatten() {
-        let item = path;
-        let text = |field: &str| object::text(owner, &[field]).to_owned();
-        if text("apiVersion").is_empty() {
-            errors.push(Error::invalid(
-                item.child("apiVersion"),
-                "".into(),
-                "version must not be empty",
-            ));
-        }
-        for (field, fault) in [
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if text(field).is_empty() {
-                errors.push(Error::invalid(item.child(field), "".into(), fault));
-            }
-        }
+        errors.extend(validate_owner(owner, path));
         if owner.get("controller") != Some(&Value::Bool(true)) {
             continue;
         }
+        let text = |field: &str| object::text(owner, &[field]);
         let this = format!("{}/{}", text("kind"), text("name"));
-        if let Some(first) = &controller {
-            errors.push(Error::invalid(
-                path.clone(),
-                owners.cloned().map_or(Value::Null, Value::from),
-                format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
-                ),
-            ));
-        } else {
+        let Some(first) = &controller else {
             controller = Some(this);
-        }
+            continue;
+        };
+        let shown: Vec<String> = owners.into_iter().flatten().map(owner_text).collect();
+        errors.push(invalid_text(
+            path.clone(),
+            format!("[{}]", shown.join(",")),
+            format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+            ),
+        ));
     }
     errors
+}
+
+fn validate_owner(owner: &Value, path: &Path) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let text = |field: &str| object::text(owner, &[field]);
+    let api_version = text("apiVersion");
+    if has_no_version(api_version) {
+        errors.push(Error::invalid(
+            path.child("apiVersion"),
+            api_version.into(),
+            "version must not be empty",
+        ));
+    }
+    for field in ["kind", "name", "uid"] {
+        if text(field).is_empty() {
+            errors.push(Error::invalid(path.child(field), "".into(), "must not be empty"));
+        }
+    }
+    if (api_version, text("kind")) == ("v1", "Event") {
+        let why = "/v1, Kind=Event is disallowed from being an owner";
+        errors.push(invalid_text(path.clone(), owner_text(owner), why.to_owned()));
+    }
+    errors
+}
+
+/// Whether a text has not the form `version` or `group/version`.
+fn has_no_version(api_version: &str) -> bool {
+    let version = api_version
+        .split_once('/')
+        .map_or(api_version, |(_, version)| version);
+    version.is_empty() || version.contains('/')
+}
+
+/// An owner reference as its Go struct is written: the fields in the order of their declaration.
+fn owner_text(owner: &Value) -> String {
+    let fields = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let shown: Vec<String> = fields
+        .into_iter()
+        .filter_map(|field| Some(format!("\"{field}\":{}", owner.get(field)?)))
+        .collect();
+    format!("{{{}}}", shown.join(","))
+}
+
+fn invalid_text(field: Path, value: String, detail: String) -> Error {
+    Error {
+        kind: ErrorType::Invalid,
+        field,
+        value: Some(value),
+        detail,
+    }
 }
 
 fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {

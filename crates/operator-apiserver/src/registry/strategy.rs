@@ -157,8 +157,16 @@ impl Definition {
         match &self.backing {
             Backing::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
             Backing::Custom(_) => {
-                super::names::dns_subdomain(name.trim_end_matches(if is_prefix { '-' } else { '\0' }))
+                builtin::names::dns_subdomain(name.trim_end_matches(if is_prefix { '-' } else { '\0' }))
             }
+        }
+    }
+
+    /// Whether a change of this kind has its metadata checked as a whole a second time.
+    pub(crate) fn rechecks_metadata(&self, subresource: &str) -> bool {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => subresource.is_empty() && builtin::rechecks_metadata(gvk),
+            Backing::Custom(_) => false,
         }
     }
 

@@ -155,19 +155,15 @@ impl Registry {
 
     fn validate_update(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let definition = &write.definition;
-        let meta = metadata::validate_update(object, old);
+        let mut errors = metadata::validate_update(definition, &write.subresource, object, old);
         let outcome = definition.validate_update(&write.subresource, object, old);
         for warning in outcome.warnings {
             write.warnings.add(warning);
         }
-        if meta.is_empty() && outcome.errors.is_empty() {
+        errors.extend(outcome.errors);
+        if errors.is_empty() {
             return Ok(());
         }
-        // The real server checks metadata once for all kinds and once more for the kind; the message names an error
-        // once, the causes name it as often as it was found.
-        let mut errors = meta.clone();
-        errors.extend(meta);
-        errors.extend(outcome.errors);
         Err(status::invalid(&definition.subject, &write.name, &errors))
     }
 }
