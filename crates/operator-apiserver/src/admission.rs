@@ -1,9 +1,12 @@
 //! Admission: the plug-ins between authorisation and the registry, in the order of the real server.
 
+mod certificate_requester;
 mod default_toleration_seconds;
 mod namespace_lifecycle;
+mod node_taint;
 mod priority;
 mod service_account;
+mod storage_protection;
 
 use serde_json::Value;
 
@@ -36,11 +39,21 @@ pub(crate) async fn admit(
             "create not allowed while custom resource definition is terminating",
         ));
     }
-    let creates_pod = operation == Operation::Create && write.definition.is("", "pods");
-    if creates_pod && write.subresource.is_empty() {
-        service_account::admit(registry, write, object)?;
-        priority::admit(registry, write, object)?;
-        default_toleration_seconds::admit(object);
+    if operation != Operation::Create || !write.subresource.is_empty() || write.definition.is_custom() {
+        return Ok(());
+    }
+    let subject = &write.definition.subject;
+    match (subject.group.as_str(), subject.resource.as_str()) {
+        ("", "pods") => {
+            service_account::admit(registry, write, object)?;
+            priority::admit(registry, write, object)?;
+            default_toleration_seconds::admit(object);
+        }
+        ("", "nodes") => node_taint::admit(object),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            certificate_requester::admit(&write.user, object);
+        }
+        _ => storage_protection::admit(subject, object),
     }
     Ok(())
 }

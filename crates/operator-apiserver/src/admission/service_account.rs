@@ -111,6 +111,10 @@ fn token_volume(name: &str) -> Value {
                     "path": "namespace",
                     "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
                 }]}},
+                {"configMap": {
+                    "name": "openshift-service-ca.crt",
+                    "items": [{"key": "service-ca.crt", "path": "service-ca.crt"}],
+                }},
             ],
         },
     })

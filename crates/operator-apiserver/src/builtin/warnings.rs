@@ -9,6 +9,9 @@ use super::quantity::Quantity;
 use super::tree::{at, entries, list, text};
 use super::{Gvk, generation_changed, names};
 
+const ENDPOINTS_DEPRECATED: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
 /// Warnings that the server sends for a written object: fields that are deprecated, ineffective or surprising.
 pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -45,6 +48,7 @@ pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<St
         }
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(&mut warnings, object),
         ("", "PersistentVolume") => persistent_volume(&mut warnings, object),
+        ("", "Endpoints") => warnings.push(ENDPOINTS_DEPRECATED.to_owned()),
         _ => {}
     }
     warnings

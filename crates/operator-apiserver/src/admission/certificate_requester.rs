@@ -1,0 +1,34 @@
+//! Who asks for a certificate is what the server knows of the requester, whatever the request says.
+
+use serde_json::{Value, json};
+
+use crate::authn::User;
+use crate::object;
+
+pub(super) fn admit(user: &User, request: &mut Value) {
+    let spec = object::child_mut(request, "spec");
+    for field in ["uid", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), user.name.as_str().into());
+    spec.insert("groups".to_owned(), json!(user.groups));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::authn::User;
+
+    #[test]
+    fn the_requester_is_not_the_one_that_a_request_names() {
+        let mut request =
+            json!({"spec": {"username": "a", "uid": "b", "groups": ["c"], "extra": {"d": ["e"]}}});
+        let user = User::anonymous();
+        super::admit(&user, &mut request);
+        assert_eq!(
+            request["spec"],
+            json!({"username": user.name, "groups": user.groups})
+        );
+    }
+}

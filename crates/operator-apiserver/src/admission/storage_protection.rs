@@ -1,0 +1,52 @@
+//! StorageObjectInUseProtection: volumes and claims stay until a controller has seen that nothing uses them.
+
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::status::Subject;
+
+fn finalizer(subject: &Subject) -> Option<&'static str> {
+    match (subject.group.as_str(), subject.resource.as_str()) {
+        ("", "persistentvolumes") => Some("kubernetes.io/pv-protection"),
+        ("", "persistentvolumeclaims") => Some("kubernetes.io/pvc-protection"),
+        ("storage.k8s.io", "volumeattributesclasses") => Some("kubernetes.io/vac-protection"),
+        _ => None,
+    }
+}
+
+pub(super) fn admit(subject: &Subject, object: &mut Value) {
+    let Some(finalizer) = finalizer(subject) else {
+        return;
+    };
+    if object::finalizers(object).contains(&finalizer) {
+        return;
+    }
+    let finalizers = object::metadata_mut(object)
+        .entry("finalizers".to_owned())
+        .or_insert(Value::Null);
+    match finalizers.as_array_mut() {
+        Some(list) => list.push(finalizer.into()),
+        None => *finalizers = json!([finalizer]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::status::Subject;
+
+    #[test]
+    fn a_claim_keeps_its_own_finalizers_beside_the_protection() {
+        let subject = Subject {
+            group: String::new(),
+            resource: "persistentvolumeclaims".to_owned(),
+            kind: "PersistentVolumeClaim".to_owned(),
+        };
+        let mut claim = json!({"metadata": {"finalizers": ["example.com/a"]}});
+        super::admit(&subject, &mut claim);
+        super::admit(&subject, &mut claim);
+        let want = json!(["example.com/a", "kubernetes.io/pvc-protection"]);
+        assert_eq!(claim["metadata"]["finalizers"], want);
+    }
+}
