@@ -29,7 +29,7 @@ pub(crate) use names::validate_name;
 pub(crate) use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
 };
-pub(crate) use printer::{Column, cells, columns};
+pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 pub(crate) use validate::{rechecks_metadata, validate_create, validate_update};

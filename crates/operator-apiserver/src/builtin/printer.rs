@@ -18,7 +18,7 @@ use super::Gvk;
 use super::time::unix_seconds;
 use super::tree::{at, entries, list, text};
 
-use duration::human_duration;
+pub(crate) use duration::human_duration;
 
 /// One column of a Table: name, type, format, description, priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
