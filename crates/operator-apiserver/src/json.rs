@@ -3,6 +3,10 @@
 //! Knows no object. Numbers are those of `sigs.k8s.io/json`: a whole number that fits 64 bits stays one, any other is
 //! a float. Of a field that is given twice the last value counts; strict field validation wants to know of it.
 
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Number, Value};
 
 /// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
@@ -35,6 +39,34 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
         .map(|path| format!("duplicate field \"{path}\""))
         .collect();
     Ok(Parsed { value, duplicates })
+}
+
+/// The text of a tree, with numbers as Go writes them.
+pub(crate) fn to_string(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut bytes, GoNumbers);
+    if value.serialize(&mut serializer).is_err() {
+        return value.to_string();
+    }
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Writes floats as Go does: whole ones without a fraction, and no exponent from 1e-6 up to 1e21.
+struct GoNumbers;
+
+impl Formatter for GoNumbers {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        if value == 0.0 || (1e-6..1e21).contains(&value.abs()) {
+            return write!(writer, "{value}");
+        }
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((mantissa, exponent)) if !exponent.starts_with('-') => {
+                write!(writer, "{mantissa}e+{exponent}")
+            }
+            _ => writer.write_all(text.as_bytes()),
+        }
+    }
 }
 
 /// The paths of all fields in the order of the document, for sorting what is said about several of them. Empty if the

@@ -220,7 +220,7 @@ impl FieldManager {
 
     /// Sets the managedFields of an object that is about to be stored by a write other than an apply. `live` is what
     /// is stored now, `None` for a create; `now` is RFC 3339 in whole seconds. Never fails: when the managers cannot
-    /// be worked out, those of the live object stay.
+    /// be worked out, because the live object no longer fits its schema, the object has none from then on.
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
         let managed = self.managed_before_update(live, &new);
         managed_fields::set_entries(&mut new, Vec::new());
@@ -231,13 +231,8 @@ impl FieldManager {
         } else {
             self.tracked_update(live.unwrap_or(&self.empty), &new, managed, manager, now)
         };
-        let entries = match managed {
-            Ok(managed) => managed.encode(),
-            Err(_) => live
-                .and_then(managed_fields::entries)
-                .map(<[Value]>::to_vec)
-                .unwrap_or_default(),
-        };
+        // Nothing is better than something wrong.
+        let entries = managed.map(|managed| managed.encode()).unwrap_or_default();
         managed_fields::set_entries(&mut new, entries);
         new
     }

@@ -192,7 +192,23 @@ fn delete_instances(registry: &Registry, stored: &Stored) {
     }
     if registry.store.list(&definition.table, "").objects.is_empty() {
         finish(registry, stored);
+    } else {
+        say_in_progress(registry, stored);
     }
+}
+
+/// Instances with finalizers hold a CRD up.
+fn say_in_progress(registry: &Registry, stored: &Stored) {
+    let mut value = (*stored.value).clone();
+    set_condition(
+        &mut value,
+        "Terminating",
+        "True",
+        "InstanceDeletionInProgress",
+        "CustomResource deletion is in progress",
+        &registry.timestamp(),
+    );
+    save(registry, stored, value);
 }
 
 fn delete_instance(registry: &Registry, definition: &Definition, instance: &Stored) {

@@ -58,6 +58,7 @@ impl PrinterColumn {
         };
         match (self.column.kind.as_str(), value) {
             ("string", Value::String(_)) => value.clone(),
+            ("string", Value::Null) => "<no value>".into(),
             ("string", other) => other.to_string().into(),
             ("integer", Value::Number(number)) => {
                 let whole = number.as_f64().unwrap_or_default().trunc() as i64;

@@ -77,7 +77,15 @@ fn excerpt(bytes: &[u8]) -> String {
 }
 
 /// The error for a body that could not be parsed.
-pub(crate) fn unrecognized(kind: &str, media: Media, why: &str, bytes: &[u8]) -> Status {
+///
+/// A number out of range is found when the type of the object is known already.
+pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
+    if media == Media::Json && why.starts_with("json: cannot unmarshal number") {
+        let version = crate::object::go_quote(version);
+        return status::bad_request(format!(
+            "{kind} in version {version} cannot be handled as a {kind}: {why}"
+        ));
+    }
     let why = match media {
         Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
         Media::Yaml | Media::Protobuf => why.to_owned(),
@@ -89,10 +97,10 @@ pub(crate) fn unrecognized(kind: &str, media: Media, why: &str, bytes: &[u8]) ->
 }
 
 /// The error for a body that is JSON, but no object.
-pub(crate) fn no_object(kind: &str, media: Media, value: &Value, bytes: &[u8]) -> Status {
+pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &[u8]) -> Status {
     let wanted = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     let why = cannot_unmarshal(value, wanted);
-    unrecognized(kind, media, &why, bytes)
+    unrecognized(gvk, media, &why, bytes)
 }
 
 /// What Go says of a JSON value of the wrong type.
@@ -118,7 +126,7 @@ pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
         text.push('\n');
         return Bytes::from(text);
     }
-    let mut text = value.to_string();
+    let mut text = json::to_string(value);
     text.push('\n');
     Bytes::from(text)
 }

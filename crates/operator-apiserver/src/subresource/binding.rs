@@ -23,7 +23,7 @@ pub(super) async fn serve(
     let write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let decoded = body::decode(&call.body, media, ("v1", "Binding"))
-        .map_err(|why| body::unrecognized("Binding", media, &why, &call.body))?;
+        .map_err(|why| body::unrecognized(("v1", "Binding"), media, &why, &call.body))?;
     bind(registry, &write, &decoded.value).await?;
     let created = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,

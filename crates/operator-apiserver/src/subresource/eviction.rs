@@ -23,7 +23,7 @@ pub(super) async fn serve(
     let write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let decoded = body::decode(&call.body, media, ("policy/v1", "Eviction"))
-        .map_err(|why| body::unrecognized("Eviction", media, &why, &call.body))?;
+        .map_err(|why| body::unrecognized(("v1", "Eviction"), media, &why, &call.body))?;
     let name = object::name(&decoded.value);
     if !name.is_empty() && name != call.info.name {
         return Err(status::bad_request(

@@ -71,11 +71,25 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
             .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
     }
     let mut wanted = changed(call, live)?;
+    if call.info.verb == "update" && write.definition.is_custom() {
+        check_type(&wanted)?;
+    }
     if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
         // A Go struct leaves zero replicas out.
         spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
     }
     Ok(managed_fields::update_scale(registry, write, live, wanted))
+}
+
+/// What replaces the Scale of a custom resource is a Scale.
+fn check_type(wanted: &Value) -> Result<(), Status> {
+    let is = |field: &str, expected: &str| matches!(object::text(wanted, &[field]), found if found.is_empty() || found == expected);
+    if is("kind", "Scale") && is("apiVersion", "autoscaling/v1") {
+        return Ok(());
+    }
+    Err(status::bad_request(
+        "no kind is registered for the type v1.Scale in scheme \"pkg/apiserver/customresource_handler.go:781\"",
+    ))
 }
 
 fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
@@ -90,7 +104,7 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
         ("update", _) => {
             let media = Media::parse(content_type, false)?;
             let decoded = body::decode(&call.body, media, ("autoscaling/v1", "Scale"))
-                .map_err(|why| body::unrecognized("Scale", media, &why, &call.body))?;
+                .map_err(|why| body::unrecognized(("v1", "Scale"), media, &why, &call.body))?;
             return Ok(decoded.value);
         }
         (_, "application/json-patch+json") => {

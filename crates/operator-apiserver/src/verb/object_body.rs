@@ -2,6 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
+use structural_schema::field::{Error, Path};
 
 use super::options::{self, FieldValidation};
 use crate::call::Call;
@@ -9,22 +10,26 @@ use crate::json;
 use crate::managed_fields;
 use crate::negotiate::body::{self, Media};
 use crate::object::{self, go_quote};
-use crate::registry::{Definition, Warnings};
+use crate::registry::{Backing, Definition, Warnings};
 use crate::status::{self, Status};
 
 /// Reads, checks, normalises and defaults the object in a body.
 pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) -> Result<Value, Status> {
     let media = Media::parse(call.header(CONTENT_TYPE), definition.is_custom())?;
-    let kind = &definition.subject.kind;
+    let kind = definition.subject.kind.as_str();
+    let named = (definition.version.as_str(), kind);
     let api_version = definition.api_version();
     let decoded = body::decode(&call.body, media, (&api_version, kind))
-        .map_err(|why| body::unrecognized(kind, media, &why, &call.body))?;
+        .map_err(|why| body::unrecognized(named, media, &why, &call.body))?;
     let mut value = decoded.value;
     if value.is_null() {
         value = Value::Object(Default::default());
     }
     if !value.is_object() {
-        return Err(body::no_object(kind, media, &value, &call.body));
+        return Err(body::no_object(named, media, &value, &call.body));
+    }
+    if definition.is_custom() {
+        check_version(definition, &value)?;
     }
     let validation = options::field_validation(call)?;
     let order = if media == Media::Json {
@@ -63,9 +68,14 @@ fn complete_in_order(
     warnings: &Warnings,
     order: &[String],
 ) -> Result<(), Status> {
+    let mistyped = mistyped(definition, value);
+    let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
     let cleared = managed_fields::is_cleared(value);
-    let unknown = definition.decode(value)?;
+    let unknown = match foreign {
+        Some(fields) => fields,
+        None => definition.decode(value)?,
+    };
     if cleared {
         object::set_meta(value, "managedFields", Some(Value::Array(Vec::new())));
     }
@@ -82,6 +92,9 @@ fn complete_in_order(
         });
     }
     report(definition, &faults, validation, warnings)?;
+    if let Some(refusal) = mistyped {
+        return Err(refusal);
+    }
     definition.default(value);
     Ok(())
 }
@@ -141,7 +154,63 @@ fn unregistered(definition: &Definition, api_version: &str, kind: &str) -> Optio
     )))
 }
 
-/// The apiVersion and kind of a body must be those of the path; what is missing is filled in.
+/// The refusal of a custom resource that says it is of another type. It is found after the fields are checked.
+fn mistyped(definition: &Definition, value: &Value) -> Option<Status> {
+    if !definition.is_custom() {
+        return None;
+    }
+    let expected = [
+        ("kind", definition.subject.kind.clone()),
+        ("apiVersion", definition.api_version()),
+    ];
+    let errors: Vec<Error> = expected
+        .iter()
+        .map(|(field, expected)| (field, object::text(value, &[field]), expected))
+        .filter(|(_, given, expected)| !given.is_empty() && given != expected)
+        .map(|(field, given, expected)| {
+            Error::invalid(Path::new(field), given.into(), format!("must be {expected}"))
+        })
+        .collect();
+    let mut subject = definition.subject.clone();
+    let kind = object::text(value, &["kind"]);
+    if !kind.is_empty() {
+        subject.kind = kind.to_owned();
+    }
+    (!errors.is_empty()).then(|| status::invalid(&subject, object::name(value), &errors))
+}
+
+/// The fields of a custom resource whose version does not exist: no schema knows them.
+fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>> {
+    let Backing::Custom(version) = &definition.backing else {
+        return None;
+    };
+    let given = object::text(value, &["apiVersion"]);
+    if given.is_empty() || version.merge_schemas.contains_key(given) {
+        return None;
+    }
+    let known = ["apiVersion", "kind", "metadata"];
+    let fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
+    Some(
+        fields
+            .filter(|field| !known.contains(&field.as_str()))
+            .cloned()
+            .collect(),
+    )
+}
+
+/// The apiVersion of a body must be that of the path.
+fn check_version(definition: &Definition, value: &Value) -> Result<(), Status> {
+    let expected = definition.api_version();
+    let given = object::text(value, &["apiVersion"]);
+    if given.is_empty() || given == expected {
+        return Ok(());
+    }
+    Err(status::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    )))
+}
+
+/// The type of a body must be that of the path, see [`mistyped`] for custom resources; what is missing is filled in.
 fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> {
     let expected = definition.api_version();
     let given = object::text(value, &["apiVersion"]);
@@ -151,12 +220,10 @@ fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> 
     {
         return Err(refusal);
     }
-    if !given.is_empty() && given != expected {
-        return Err(status::bad_request(format!(
-            "the API version in the data ({given}) does not match the expected API version ({expected})"
-        )));
+    if !definition.is_custom() {
+        check_version(definition, value)?;
     }
-    if !kind.is_empty() && *kind != definition.subject.kind {
+    if !definition.is_custom() && !kind.is_empty() && *kind != definition.subject.kind {
         let wanted = &definition.subject.kind;
         let group = if definition.subject.group.is_empty() {
             "core"

@@ -230,7 +230,11 @@ fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
         return parse_apply(call);
     }
     options::check_no_force(call)?;
-    let parsed = crate::json::parse(&call.body).map_err(status::bad_request)?;
+    let undecodable = |why: String| match media {
+        STRATEGIC_PATCH => status::bad_request(why),
+        _ => status::bad_request(format!("error decoding patch: {why}")),
+    };
+    let parsed = crate::json::parse(&call.body).map_err(undecodable)?;
     let validation = options::field_validation(call)?;
     let mut faults = parsed.duplicates;
     let patch = match (media, parsed.value) {
@@ -241,16 +245,16 @@ fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
             Patch::Json(operations)
         }
         (JSON_PATCH, other) => {
-            return Err(status::bad_request(body::cannot_unmarshal(
+            return Err(undecodable(body::cannot_unmarshal(
                 &other,
-                "handlers.jsonPatchOp",
+                "[]handlers.jsonPatchOp",
             )));
         }
         (MERGE_PATCH, patch @ Value::Object(_)) => Patch::Merge(patch),
         (STRATEGIC_PATCH, patch @ Value::Object(_)) => Patch::Strategic(patch),
         (STRATEGIC_PATCH, Value::Null) => Patch::Strategic(Value::Object(Map::new())),
         (_, other) => {
-            return Err(status::bad_request(body::cannot_unmarshal(
+            return Err(undecodable(body::cannot_unmarshal(
                 &other,
                 "map[string]interface {}",
             )));

@@ -5,6 +5,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, Call};
+use crate::json;
 use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
@@ -28,6 +29,9 @@ pub(crate) fn object(
             table::render(registry, definition, std::iter::once(object), &metadata, include)
         }
         Transform::PartialObjectMetadata => partial(object, true),
+        Transform::PartialObjectMetadataList if definition.is_custom() => {
+            return Err(status::plain("content is not a list"));
+        }
         Transform::PartialObjectMetadataList => {
             let found = format!("is not a list ({})", go_type(definition, ""));
             return Err(status::wrong_transform("PartialObjectMetadataList", &found));
@@ -175,7 +179,7 @@ fn list_bytes(definition: &Definition, page: &Page) -> Bytes {
         }
         let object = definition.serve(&stored.value);
         if definition.is_custom() {
-            text.push_str(&object.to_string());
+            text.push_str(&json::to_string(&object));
         } else {
             push_untyped(&mut text, &object);
         }
@@ -196,7 +200,7 @@ fn push_untyped(text: &mut String, object: &Value) {
         first = false;
         text.push_str(&Value::from(key.as_str()).to_string());
         text.push(':');
-        text.push_str(&value.to_string());
+        text.push_str(&json::to_string(value));
     }
     text.push('}');
 }
