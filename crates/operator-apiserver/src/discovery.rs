@@ -22,7 +22,7 @@ pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result
     let path = call.info.path.trim_end_matches('/');
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
-        [] => legacy::index(registry, call),
+        [] | ["index.html"] => legacy::index(registry, call),
         ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
         ["version"] => Ok(Answer::json(&version::info())),
         ["healthz" | "livez" | "readyz", rest @ ..] if !call.info.path.ends_with('/') => {

@@ -127,6 +127,7 @@ pub(crate) struct WatchOptions {
 /// Reads the options of a list or a watch.
 pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListOptions, Status> {
     let query = &call.query;
+    let limit = integer(call, "limit")?.unwrap_or_default();
     let labels = query
         .text("labelSelector")
         .parse()
@@ -152,8 +153,25 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
         fields,
         revision,
         revision_match: revision_match(call)?,
-        limit: query.text("limit").parse().unwrap_or_default(),
+        limit: usize::try_from(limit).unwrap_or_default(),
         token,
+    })
+}
+
+/// A parameter that is a number; the errors are those of Go's `strconv`.
+fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let text = call.query.text(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+        let why = match error.kind() {
+            PosOverflow | NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        let text = crate::object::go_quote(text);
+        status::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
     })
 }
 
@@ -166,6 +184,12 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
         _ => None,
     };
     if call.info.verb == "watch" {
+        if !query.text("continue").is_empty() {
+            // The real server names this field, whether it was given or not.
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            let error = Error::forbidden(Path::new("resourceVersionMatch"), why);
+            return Err(refuse(call, &[error]));
+        }
         return Ok(parsed.unwrap_or_default());
     }
     let revision = query.text("resourceVersion");
@@ -215,6 +239,7 @@ pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
 
 pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
     let query = &call.query;
+    let timeout = integer(call, "timeoutSeconds")?;
     let send = query
         .get("sendInitialEvents")
         .map(|_| query.flag("sendInitialEvents"));
@@ -240,10 +265,8 @@ pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
     Ok(WatchOptions {
         bookmarks: query.flag("allowWatchBookmarks"),
         send_initial_events: send,
-        timeout_seconds: query
-            .text("timeoutSeconds")
-            .parse()
-            .ok()
+        timeout_seconds: timeout
+            .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0),
     })
 }
