@@ -1,4 +1,5 @@
 //! The public surface, as a client of kube sees it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use std::time::Duration;
 

@@ -148,8 +148,8 @@ fn collection_item(resource: &Resource<'_>, names: &Names) -> Map<String, Value>
             resource,
             shape,
             &operation_id(resource, shape.prefix, middle, ""),
-            answer,
-            body,
+            &answer,
+            body.as_ref(),
         )
     })
 }
@@ -170,8 +170,8 @@ fn named_item(resource: &Resource<'_>, names: &Names) -> Map<String, Value> {
             resource,
             shape,
             &operation_id(resource, shape.prefix, "", ""),
-            answer,
-            body,
+            &answer,
+            body.as_ref(),
         )
     })
 }
@@ -188,7 +188,7 @@ fn subresource_item(
             _ => Some(reference(body)),
         };
         let id = operation_id(resource, shape.prefix, "", &capitalized(subresource.name));
-        operation(resource, shape, &id, reference(body), sent)
+        operation(resource, shape, &id, &reference(body), sent.as_ref())
     })
 }
 
@@ -198,7 +198,7 @@ fn all_namespaces_item(resource: &Resource<'_>, names: &Names) -> Value {
     let list = shape("list", "get", "list", "list", &[], &["200"]);
     let mut parameters: Vec<Value> = LIST.iter().map(|(name, kind)| query(name, kind)).collect();
     parameters.push(query("pretty", "string"));
-    json!({"get": operation(resource, &list, &id, reference(&names.list), None), "parameters": parameters})
+    json!({"get": operation(resource, &list, &id, &reference(&names.list), None), "parameters": parameters})
 }
 
 fn operations(shapes: &[Shape], verbs: &[&str], make: impl Fn(&Shape) -> Value) -> Map<String, Value> {
@@ -209,14 +209,20 @@ fn operations(shapes: &[Shape], verbs: &[&str], make: impl Fn(&Shape) -> Value) 
         .collect()
 }
 
-fn operation(resource: &Resource<'_>, shape: &Shape, id: &str, answer: Value, body: Option<Value>) -> Value {
+fn operation(
+    resource: &Resource<'_>,
+    shape: &Shape,
+    id: &str,
+    answer: &Value,
+    body: Option<&Value>,
+) -> Value {
     let mut responses: Map<String, Value> = shape
         .codes
         .iter()
         .map(|code| {
             (
                 (*code).to_owned(),
-                json!({"description": reason(code), "content": content(resource, &answer)}),
+                json!({"description": reason(code), "content": content(resource, answer)}),
             )
         })
         .collect();
@@ -237,9 +243,9 @@ fn operation(resource: &Resource<'_>, shape: &Shape, id: &str, answer: Value, bo
     }
     if let Some(body) = body {
         operation["requestBody"] = match shape.verb {
-            "patch" => json!({"content": patch_content(resource, &body), "required": true}),
-            "delete" => json!({"content": content(resource, &body)}),
-            _ => json!({"content": content(resource, &body), "required": true}),
+            "patch" => json!({"content": patch_content(resource, body), "required": true}),
+            "delete" => json!({"content": content(resource, body)}),
+            _ => json!({"content": content(resource, body), "required": true}),
         };
     }
     operation
