@@ -45,9 +45,16 @@ pub(crate) async fn admit(
     let subject = &write.definition.subject;
     match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "pods") => {
-            service_account::admit(registry, write, object)?;
-            priority::admit(registry, write, object)?;
-            default_toleration_seconds::admit(object);
+            let is_enabled = |plugin: &str| !registry.disabled_plugins.contains(plugin);
+            if is_enabled("ServiceAccount") {
+                service_account::admit(registry, write, object)?;
+            }
+            if is_enabled("Priority") {
+                priority::admit(registry, write, object)?;
+            }
+            if is_enabled("DefaultTolerationSeconds") {
+                default_toleration_seconds::admit(object);
+            }
         }
         ("", "nodes") => node_taint::admit(object),
         ("certificates.k8s.io", "certificatesigningrequests") => {

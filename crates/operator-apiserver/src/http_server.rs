@@ -1,5 +1,6 @@
 //! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS. Knows no Kubernetes beyond the kubeconfig.
 
+mod connection;
 mod kubeconfig;
 mod tls;
 
@@ -7,23 +8,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service;
 
+use self::connection::Shared;
 use self::tls::Certificates;
 use crate::authn::User;
 use crate::server::{ApiServer, Error};
 
-/// How long a client may take for the TLS handshake.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How long requests in flight may take once the listener shuts down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -35,6 +29,56 @@ pub struct ListenOptions {
     pub address: SocketAddr,
     /// Further names and addresses for which the server's certificate is good.
     pub host_names: Vec<String>,
+    /// The certificate to serve with; `None` makes one, of an authority of the listener's own.
+    pub identity: Option<ServerIdentity>,
+    /// How long the listener waits for its clients.
+    pub timeouts: Timeouts,
+}
+
+/// A certificate that was made elsewhere, as PEM.
+#[derive(Clone)]
+pub struct ServerIdentity {
+    /// The server's certificate, and those that lead to its authority.
+    pub certificate: Vec<u8>,
+    /// The key of the certificate: PKCS#8, PKCS#1 or SEC1.
+    pub key: Vec<u8>,
+    /// The authorities of client certificates, besides the listener's own. A client's common name is its user name,
+    /// its organisations are its groups.
+    pub client_authorities: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for ServerIdentity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ServerIdentity").finish_non_exhaustive()
+    }
+}
+
+/// How long a client may keep the server waiting; then its connection is closed.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For the TLS handshake; 10 seconds.
+    pub handshake: Duration,
+    /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
+    pub header: Duration,
+    /// For the body of a request; 60 seconds, then the answer is 504.
+    pub body: Duration,
+    /// With no request in flight; 90 seconds.
+    pub idle: Duration,
+    /// For the answer to a ping over HTTP/2, and between pings; 30 seconds.
+    pub ping: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(32),
+            body: Duration::from_secs(60),
+            idle: Duration::from_secs(90),
+            ping: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for ListenOptions {
@@ -42,6 +86,8 @@ impl Default for ListenOptions {
         Self {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             host_names: Vec::new(),
+            identity: None,
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -60,6 +106,8 @@ impl ListenOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) user: User,
+    /// How long the body of a request may take.
+    pub(crate) body_timeout: Duration,
 }
 
 /// A socket on which a server answers. Dropping it stops it at once; [`shutdown`](Self::shutdown) drains it.
@@ -80,13 +128,19 @@ pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
     let certificates = Certificates::generate(address.ip(), &options.host_names)?;
-    let acceptor = TlsAcceptor::from(Arc::new(certificates.server_config()?));
+    let config = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();
-    tasks.spawn(accept(socket, acceptor, server, drain.clone(), tasks.clone()));
+    let shared = Shared {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        server,
+        timeouts: options.timeouts,
+        drain: drain.clone(),
+    };
+    tasks.spawn(accept(socket, shared, tasks.clone()));
     Ok(Listener {
         address,
-        kubeconfig: kubeconfig::render(address, &certificates),
+        kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
         drain,
         tasks,
     })
@@ -96,6 +150,12 @@ impl Listener {
     /// The address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        // One task accepts them.
+        self.tasks.len().saturating_sub(1)
     }
 
     /// A kubeconfig for the administrator, as YAML, with all certificates in it.
@@ -119,22 +179,15 @@ impl Drop for Listener {
     }
 }
 
-async fn accept(
-    socket: TcpListener,
-    acceptor: TlsAcceptor,
-    server: ApiServer,
-    drain: CancellationToken,
-    tasks: TaskTracker,
-) {
+async fn accept(socket: TcpListener, shared: Shared, tasks: TaskTracker) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            () = drain.cancelled() => return,
+            () = shared.drain.cancelled() => return,
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = serve(stream, acceptor.clone(), server.clone(), drain.clone());
-                tasks.spawn(connection);
+                tasks.spawn(connection::serve(stream, shared.clone()));
             }
             Err(error) => {
                 // Usually too many open files: a pause lets some of them close.
@@ -142,50 +195,5 @@ async fn accept(
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-    }
-}
-
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, server: ApiServer, drain: CancellationToken) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a socket refused TCP_NODELAY");
-    }
-    let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
-    let stream = tokio::select! {
-        result = handshake => match result {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a TLS handshake failed");
-                return;
-            }
-            Err(_) => return,
-        },
-        () = drain.cancelled() => return,
-    };
-    let user = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(|chain| User::from_certificate(chain.first()?))
-        .unwrap_or_else(User::anonymous);
-    let peer = Peer { user };
-    let token = drain.clone();
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        request.extensions_mut().insert(token.clone());
-        let mut server = server.clone();
-        server.call(request)
-    });
-    let builder = auto::Builder::new(TokioExecutor::new());
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(error = %error, "a connection ended with an error");
     }
 }

@@ -52,5 +52,5 @@ pub(crate) mod protobuf;
 pub(crate) mod yaml;
 
 pub use call::Body;
-pub use http_server::{ListenOptions, Listener};
+pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use server::{ApiServer, Builder, Error};

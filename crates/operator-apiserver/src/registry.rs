@@ -12,6 +12,7 @@ mod shared_storage;
 mod strategy;
 mod update;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -40,6 +41,8 @@ pub(crate) struct Registry {
     pub(crate) addresses: service_address::Cursor,
     /// Cancelled when the server ends: watches end with it.
     pub(crate) stop: CancellationToken,
+    /// The admission plug-ins that are off, by name.
+    pub(crate) disabled_plugins: BTreeSet<String>,
 }
 
 /// A write: to what, by whom, how.
@@ -99,6 +102,7 @@ impl Registry {
             establishing: Mutex::new(()),
             addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
+            disabled_plugins: BTreeSet::new(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! The handle of a server: how it is made, and the ways in.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -66,6 +68,7 @@ pub struct Builder {
     seed: Option<u64>,
     history_events: usize,
     data_directory: Option<PathBuf>,
+    disabled_plugins: BTreeSet<String>,
 }
 
 impl ApiServer {
@@ -76,6 +79,7 @@ impl ApiServer {
             seed: None,
             history_events: HISTORY_EVENTS,
             data_directory: None,
+            disabled_plugins: BTreeSet::new(),
         }
     }
 
@@ -105,14 +109,13 @@ impl ApiServer {
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
-        let user = parts
-            .extensions
-            .remove::<Peer>()
-            .map_or_else(User::admin, |peer| peer.user);
+        let peer = parts.extensions.remove::<Peer>();
+        let body_timeout = peer.as_ref().map(|peer| peer.body_timeout);
+        let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
-        let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return unreadable(error.as_ref()).into_response(),
+        let body = match read(body, body_timeout).await {
+            Ok(body) => body,
+            Err(answer) => return answer.into_response(),
         };
         let is_head = parts.method == Method::HEAD;
         let request: Request<Bytes> = Request::from_parts(parts, body);
@@ -122,6 +125,23 @@ impl ApiServer {
         }
         response
     }
+}
+
+/// Reads the body of a request, within a time if there is a limit.
+async fn read<B>(body: B, limit: Option<Duration>) -> Result<Bytes, Answer>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
+    let collected = match limit {
+        None => collected.await,
+        Some(limit) => tokio::time::timeout(limit, collected)
+            .await
+            .map_err(|_| Answer::status(&status::timeout(), Form::default()))?,
+    };
+    let body = collected.map_err(|error| unreadable(error.as_ref()))?;
+    Ok(body.to_bytes())
 }
 
 fn unreadable(error: &(dyn std::error::Error + 'static)) -> Answer {
@@ -187,6 +207,14 @@ impl Builder {
         self
     }
 
+    /// Turns admission plug-ins off, by the names that kube-apiserver knows them by: without its controllers, pods
+    /// need `ServiceAccount` to be off.
+    #[must_use]
+    pub fn disable_admission_plugins(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.disabled_plugins.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// The server, with the objects of a new cluster in it, or those of its data directory.
     ///
     /// # Errors
@@ -198,7 +226,8 @@ impl Builder {
             Some(directory) => Store::open(self.history_events, directory)
                 .map_err(|error| Error::DataDirectory(error.to_string()))?,
         };
-        let registry = Registry::new(store, self.clock, random);
+        let mut registry = Registry::new(store, self.clock, random);
+        registry.disabled_plugins = self.disabled_plugins;
         bootstrap::populate(&registry);
         registry.establish_stored();
         Ok(ApiServer {

@@ -351,6 +351,16 @@ pub(crate) fn internal(why: &str) -> Status {
     )
 }
 
+/// A request that took too long.
+pub(crate) fn timeout() -> Status {
+    failure(
+        504,
+        "Timeout",
+        "Timeout: request did not complete within the allotted timeout",
+        Some(Map::new()),
+    )
+}
+
 /// A Go error that no one wrapped: 500 without a reason.
 pub(crate) fn plain(message: impl Into<String>) -> Status {
     failure(500, "", message, None)

@@ -35,6 +35,8 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// The shortest time after which the server ends a watch of a client that named none.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
+/// The longest time that a client may name: a year, so that no clock overflows.
+const TIMEOUT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
 /// What a client watches, and how far it has been told.
 #[derive(Debug)]
@@ -264,6 +266,7 @@ struct Stream {
 pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
     let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
+    let seconds = seconds.min(TIMEOUT_SECONDS_MAX);
     let now = Instant::now();
     let state = Stream {
         subscription,

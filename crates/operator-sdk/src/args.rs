@@ -3,7 +3,9 @@
 mod cluster;
 mod completion;
 mod create_api;
+mod envtest;
 mod generate;
+pub(crate) mod go_flags;
 mod init;
 mod quickstart;
 mod run;
@@ -13,6 +15,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
+pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::ManifestsArgs;
 pub(crate) use self::init::{InitArgs, License};
 pub(crate) use self::quickstart::QuickstartArgs;
@@ -44,6 +47,8 @@ pub(crate) enum Command {
     /// Run a Kubernetes control plane of your own.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),
     Completion(CompletionArgs),
     /// Print the versions of the tool and of what it builds on.

@@ -19,10 +19,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, ClusterCommand, Command, CreateCommand, GenerateCommand, RunCommand};
+use crate::args::{Cli, ClusterCommand, Command, CreateCommand, EnvtestCommand, GenerateCommand, RunCommand};
 use crate::report::{Failure, Report};
 
 fn main() -> ExitCode {
+    if let Some(code) = run::envtest::by_name(std::env::args_os()) {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(answer) => return clap_answer(&answer),
@@ -67,6 +70,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Generate(GenerateCommand::Manifests(args)) => run::manifests::generate(&args, report)?,
         Command::Run(RunCommand::Local(args)) => return run::local::local(&args, report),
         Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
+        Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => args.print(),
         Command::Version => report.line(&report::version()),

@@ -1,6 +1,7 @@
 //! Commands, from their arguments to their report.
 
 pub(crate) mod cluster;
+pub(crate) mod envtest;
 pub(crate) mod local;
 pub(crate) mod manifests;
 pub(crate) mod quickstart;

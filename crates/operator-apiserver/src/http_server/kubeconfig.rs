@@ -5,13 +5,19 @@ use std::net::SocketAddr;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
+use super::ServerIdentity;
 use super::tls::Certificates;
 
 const NAME: &str = "operator-sdk";
 
-/// A kubeconfig as YAML, with all certificates in it.
-pub(super) fn render(address: SocketAddr, certificates: &Certificates) -> String {
-    let encode = |pem: &str| BASE64_STANDARD.encode(pem);
+/// A kubeconfig as YAML, with all certificates in it. A given certificate is trusted as it is.
+pub(super) fn render(
+    address: SocketAddr,
+    certificates: &Certificates,
+    given: Option<&ServerIdentity>,
+) -> String {
+    let encode = |pem: &[u8]| BASE64_STANDARD.encode(pem);
+    let authority = given.map_or(certificates.authority.as_bytes(), |given| &given.certificate);
     format!(
         "apiVersion: v1
 kind: Config
@@ -32,8 +38,8 @@ users:
     client-certificate-data: {certificate}
     client-key-data: {key}
 ",
-        authority = encode(&certificates.authority),
-        certificate = encode(&certificates.admin.certificate),
-        key = encode(&certificates.admin.key),
+        authority = encode(authority),
+        certificate = encode(certificates.admin.certificate.as_bytes()),
+        key = encode(certificates.admin.key.as_bytes()),
     )
 }

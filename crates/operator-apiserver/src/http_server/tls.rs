@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
+use super::ServerIdentity;
 use crate::server::Error;
 
 /// A certificate and its key, both as PEM.
@@ -78,28 +79,56 @@ impl Certificates {
         })
     }
 
-    /// TLS with optional client certificates of the authority, and HTTP/2 before HTTP/1.1.
-    pub(super) fn server_config(&self) -> Result<ServerConfig, Error> {
+    /// TLS with optional client certificates of the authority, and HTTP/2 before HTTP/1.1. A given certificate
+    /// replaces the generated one.
+    pub(super) fn server_config(&self, given: Option<&ServerIdentity>) -> Result<ServerConfig, Error> {
         let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_slice(self.authority.as_bytes()).map_err(failed)?;
-        roots.add(authority).map_err(failed)?;
+        add_authorities(&mut roots, self.authority.as_bytes())?;
+        if let Some(authorities) = given.and_then(|given| given.client_authorities.as_deref()) {
+            let added = add_authorities(&mut roots, authorities);
+            added.map_err(|error| unusable("client authorities", error))?;
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .allow_unauthenticated()
             .build()
             .map_err(failed)?;
-        let certificate =
-            CertificateDer::from_pem_slice(self.server.certificate.as_bytes()).map_err(failed)?;
-        let key = PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(failed)?;
+        let (certificate, key) = match given {
+            Some(given) => (given.certificate.as_slice(), given.key.as_slice()),
+            None => (self.server.certificate.as_bytes(), self.server.key.as_bytes()),
+        };
+        let chain = certificates_of(certificate).map_err(|error| unusable("server certificate", error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("server key", error))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(failed)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![certificate], key)
+            .with_single_cert(chain, key)
             .map_err(failed)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
+}
+
+fn unusable(what: &str, error: impl std::fmt::Display) -> Error {
+    Error::Certificates(format!("the {what} in PEM cannot be used: {error}"))
+}
+
+/// The certificates of a PEM text; at least one.
+fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(failed)?;
+    if certificates.is_empty() {
+        return Err(failed("there is no certificate in it"));
+    }
+    Ok(certificates)
+}
+
+fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Error> {
+    for authority in certificates_of(pem)? {
+        roots.add(authority).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn distinguished(common_name: &str, organization: Option<&str>) -> DistinguishedName {

@@ -1,0 +1,160 @@
+//! Flags as Go programs take them: `--name=value`, `--name value`, `-name`, and a boolean alone.
+
+use std::collections::BTreeMap;
+
+/// A flag that a program knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    /// The type that the usage shows; empty for a boolean, which needs no value.
+    pub(crate) type_: &'static str,
+    pub(crate) help: &'static str,
+}
+
+/// What was given.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct GoFlags {
+    /// The last value of every known flag.
+    values: BTreeMap<&'static str, String>,
+    /// Flags that the program does not know.
+    pub(crate) unknown: Vec<String>,
+    pub(crate) help: bool,
+    pub(crate) version: bool,
+}
+
+/// Arguments that are no flags, or lack what they need.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum GoFlagsError {
+    #[error("unexpected argument {0:?}")]
+    Positional(String),
+    #[error("flag --{0} needs a value")]
+    Valueless(&'static str),
+}
+
+impl GoFlags {
+    /// Reads the arguments after the name of the program.
+    pub(crate) fn parse(
+        known: &'static [Flag],
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<Self, GoFlagsError> {
+        let mut given = Self::default();
+        let mut arguments = arguments.into_iter().peekable();
+        while let Some(argument) = arguments.next() {
+            let Some(flag) = argument.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
+                return Err(GoFlagsError::Positional(argument));
+            };
+            let flag = flag.strip_prefix('-').unwrap_or(flag);
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (flag, None),
+            };
+            let next = || arguments.next_if(|next| !next.starts_with('-'));
+            match known.iter().find(|flag| flag.name == name) {
+                Some(flag) if flag.type_.is_empty() => {
+                    let value = value.unwrap_or_else(|| "true".to_owned());
+                    given.values.insert(flag.name, value);
+                }
+                Some(flag) => {
+                    let value = value.or_else(next).ok_or(GoFlagsError::Valueless(flag.name))?;
+                    given.values.insert(flag.name, value);
+                }
+                None => given.special(name, value.or_else(next)),
+            }
+        }
+        Ok(given)
+    }
+
+    fn special(&mut self, name: &str, value: Option<String>) {
+        match (name, value) {
+            ("help" | "h", _) => self.help = true,
+            ("version", _) => self.version = true,
+            _ => self.unknown.push(name.to_owned()),
+        }
+    }
+
+    /// The last value of a flag; empty is as good as not given.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let value = self.values.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+/// What `--help` prints. Test environments look flags up in it, so that every line begins with one.
+pub(crate) fn usage(program: &str, about: &str, known: &[Flag]) -> String {
+    let mut text = format!("{about}\n\nUsage:\n  {program} [flags]\n\nFlags:\n");
+    for flag in known {
+        let left = format!("--{} {}", flag.name, flag.type_);
+        text.push_str(&format!("      {left:<45} {}\n", flag.help));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Flag] = &[
+        Flag {
+            name: "cert-dir",
+            type_: "string",
+            help: "",
+        },
+        Flag {
+            name: "secure-port",
+            type_: "int",
+            help: "",
+        },
+        Flag {
+            name: "allow-privileged",
+            type_: "",
+            help: "",
+        },
+    ];
+
+    fn parse(line: &str) -> Result<GoFlags, GoFlagsError> {
+        GoFlags::parse(KNOWN, line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn every_way_to_write_a_flag_is_read() {
+        for line in [
+            "--cert-dir=d --secure-port=1 --allow-privileged=true",
+            "--cert-dir d --secure-port 1 --allow-privileged",
+            "-cert-dir=d -allow-privileged -secure-port 1",
+            "--cert-dir=old --cert-dir d --allow-privileged --secure-port=1",
+        ] {
+            let given = parse(line).unwrap();
+            assert_eq!(given.value("cert-dir"), Some("d"), "{line}");
+            assert_eq!(given.value("secure-port"), Some("1"), "{line}");
+            assert_eq!(given.value("allow-privileged"), Some("true"), "{line}");
+            assert!(given.unknown.is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn unknown_flags_take_their_value_along() {
+        let given = parse("--what=1 --else x --switch --secure-port=1").unwrap();
+        assert_eq!(given.unknown, ["what", "else", "switch"]);
+        assert_eq!(given.value("secure-port"), Some("1"));
+    }
+
+    #[test]
+    fn what_is_no_flag_is_refused() {
+        assert_eq!(parse("serve"), Err(GoFlagsError::Positional("serve".to_owned())));
+        assert_eq!(parse("-"), Err(GoFlagsError::Positional("-".to_owned())));
+        assert_eq!(
+            parse("--secure-port --cert-dir=d"),
+            Err(GoFlagsError::Valueless("secure-port"))
+        );
+    }
+
+    #[test]
+    fn the_usage_begins_lines_with_flags() {
+        let usage = usage("kube-apiserver", "About.", KNOWN);
+        assert!(
+            usage
+                .lines()
+                .any(|line| line.trim_start().starts_with("--secure-port "))
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The drop-in for controller-runtime's envtest: the tool under the names of the programs that it starts.
+
+mod assets;
+mod etcd;
+mod kube_apiserver;
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) use self::assets::assets;
+use crate::args::go_flags::{self, Flag, GoFlags, GoFlagsError};
+use crate::report::{Failure, Report};
+
+/// A program that the tool stands in for.
+struct Program {
+    name: &'static str,
+    about: &'static str,
+    flags: &'static [Flag],
+    run: fn(&GoFlags, &Report) -> Result<(), Failure>,
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "kube-apiserver",
+        about: "The embedded Kubernetes API server, in the place of kube-apiserver. It needs no etcd.",
+        flags: kube_apiserver::FLAGS,
+        run: kube_apiserver::run,
+    },
+    Program {
+        name: "etcd",
+        about: "Answers for the health of etcd; nothing is stored in it.",
+        flags: etcd::FLAGS,
+        run: etcd::run,
+    },
+];
+
+/// Runs the program whose name the tool was started under; `None` is the tool itself.
+pub(crate) fn by_name(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter();
+    let started_as = arguments.next()?;
+    let name = Path::new(&started_as).file_name().and_then(OsStr::to_str)?;
+    let program = PROGRAMS.iter().find(|program| program.name == name)?;
+    crate::init_logging();
+    let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let report = Report::new();
+    Some(match program.start(arguments, &report) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report.failure(&failure);
+            ExitCode::FAILURE
+        }
+    })
+}
+
+// === impl Program ===
+
+impl Program {
+    fn start(&self, arguments: impl Iterator<Item = String>, report: &Report) -> Result<(), Failure> {
+        let given = GoFlags::parse(self.flags, arguments).map_err(|error| self.misuse(&error))?;
+        if given.help {
+            report.text(&go_flags::usage(self.name, self.about, self.flags));
+            return Ok(());
+        }
+        if given.version {
+            report.line(&format!("Kubernetes v{}", crate::template::KUBERNETES_VERSION));
+            return Ok(());
+        }
+        for name in &given.unknown {
+            report.progress(&format!(
+                "warning: {} does not know --{name}, and ignores it",
+                self.name
+            ));
+        }
+        (self.run)(&given, report)
+    }
+
+    fn misuse(&self, error: &GoFlagsError) -> Failure {
+        Failure {
+            message: error.to_string(),
+            hint: Some(format!("`{} --help` lists the flags", self.name)),
+        }
+    }
+}
+
+/// A flag whose value is of no use.
+fn bad_value(flag: &str, value: &str, why: impl std::fmt::Display) -> Failure {
+    Failure {
+        message: format!("invalid value {value:?} of --{flag}: {why}"),
+        hint: Some(format!("correct --{flag}")),
+    }
+}

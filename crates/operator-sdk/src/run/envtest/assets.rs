@@ -1,0 +1,99 @@
+//! `envtest assets`: the directory that KUBEBUILDER_ASSETS names.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::PROGRAMS;
+use crate::args::AssetsArgs;
+use crate::report::{Failure, Hinted, Report};
+
+/// Marks a directory whose programs may be replaced.
+const MARKER: &str = ".operator-sdk";
+
+#[derive(Debug, thiserror::Error)]
+enum AssetsError {
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{} exists and is not of the Operator SDK", .0.display())]
+    Foreign(PathBuf),
+    #[error("cannot find the running program: {0}")]
+    Program(#[source] io::Error),
+}
+
+impl Hinted for AssetsError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Write { .. } => "name a directory that you may write to".to_owned(),
+            Self::Foreign(_) => "name another directory: yours is not changed".to_owned(),
+            Self::Program(_) => "start the program by its path".to_owned(),
+        })
+    }
+}
+
+pub(crate) fn assets(args: &AssetsArgs, report: &Report) -> Result<(), Failure> {
+    let directory = put(&args.directory)?;
+    report.line(&directory.display().to_string());
+    Ok(())
+}
+
+fn put(directory: &Path) -> Result<PathBuf, AssetsError> {
+    let program = std::env::current_exe().map_err(AssetsError::Program)?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| AssetsError::Write { path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    // Tests run in other directories than this one.
+    let directory = directory.canonicalize().map_err(failed(directory))?;
+    let marker = directory.join(MARKER);
+    if !marker.exists() {
+        let mut paths = PROGRAMS.iter().map(|program| directory.join(program.name));
+        if let Some(foreign) = paths.find(|path| path.symlink_metadata().is_ok()) {
+            return Err(AssetsError::Foreign(foreign));
+        }
+        fs::write(&marker, "").map_err(failed(&marker))?;
+    }
+    for name in PROGRAMS.map(|program| program.name) {
+        let path = directory.join(name);
+        replace(&path, |new| {
+            fs::hard_link(&program, new).or_else(|_| fs::copy(&program, new).map(drop))
+        })
+        .map_err(failed(&path))?;
+    }
+    link_kubectl(&directory).map_err(failed(&directory.join("kubectl")))?;
+    Ok(directory)
+}
+
+/// Makes a file under another name and renames it into its place, so that readers see the old one or the new one.
+fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let made = make(&new).and_then(|()| fs::rename(&new, path));
+    // Renaming a file over another link of the same file leaves both.
+    let _ = fs::remove_file(&new);
+    made
+}
+
+/// Links the kubectl of the PATH; one that the user put there stays.
+fn link_kubectl(directory: &Path) -> io::Result<()> {
+    let path = directory.join("kubectl");
+    let theirs = path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+    let found = std::env::var_os("PATH").and_then(|search| executable(&search, directory));
+    match found {
+        Some(kubectl) if !theirs => replace(&path, |new| symlink(&kubectl, new)),
+        _ => Ok(()),
+    }
+}
+
+/// The first executable kubectl on a search path, other than in the directory itself.
+fn executable(search: &OsStr, except: &Path) -> Option<PathBuf> {
+    let folders = std::env::split_paths(search).filter(|folder| folder != except && folder.is_absolute());
+    let mut paths = folders.map(|folder| folder.join("kubectl"));
+    paths.find(|path| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
+}
