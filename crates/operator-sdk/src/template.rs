@@ -36,6 +36,8 @@ templates!(
     "config/rbac_kustomization.yaml",
     "config/role_binding.yaml",
     "config/service_account.yaml",
+    "config/leader_election_role.yaml",
+    "config/leader_election_role_binding.yaml",
     "config/crd_kustomization.yaml",
     "config/access_role.yaml",
     "config/sample.yaml",

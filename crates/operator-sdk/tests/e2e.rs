@@ -77,6 +77,34 @@ fn build_sample() -> PathBuf {
     target_dir().join("debug/memcached-operator")
 }
 
+/// The cells of the first line that begins with a text.
+#[track_caller]
+fn row(table: &str, begin: &str) -> Vec<String> {
+    let line = table.lines().find(|line| line.starts_with(begin));
+    assert!(line.is_some(), "no line with {begin}: {table}");
+    let cells = line.unwrap_or_default();
+    cells.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What `kubectl describe` says of the tutorial's objects.
+#[track_caller]
+fn describes(kubectl: &Kubectl) {
+    let memcached = kubectl.ok(&["describe", "memcached", "memcached-sample"]);
+    assert!(memcached.contains("AllInstancesAvailable"), "{memcached}");
+    let deployment = kubectl.ok(&["describe", "deployment", "memcached-sample"]);
+    for text in [
+        "3 desired | 3 updated | 3 total | 3 available | 0 unavailable",
+        "ScalingReplicaSet",
+    ] {
+        assert!(deployment.contains(text), "{text}: {deployment}");
+    }
+    let selector = "app.kubernetes.io/instance=memcached-sample";
+    let pods = kubectl.ok(&["describe", "pods", "-l", selector]);
+    for text in ["Scheduled", "Pulled", "Created", "Started"] {
+        assert!(pods.contains(text), "{text}: {pods}");
+    }
+}
+
 #[track_caller]
 fn sees_instances(kubectl: &Kubectl, size: &str) {
     kubectl.wait(
@@ -91,6 +119,15 @@ fn sees_instances(kubectl: &Kubectl, size: &str) {
         "jsonpath={.status.readyReplicas}/{.spec.replicas}",
     ]);
     assert_eq!(ready, format!("{size}/{size}"));
+    let deployment = row(&kubectl.ok(&["get", "deployments"]), "memcached-sample");
+    assert_eq!(deployment[1..4], [&format!("{size}/{size}"), size, size]);
+    let replica_set = row(&kubectl.ok(&["get", "replicasets"]), "memcached-sample-");
+    assert_eq!(replica_set[1..4], [size, size, size]);
+    let pods = kubectl.ok(&["get", "pods"]);
+    assert_eq!(row(&pods, "NAME"), ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]);
+    for pod in pods.lines().skip(1) {
+        assert_eq!(row(pod, "memcached-sample-")[1..4], ["1/1", "Running", "0"]);
+    }
     let phases = kubectl.ok(&[
         "get",
         "pods",
@@ -128,14 +165,19 @@ fn walk(kubectl: &Kubectl) {
         "jsonpath={.metadata.ownerReferences[0].kind}",
     ]);
     assert_eq!(owner, "Memcached");
-    let described = kubectl.ok(&["describe", "memcached", "memcached-sample"]);
-    assert!(described.contains("AllInstancesAvailable"), "{described}");
+    describes(kubectl);
     let unchanged = kubectl.ok(&["apply", "-f", SAMPLE]);
     assert_eq!(
         unchanged,
         "memcached.cache.example.com/memcached-sample unchanged\n"
     );
 
+    let mut watch = Running::start(
+        Command::new("kubectl")
+            .args(["get", "pods", "-w"])
+            .env("KUBECONFIG", &kubectl.kubeconfig),
+    );
+    watch.line_with("Running");
     kubectl.ok(&[
         "patch",
         "memcached",
@@ -144,6 +186,10 @@ fn walk(kubectl: &Kubectl) {
         "-p",
         r#"{"spec":{"size":4}}"#,
     ]);
+    watch.line_with("Pending");
+    watch.line_with("ContainerCreating");
+    watch.line_with("Running");
+    drop(watch);
     sees_instances(kubectl, "4");
 
     for size in ["0", "6", "\"three\""] {

@@ -18,7 +18,7 @@ pub(crate) struct Surroundings {
 }
 
 /// Path in the project, and template.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 22] = [
     ("Cargo.toml", "project/Cargo.toml"),
     ("Dockerfile", "project/Dockerfile"),
     ("Makefile", "project/Makefile"),
@@ -40,6 +40,14 @@ const FILES: [(&str, &str); 20] = [
     (layout::RBAC_KUSTOMIZATION, "config/rbac_kustomization.yaml"),
     ("config/rbac/role_binding.yaml", "config/role_binding.yaml"),
     ("config/rbac/service_account.yaml", "config/service_account.yaml"),
+    (
+        "config/rbac/leader_election_role.yaml",
+        "config/leader_election_role.yaml",
+    ),
+    (
+        "config/rbac/leader_election_role_binding.yaml",
+        "config/leader_election_role_binding.yaml",
+    ),
     (layout::ROLE, ""),
     (layout::PROJECT, ""),
 ];

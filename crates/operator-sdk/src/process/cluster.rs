@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use operator_apiserver::client::Gvr;
 use operator_apiserver::{ApiServer, ListenOptions, Listener};
-use operator_controlplane::{ControlPlane, Controllers, Options};
+use operator_controlplane::{ControlPlane, Controllers, Delays, Options};
 use serde_json::Value;
 
 use crate::report::Hinted;
@@ -92,6 +92,9 @@ impl Cluster {
                     Controllers::None
                 },
                 nodes: options.nodes,
+                // People look at it: pods take a moment to start, and say so.
+                delays: Delays::lifelike(),
+                container_events: true,
                 root_ca: authority_of(&text),
                 ..Options::default()
             },
