@@ -1,5 +1,7 @@
 //! The map names rooms that exist.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
