@@ -3,6 +3,7 @@
 //! A category's test fails when a scenario differs that `known-differences.txt` does not list, and when a listed one
 //! behaves as recorded. `CONFORMANCE_SHOW=apply-noop cargo test --test conformance apply -- --nocapture` prints the
 //! differences of listed scenarios too.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
 //! What a server acknowledged is there after a restart, however the process ended.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
