@@ -62,7 +62,7 @@ impl Kubectl {
 }
 
 fn build_sample() -> PathBuf {
-    let built = Command::new(env!("CARGO"))
+    let built = common::cargo()
         .args(["build", "--locked"])
         .env("CARGO_TARGET_DIR", target_dir())
         .current_dir(sample_dir())
@@ -294,7 +294,7 @@ fn the_whole_quickstart() {
 
 #[test]
 fn the_sample_passes_its_own_test() {
-    let tested = Command::new(env!("CARGO"))
+    let tested = common::cargo()
         .args(["test", "--locked"])
         .env("CARGO_TARGET_DIR", target_dir())
         .current_dir(sample_dir())

@@ -1,6 +1,6 @@
 //! The drop-in for controller-runtime's envtest, started as envtest starts its programs.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 

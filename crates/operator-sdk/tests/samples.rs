@@ -9,7 +9,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Once;
 
 use common::{CREATE_MEMCACHED, Dir};
@@ -59,7 +59,7 @@ fn update(directory: &Path) {
 
 #[track_caller]
 fn cargo(directory: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = common::cargo();
     let Output {
         status,
         stdout,

@@ -120,6 +120,20 @@ pub fn sdk() -> Command {
     Command::new(env!("CARGO_BIN_EXE_operator-sdk"))
 }
 
+/// Cargo, without the environment that describes the package under test: build scripts would run again for it.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    let describes = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    };
+    for (name, _) in std::env::vars().filter(|(name, _)| describes(name)) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 /// The real kubectl; a machine without it fails the test.
 #[track_caller]
 pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
