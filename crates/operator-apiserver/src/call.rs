@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
 use crate::negotiate::{Form, body};
+use crate::protobuf;
 use crate::query::Query;
+use crate::registry::Warnings;
 use crate::request_info::RequestInfo;
 use crate::status::Status;
 
@@ -27,6 +29,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) user: User,
+    /// What the client is told beside the answer, whatever that is.
+    pub(crate) warnings: Warnings,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
 }
@@ -85,7 +89,12 @@ impl Answer {
 
     pub(crate) fn status(status: &Status, form: Form) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut answer = Self::object(code, &status.body, form);
+        let mut answer = if form.protobuf_only {
+            let body = Bytes::from(protobuf::encode_status(&status.body));
+            Self::new(code, protobuf::MEDIA_TYPE, body)
+        } else {
+            Self::object(code, &status.body, form)
+        };
         if let Some(seconds) = status.retry_after() {
             answer.set(RETRY_AFTER, &seconds.to_string());
         }

@@ -4,4 +4,4 @@ mod accept;
 pub(crate) mod body;
 pub(crate) mod table;
 
-pub(crate) use self::accept::{Asked, Form, Transform, negotiate};
+pub(crate) use self::accept::{Asked, Form, Transform, negotiate, negotiate_error};

@@ -11,9 +11,9 @@ use crate::authn::User;
 use crate::authz;
 use crate::call::{Answer, Body, Call};
 use crate::discovery;
-use crate::negotiate::{Asked, Form, negotiate};
+use crate::negotiate::{Asked, Form, negotiate, negotiate_error};
 use crate::query::{self, Query};
-use crate::registry::{Backing, Definition, Registry, builtin_catalog};
+use crate::registry::{Backing, Definition, Registry, Warnings, builtin_catalog};
 use crate::request_info::RequestInfo;
 use crate::status::{self, Status, Subject};
 use crate::verb;
@@ -35,6 +35,7 @@ pub(crate) async fn handle(
         headers: parts.headers,
         body,
         user,
+        warnings: Warnings::default(),
         drain,
     };
     if let Some(user) = impersonated(&call) {
@@ -44,6 +45,7 @@ pub(crate) async fn handle(
     let mut answer = route(registry, &parts.method, &call)
         .await
         .unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
+    answer.warn(&call.warnings.take());
     answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
     answer.into_response()
 }
@@ -84,13 +86,12 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
         }
     };
     let form = negotiated(call, asked)?;
-    let mut answer = verb::serve(registry, method, call, &definition, form).await?;
     if let Backing::Custom(version) = &definition.backing
         && let Some(warning) = &version.deprecation
     {
-        answer.warn(std::slice::from_ref(warning));
+        call.warnings.add(warning.as_str());
     }
-    Ok(answer)
+    verb::serve(registry, method, call, &definition, form).await
 }
 
 /// The form of the answer that the client asked for.
@@ -98,12 +99,9 @@ pub(crate) fn negotiated(call: &Call, asked: Asked) -> Result<Form, Status> {
     negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, asked)
 }
 
-/// The form of an error: what the client asked for, or JSON.
+/// The form of an error.
 fn error_form(call: &Call) -> Form {
-    Form {
-        transform: Default::default(),
-        ..negotiated(call, Asked::Document).unwrap_or_default()
-    }
+    negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
 }
 
 /// A namespaced path of a cluster-scoped resource leads nowhere; so does one object of all namespaces.

@@ -7,12 +7,14 @@
 //! Every field that is on the wire appears in the tree, zero values too: Go writes them whether they are set or not,
 //! and the typed normal form of [`crate::builtin`] drops what Go's JSON encoding would drop.
 
+mod status;
 mod table;
 mod wire;
 
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
+pub(crate) use self::status::encode as encode_status;
 use self::table::{Cardinality, Field, FieldType, Messages};
 use self::wire::{Reader, WireValue};
 

@@ -65,8 +65,8 @@ pub(crate) struct Write {
 }
 
 /// Texts for the `Warning` headers of the answer.
-#[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     pub(crate) fn add(&self, text: impl Into<String>) {

@@ -19,7 +19,7 @@ use http::Method;
 
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
-use crate::registry::{Definition, Registry, Warnings, Write};
+use crate::registry::{Definition, Registry, Write};
 use crate::status::{self, Status};
 use crate::subresource;
 
@@ -98,12 +98,6 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         tracked: false,
         replaces: call.info.verb == "update",
         dry_run: options::dry_run(call)?,
-        warnings: Warnings::default(),
+        warnings: call.warnings.clone(),
     })
-}
-
-/// Adds the warnings that a write collected.
-pub(crate) fn warned(mut answer: Answer, write: &Write) -> Answer {
-    answer.warn(&write.warnings.take());
-    answer
 }

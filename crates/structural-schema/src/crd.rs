@@ -22,8 +22,40 @@ use crate::node::{self, Node};
 
 const MAX_DEPRECATION_WARNING: usize = 256;
 
-/// Fills in what the server fills in: singular and list names, the conversion strategy.
+/// Fills in what the server fills in: singular and list names, the conversion strategy, stored versions.
 pub fn default(crd: &mut Value) {
+    default_spec(crd);
+    default_stored_versions(crd);
+}
+
+fn default_stored_versions(crd: &mut Value) {
+    let stored = crd.pointer("/status/storedVersions").and_then(Value::as_array);
+    if stored.is_some_and(|stored| !stored.is_empty()) {
+        return;
+    }
+    let Some(storage) = storage_version(crd).cloned() else {
+        return;
+    };
+    if let Some(crd) = crd.as_object_mut() {
+        let status = crd.entry("status").or_insert(Value::Null);
+        if status.is_null() {
+            *status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null});
+        }
+        if let Some(status) = status.as_object_mut() {
+            status.insert("storedVersions".to_owned(), json!([storage]));
+        }
+    }
+}
+
+/// The name of the version in which objects are stored.
+fn storage_version(crd: &Value) -> Option<&Value> {
+    versions(crd)
+        .iter()
+        .find(|version| flag(version, "storage"))
+        .and_then(|version| version.get("name"))
+}
+
+fn default_spec(crd: &mut Value) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -52,17 +84,7 @@ pub fn default(crd: &mut Value) {
 
 /// The status of a new definition, whatever the client sent: nothing accepted yet, the storage version stored.
 pub fn prepare_for_create(crd: &mut Value) {
-    let stored: Vec<Value> = versions(crd)
-        .iter()
-        .find(|version| flag(version, "storage"))
-        .map(|version| version.get("name").cloned().unwrap_or_default())
-        .into_iter()
-        .collect();
-    let stored = if stored.is_empty() {
-        Value::Null
-    } else {
-        stored.into()
-    };
+    let stored = storage_version(crd).map_or(Value::Null, |name| json!([name]));
     if let Some(crd) = crd.as_object_mut() {
         let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored});
         crd.insert("status".to_owned(), status);
@@ -71,11 +93,7 @@ pub fn prepare_for_create(crd: &mut Value) {
 
 /// Adds the storage version to the stored ones, as an update of the definition does.
 pub fn prepare_for_update(crd: &mut Value) {
-    let Some(storage) = versions(crd)
-        .iter()
-        .find(|version| flag(version, "storage"))
-        .and_then(|version| version.get("name").cloned())
-    else {
+    let Some(storage) = storage_version(crd).cloned() else {
         return;
     };
     let Some(status) = crd.get_mut("status").and_then(Value::as_object_mut) else {

@@ -1,5 +1,6 @@
 //! The `Accept` header.
 
+use crate::protobuf;
 use crate::query::Query;
 use crate::status::{self, Status};
 
@@ -8,6 +9,8 @@ use crate::status::{self, Status};
 pub(crate) struct Form {
     pub(crate) yaml: bool,
     pub(crate) pretty: bool,
+    /// The client reads nothing but protobuf, which only refusals are written in.
+    pub(crate) protobuf_only: bool,
     pub(crate) transform: Transform,
 }
 
@@ -80,8 +83,8 @@ impl<'a> Clause<'a> {
         };
         Some(Form {
             yaml,
-            pretty: false,
             transform,
+            ..Form::default()
         })
     }
 }
@@ -121,6 +124,20 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: As
         None => browser,
     };
     Ok(form)
+}
+
+/// The form of an error: what the client asked for, protobuf if that is all it reads, or JSON.
+pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> Form {
+    let form = negotiate(accept, user_agent, query, Asked::Document).unwrap_or_else(|_| Form {
+        protobuf_only: accept
+            .split(',')
+            .any(|clause| Clause::parse(clause.trim()).media == protobuf::MEDIA_TYPE),
+        ..Form::default()
+    });
+    Form {
+        transform: Transform::None,
+        ..form
+    }
 }
 
 /// The router of the real server refuses unknown media types before the resource is asked about their parameters.

@@ -57,10 +57,7 @@ pub(super) async fn serve(
         Ok(object)
     };
     let updated = registry.update(&write, &change).await?;
-    Ok(verb::warned(
-        Answer::object(StatusCode::OK, &paths.scale(&updated), form),
-        &write,
-    ))
+    Ok(Answer::object(StatusCode::OK, &paths.scale(&updated), form))
 }
 
 /// The Scale that the request wants, with its managers, from the one that is.

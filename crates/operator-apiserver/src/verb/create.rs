@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::{object_body, render, warned, write};
+use super::{object_body, render, write};
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::registry::{Definition, Registry};
@@ -23,6 +23,5 @@ pub(super) async fn serve(
         return subresource::serve_review(call, definition, form, object);
     }
     let created = registry.create(&write, object).await?;
-    let answer = render::object(registry, call, definition, form, StatusCode::CREATED, &created)?;
-    Ok(warned(answer, &write))
+    render::object(registry, call, definition, form, StatusCode::CREATED, &created)
 }

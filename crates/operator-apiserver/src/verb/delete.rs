@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use super::{options, render, warned, write};
+use super::{options, render, write};
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
@@ -23,14 +23,13 @@ pub(super) async fn serve(
     let mut write = write(call, definition)?;
     let options = delete_options(call, &mut write)?;
     let deleted = registry.delete(&write, &options).await?;
-    let answer = if deleted.gone && !definition.returns_deleted_object() {
+    if deleted.gone && !definition.returns_deleted_object() {
         let uid = object::uid(&deleted.object);
         let body = status::deleted(&definition.subject, &write.name, uid);
-        Answer::object(StatusCode::OK, &body, form)
+        Ok(Answer::object(StatusCode::OK, &body, form))
     } else {
-        render::object(registry, call, definition, form, StatusCode::OK, &deleted.object)?
-    };
-    Ok(warned(answer, &write))
+        render::object(registry, call, definition, form, StatusCode::OK, &deleted.object)
+    }
 }
 
 /// Deletes what a list would show, one by one, and answers with the list.
@@ -55,7 +54,7 @@ pub(super) async fn serve_collection(
             tracked: false,
             replaces: false,
             dry_run: write.dry_run,
-            warnings: Default::default(),
+            warnings: write.warnings.clone(),
         };
         match registry.delete(&one, &delete_options).await {
             Err(missing) if missing.code == 404 => {}
@@ -63,8 +62,7 @@ pub(super) async fn serve_collection(
         }
     }
     page.token = String::new();
-    let answer = render::list(registry, call, definition, form, &page)?;
-    Ok(warned(answer, &write))
+    render::list(registry, call, definition, form, &page)
 }
 
 /// The options in the body; without a body, those in the query.

@@ -9,7 +9,7 @@ use structural_schema::field::{Error, Path};
 use structured_merge::strategic::{self, StrategicError};
 
 use super::options::{self, FieldValidation};
-use super::{object_body, render, warned, write};
+use super::{object_body, render, write};
 use crate::builtin::unstructured;
 use crate::call::{Answer, Call};
 use crate::managed_fields;
@@ -56,8 +56,7 @@ pub(super) async fn serve(
     }
     let patching = parse(call, definition)?;
     let (code, patched) = apply(registry, &mut write, &patching).await?;
-    let answer = render::object(registry, call, definition, form, code, &patched)?;
-    Ok(warned(answer, &write))
+    render::object(registry, call, definition, form, code, &patched)
 }
 
 /// Applies a patch to the object that a write names; server-side apply creates what is missing.

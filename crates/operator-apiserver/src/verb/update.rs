@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::{object_body, render, warned, write};
+use super::{object_body, render, write};
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::object;
@@ -36,8 +36,7 @@ pub(super) async fn serve(
         }
         result => (StatusCode::OK, result?),
     };
-    let answer = render::object(registry, call, definition, form, code, &updated)?;
-    Ok(warned(answer, &write))
+    render::object(registry, call, definition, form, code, &updated)
 }
 
 /// The name in the body is the one in the path.
