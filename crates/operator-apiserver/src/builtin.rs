@@ -7,6 +7,7 @@
 mod decode;
 mod default;
 mod go_fields;
+pub(crate) mod horizontal_pod_autoscaler;
 mod image;
 mod labels;
 pub(crate) mod names;

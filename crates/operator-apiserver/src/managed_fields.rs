@@ -170,22 +170,28 @@ impl Converter for CustomVersions {
     }
 }
 
+/// The one built-in kind that is served in two versions of a group.
+#[derive(Debug)]
+struct AutoscalerVersions;
+
+impl Converter for AutoscalerVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        builtin::horizontal_pod_autoscaler::convert(object, api_version).ok_or(ConvertError::MissingVersion)
+    }
+}
+
 fn settings(definition: &Definition, subresource: &str) -> Settings {
     let subject = &definition.subject;
     let api_version = definition.api_version();
     let schemas = match &definition.backing {
-        Backing::Builtin { gvk, .. } => {
-            let schema = Schema::builtin(gvk.group, gvk.version, gvk.kind);
-            schema
-                .map(|schema| BTreeMap::from([(api_version.clone(), schema)]))
-                .unwrap_or_default()
-        }
+        Backing::Builtin { gvk, .. } => builtin_schemas(gvk),
         Backing::Custom(version) => version.merge_schemas.clone(),
     };
-    let converter = definition.is_custom().then(|| {
-        let known = CustomVersions(schemas.keys().cloned().collect());
-        Arc::new(known) as Arc<dyn Converter>
-    });
+    let converter: Option<Arc<dyn Converter>> = match &definition.backing {
+        Backing::Custom(_) => Some(Arc::new(CustomVersions(schemas.keys().cloned().collect()))),
+        Backing::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(AutoscalerVersions)),
+        Backing::Builtin { .. } => None,
+    };
     let reset = reset_fields(definition, subresource);
     let reset_fields = FieldSet::from_value(&reset)
         .map(|set| BTreeMap::from([(api_version, set)]))
@@ -199,6 +205,19 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
         reset_fields,
         converter,
     }
+}
+
+/// The schemas of all versions that a built-in kind is served in, by apiVersion.
+fn builtin_schemas(gvk: &builtin::Gvk) -> BTreeMap<String, Schema> {
+    let versions: &[&str] = match (gvk.group, gvk.kind) {
+        ("autoscaling", "HorizontalPodAutoscaler") => &["v1", "v2"],
+        _ => &[gvk.version],
+    };
+    let schema = |version: &&str| {
+        let schema = Schema::builtin(gvk.group, version, gvk.kind)?;
+        Some((crate::registry::api_version(gvk.group, version), schema))
+    };
+    versions.iter().filter_map(schema).collect()
 }
 
 /// What a writer never owns, as FieldsV1.

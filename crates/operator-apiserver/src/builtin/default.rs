@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type, TypeId, types};
 
-use super::Gvk;
 use super::tree::{self, Object};
+use super::{Gvk, horizontal_pod_autoscaler};
 
 /// Fills in the defaults of a kind. Idempotent.
 pub(crate) fn default(gvk: &Gvk, object: &mut Value) {
@@ -26,6 +26,9 @@ pub(crate) fn default(gvk: &Gvk, object: &mut Value) {
         .and_then(|root| plans.by_name.get(root.name.as_str()));
     if let Some(&plan) = root {
         plans.apply(plan, object);
+    }
+    if (gvk.group, gvk.version, gvk.kind) == ("autoscaling", "v1", "HorizontalPodAutoscaler") {
+        horizontal_pod_autoscaler::settle(object);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::resource::Definition;
+use crate::builtin::horizontal_pod_autoscaler;
 use crate::client::Gvr;
 use crate::store::TableId;
 
@@ -41,6 +42,10 @@ pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> 
     if stored.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
         return stored.clone();
     }
+    if definition.subject.group == "autoscaling" {
+        let converted = horizontal_pod_autoscaler::convert(stored, &api_version);
+        return converted.map_or_else(|| stored.clone(), Arc::new);
+    }
     let mut object = (**stored).clone();
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (core, events));
@@ -55,6 +60,9 @@ pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
     let api_version = super::resource::api_version(&storage.group, &storage.version);
     if api_version == definition.api_version() {
         return object;
+    }
+    if definition.subject.group == "autoscaling" {
+        return horizontal_pod_autoscaler::convert(&object, &api_version).unwrap_or(object);
     }
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (events, core));

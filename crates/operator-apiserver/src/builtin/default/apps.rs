@@ -63,10 +63,7 @@ pub(super) const RULES: &[TypeRules] = &[
     ),
     (
         "api.autoscaling.v1.HorizontalPodAutoscalerSpec",
-        &[
-            Number("minReplicas", 1),
-            Number("targetCPUUtilizationPercentage", 80),
-        ],
+        &[Number("minReplicas", 1)],
     ),
     (
         "api.autoscaling.v2.HorizontalPodAutoscalerSpec",

@@ -7,9 +7,9 @@ use structural_schema::field::{Error, Path, render};
 
 use super::check::{Check, NEGATIVE, render_selector};
 use super::container::is_standard;
-use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::builtin::{horizontal_pod_autoscaler, names};
 
 pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -245,6 +245,9 @@ fn scope_fits(scope: &str, resource: &str) -> bool {
 // === autoscalers ===
 
 pub(super) fn autoscaler(check: &mut Check, object: &Value) {
+    // The rules are those of v2, whose paths the errors have too.
+    let converted = horizontal_pod_autoscaler::convert(object, "autoscaling/v2");
+    let object = converted.as_ref().unwrap_or(object);
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let min = at(spec, &["minReplicas"]);
     let lower = min.as_i64().unwrap_or(1);
