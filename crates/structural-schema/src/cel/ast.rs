@@ -40,8 +40,8 @@ pub enum Kind {
     List(Vec<(Expr, bool)>),
     /// `{k: v, ?k: v}`: key, value, whether the entry is optional.
     Map(Vec<(Expr, Expr, bool)>),
-    /// `Type{field: value}`.
-    Struct(String, Vec<(String, Expr)>),
+    /// `Type{field: value, ?field: value}`: field, value, whether the field is optional.
+    Struct(String, Vec<(String, Expr, bool)>),
     /// A loop, which is what macros become.
     Comprehension(Box<Comprehension>),
 }

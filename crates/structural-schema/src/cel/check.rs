@@ -8,6 +8,13 @@ use super::types::Type;
 use crate::go;
 
 /// The variables of an expression and their types.
+///
+/// A name may have dots (`authorizer.requestResource`). A variable of the type of an object type makes that type known:
+/// expressions can then construct it. [`types::Type::Type`] of [`types::Type::Dyn`] makes a family of types known,
+/// `Name` and `Name.any.field`, whose fields are not checked.
+///
+/// [`types::Type::Type`]: super::types::Type::Type
+/// [`types::Type::Dyn`]: super::types::Type::Dyn
 pub type Variables = HashMap<String, Type>;
 
 /// A checked expression.
@@ -164,10 +171,7 @@ impl Checker<'_> {
             Kind::Call { .. } => self.call(expr),
             Kind::List(_) => self.list(expr),
             Kind::Map(_) => self.map(expr),
-            Kind::Struct(name, _) => {
-                let name = name.clone();
-                self.undeclared(expr, &name)
-            }
+            Kind::Struct(..) => self.structure(expr),
             Kind::Comprehension(_) => self.comprehension(expr),
         }
     }
@@ -180,12 +184,21 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, expr: &mut Expr) -> Type {
-        if let Some(name) = qualified(expr)
-            && self.variable(name.split('.').next().unwrap_or("")).is_none()
-            && let Some(found) = type_name(&name)
-        {
-            expr.kind = Kind::Ident(name);
-            return found;
+        if let Some(name) = qualified(expr) {
+            let root = name.split('.').next().unwrap_or("");
+            let found = if self.scopes.iter().any(|(local, _)| local == root) {
+                None
+            } else if let Some(found) = self.variables.get(&name) {
+                Some(found.clone())
+            } else if self.variables.contains_key(root) {
+                None
+            } else {
+                type_name(&name)
+            };
+            if let Some(found) = found {
+                expr.kind = Kind::Ident(name);
+                return found;
+            }
         }
         let Kind::Select {
             operand,
@@ -277,6 +290,10 @@ impl Checker<'_> {
             return;
         }
         let full = format!("{name}.{function}");
+        // A library that only comes with the type of its patches.
+        if full.starts_with("jsonpatch.") && !self.variables.contains_key("JSONPatch") {
+            return;
+        }
         if declaration::overloads(&full).is_some() {
             *function = full;
             *target = None;
@@ -473,6 +490,48 @@ impl Checker<'_> {
         Type::map(key, value)
     }
 
+    /// The construction of an object: of a known type, or of a family of types by its root.
+    fn structure(&mut self, expr: &mut Expr) -> Type {
+        let Kind::Struct(name, fields) = &mut expr.kind else {
+            return Type::Error;
+        };
+        let name = name.clone();
+        let root = name.split('.').next().unwrap_or("");
+        let declared = |name: &str| match self.variables.get(name) {
+            Some(Type::Type(inner)) => Some((**inner).clone()),
+            _ => None,
+        };
+        let known = match declared(&name) {
+            Some(known @ Type::Object(_)) => known,
+            _ if declared(root) == Some(Type::Dyn) => Type::family(&name),
+            _ => return self.undeclared(expr, &name),
+        };
+        for (field, value, optional) in fields {
+            let found = self.expr(value);
+            let found = self.unwrapped(found, *optional, value);
+            if let Type::Object(object) = &known
+                && !object.fields.is_empty()
+            {
+                match object.fields.get(field) {
+                    Some(wanted) => self.must_be_field(&found, wanted, field, value),
+                    None => drop(self.report(value, format!("undefined field '{field}'"))),
+                }
+            }
+        }
+        known
+    }
+
+    fn must_be_field(&mut self, found: &Type, wanted: &Type, field: &str, value: &Expr) {
+        if !self.assign(found, wanted) {
+            let message = format!(
+                "expected type of field '{field}' is '{}' but provided type is '{}'",
+                self.shown(wanted),
+                self.shown(found)
+            );
+            self.report(value, message);
+        }
+    }
+
     fn comprehension(&mut self, expr: &mut Expr) -> Type {
         let Kind::Comprehension(fold) = &mut expr.kind else {
             return Type::Error;
@@ -578,7 +637,7 @@ pub(super) fn children(expr: &Expr) -> Vec<&Expr> {
         Kind::Call { target, args, .. } => target.as_deref().into_iter().chain(args).collect(),
         Kind::List(items) => items.iter().map(|(item, _)| item).collect(),
         Kind::Map(entries) => entries.iter().flat_map(|(key, value, _)| [key, value]).collect(),
-        Kind::Struct(_, fields) => fields.iter().map(|(_, value)| value).collect(),
+        Kind::Struct(_, fields) => fields.iter().map(|(_, value, _)| value).collect(),
         Kind::Comprehension(fold) => {
             vec![&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
         }

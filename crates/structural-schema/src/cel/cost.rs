@@ -106,7 +106,7 @@ impl<'d> Estimator<'_, 'd> {
                 }
             }
             Kind::Struct(_, fields) => {
-                let parts: Vec<u64> = fields.iter().map(|(_, value)| self.expr(value).cost).collect();
+                let parts: Vec<u64> = fields.iter().map(|(_, value, _)| self.expr(value).cost).collect();
                 unknown(total(parts.into_iter()).saturating_add(40))
             }
             Kind::Comprehension(fold) => self.fold(fold),

@@ -299,6 +299,22 @@ kubernetes.Semver . compareTo(kubernetes.Semver) -> int
 kubernetes.Semver . major() -> int
 kubernetes.Semver . minor() -> int
 kubernetes.Semver . patch() -> int
+jsonpatch.escapeKey(string) -> string
+kubernetes.authorization.Authorizer . path(string) -> kubernetes.authorization.PathCheck
+kubernetes.authorization.Authorizer . group(string) -> kubernetes.authorization.GroupCheck
+kubernetes.authorization.Authorizer . serviceAccount(string, string) -> kubernetes.authorization.Authorizer
+kubernetes.authorization.PathCheck . check(string) -> kubernetes.authorization.Decision
+kubernetes.authorization.GroupCheck . resource(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . subresource(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . namespace(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . name(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . fieldSelector(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . labelSelector(string) -> kubernetes.authorization.ResourceCheck
+kubernetes.authorization.ResourceCheck . check(string) -> kubernetes.authorization.Decision
+kubernetes.authorization.Decision . allowed() -> bool
+kubernetes.authorization.Decision . reason() -> string
+kubernetes.authorization.Decision . errored() -> bool
+kubernetes.authorization.Decision . error() -> string
 optional.of(A) -> optional<A>
 optional.ofNonZeroValue(A) -> optional<A>
 optional.none() -> optional<A>

@@ -23,8 +23,20 @@ type Evaluated<'a> = Result<Value<'a>, Failure>;
 /// The values of an expression's variables.
 pub type Activation<'a> = HashMap<String, Value<'a>>;
 
+/// Where an expression finds its variables: an [`Activation`], or a host that works them out when they are asked for.
+pub trait Lookup<'a> {
+    /// The value of a variable, or `None` if there is none of that name.
+    fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>>;
+}
+
+impl<'a> Lookup<'a> for Activation<'a> {
+    fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
+        self.get(name).cloned().map(Ok)
+    }
+}
+
 /// Runs an expression: its value, and what it cost.
-pub fn evaluate<'a>(checked: &Checked, variables: &Activation<'a>, limit: u64) -> (Evaluated<'a>, u64) {
+pub fn evaluate<'a>(checked: &Checked, variables: &dyn Lookup<'a>, limit: u64) -> (Evaluated<'a>, u64) {
     let mut interpreter = Interpreter {
         variables,
         scopes: Vec::new(),
@@ -36,7 +48,7 @@ pub fn evaluate<'a>(checked: &Checked, variables: &Activation<'a>, limit: u64) -
 }
 
 struct Interpreter<'v, 'e, 'a> {
-    variables: &'v Activation<'a>,
+    variables: &'v dyn Lookup<'a>,
     scopes: Vec<(&'e str, Value<'a>)>,
     cost: u64,
     limit: u64,
@@ -72,7 +84,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
             } => self.call(function, target.as_deref(), args),
             Kind::List(items) => self.list(items),
             Kind::Map(entries) => self.map(entries),
-            Kind::Struct(name, _) => error(format!("unknown type: {name}")),
+            Kind::Struct(name, fields) => self.structure(name, fields),
             Kind::Comprehension(fold) => self.fold(fold),
         }
     }
@@ -84,9 +96,9 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
             .iter()
             .rev()
             .find(|(found, _)| *found == name)
-            .map(|(_, value)| value);
-        if let Some(value) = local.or_else(|| self.variables.get(name)) {
-            return Ok(value.clone());
+            .map(|(_, value)| Ok(value.clone()));
+        if let Some(value) = local.or_else(|| self.variables.lookup(name)) {
+            return value;
         }
         let name = match name {
             "int" | "uint" | "double" | "string" | "bytes" | "bool" | "list" | "map" | "null_type"
@@ -230,6 +242,21 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
             }
         }
         Ok(Value::Map(Map::new(values)))
+    }
+
+    fn structure(&mut self, name: &str, fields: &'e [(String, Expr, bool)]) -> Evaluated<'a> {
+        self.spend(40)?;
+        let mut values = BTreeMap::new();
+        for (field, value, optional) in fields {
+            let value = match (self.expr(value)?, optional) {
+                (Value::Optional(None), true) => continue,
+                (Value::Optional(Some(inner)), true) => *inner,
+                (value, _) => value,
+            };
+            let key = Value::text(field.clone());
+            values.insert(Key::Text(field.clone()), (key, value));
+        }
+        Ok(Value::Map(Map::object(name, values)))
     }
 
     fn fold(&mut self, fold: &'e Comprehension) -> Evaluated<'a> {

@@ -536,10 +536,14 @@ impl Parser {
     fn structure(&mut self, name: String) -> Expr {
         let offset = self.advance();
         let mut fields = Vec::new();
-        while let TokenKind::Word(field) | TokenKind::Escaped(field) = self.token().clone() {
+        loop {
+            let optional = self.take("?");
+            let (TokenKind::Word(field) | TokenKind::Escaped(field)) = self.token().clone() else {
+                break;
+            };
             self.advance();
             self.expect(":");
-            fields.push((field, self.expr()));
+            fields.push((field, self.expr(), optional));
             if !self.take(",") {
                 break;
             }

@@ -90,3 +90,80 @@ fn deep_nesting_is_refused_and_not_followed() {
         assert!(run(&source).is_err() || source.contains('!'));
     }
 }
+
+/// The types of a policy that patches: a family of objects, and one type with known fields.
+fn patching() -> Variables {
+    let fields = [("op", Type::String), ("value", Type::Dyn)];
+    let patch = types::ObjectType {
+        name: "JSONPatch".to_owned(),
+        fields: fields.map(|(name, kind)| (name.to_owned(), kind)).into(),
+    };
+    Variables::from([
+        ("Object".to_owned(), Type::Type(Box::new(Type::Dyn))),
+        (
+            "JSONPatch".to_owned(),
+            Type::Type(Box::new(Type::Object(patch.into()))),
+        ),
+        ("host.name".to_owned(), Type::String),
+    ])
+}
+
+fn construct(source: &str) -> Result<serde_json::Value, String> {
+    let checked = parse(source)
+        .and_then(|expr| check(expr, &patching()))
+        .map_err(|issues| describe(source, &issues))?;
+    let activation = Activation::from([("host.name".to_owned(), Value::text("h"))]);
+    let value = evaluate(&checked, &activation, 1_000_000)
+        .0
+        .map_err(|failure| failure.to_string())?;
+    value.check_type_names()?;
+    value.to_json()
+}
+
+#[test]
+fn expressions_construct_objects_of_known_types() {
+    for (source, json) in [
+        (
+            "Object{spec: Object.spec{replicas: 1 + 1, ?paused: optional.none()}}",
+            r#"{"spec":{"replicas":2}}"#,
+        ),
+        (
+            "[JSONPatch{op: 'add', value: [host.name]}]",
+            r#"[{"op":"add","value":["h"]}]"#,
+        ),
+        (
+            "Object{spec: Object.spec{items: [Object.spec.items{`a-b`: b'hi'}]}}",
+            r#"{"spec":{"items":[{"a-b":"aGk="}]}}"#,
+        ),
+        ("jsonpatch.escapeKey('a/b~c')", r#""a~1b~0c""#),
+    ] {
+        assert_eq!(
+            construct(source).map(|json| json.to_string()),
+            Ok(json.to_owned()),
+            "{source}"
+        );
+    }
+}
+
+#[test]
+fn constructed_objects_have_the_types_of_their_places() {
+    for (source, problem) in [
+        ("JSONPatch{nope: 1}", "undefined field 'nope'"),
+        (
+            "JSONPatch{op: 1}",
+            "expected type of field 'op' is 'string' but provided type is 'int'",
+        ),
+        ("Other{a: 1}", "undeclared reference to 'Other'"),
+        (
+            "Object{spec: Object.status{a: 1}}",
+            "unexpected type name \"Object.status\", expected \"Object.spec\"",
+        ),
+        (
+            "quantity('1') == quantity('1') ? quantity('1') : quantity('2')",
+            "kubernetes.Quantity",
+        ),
+    ] {
+        let found = construct(source).unwrap_err();
+        assert!(found.contains(problem), "{source}: {found}");
+    }
+}

@@ -72,6 +72,14 @@ impl Type {
         Self::Optional(Arc::new(inner))
     }
 
+    /// A type of a family whose fields are not known, by its full name.
+    pub(super) fn family(name: &str) -> Self {
+        Self::Object(Arc::new(ObjectType {
+            name: name.to_owned(),
+            fields: BTreeMap::new(),
+        }))
+    }
+
     /// Whether any value fits.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
@@ -104,7 +112,12 @@ impl fmt::Display for Type {
 }
 
 /// The types that libraries bring.
-pub(super) const OPAQUE: [&str; 6] = [
+pub(super) const OPAQUE: [&str; 11] = [
+    "kubernetes.authorization.Authorizer",
+    "kubernetes.authorization.PathCheck",
+    "kubernetes.authorization.GroupCheck",
+    "kubernetes.authorization.ResourceCheck",
+    "kubernetes.authorization.Decision",
     "kubernetes.URL",
     "net.IP",
     "net.CIDR",

@@ -50,15 +50,40 @@ pub enum Value<'a> {
     Opaque(Arc<Opaque>),
 }
 
+/// A value of the program that runs expressions: it answers to functions that are declared for its type.
+pub trait Host: std::fmt::Debug + Send + Sync {
+    /// The name of its type, such as `kubernetes.authorization.Authorizer`.
+    fn type_name(&self) -> &'static str;
+
+    /// Calls one of its functions; `None` if it has none of that name for these arguments.
+    fn call<'a>(&self, function: &str, args: &[Value<'a>]) -> Option<Result<Value<'a>, String>>;
+}
+
 /// Values of Kubernetes' libraries.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) enum Opaque {
+    Host(Arc<dyn Host>),
     Url(Url),
     Ip(IpAddr),
     Cidr(Cidr),
     Quantity(Quantity),
     Semver(Version),
     Format(&'static str),
+}
+
+impl PartialEq for Opaque {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Url(a), Self::Url(b)) => a == b,
+            (Self::Ip(a), Self::Ip(b)) => a == b,
+            (Self::Cidr(a), Self::Cidr(b)) => a == b,
+            (Self::Quantity(a), Self::Quantity(b)) => a == b,
+            (Self::Semver(a), Self::Semver(b)) => a == b,
+            (Self::Format(a), Self::Format(b)) => a == b,
+            (Self::Host(a), Self::Host(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
 }
 
 /// A list, in JSON or made by an expression.
@@ -77,6 +102,8 @@ pub enum Map<'a> {
     Json(&'a serde_json::Map<String, Json>, Option<&'a Node>),
     /// Entries.
     Owned(Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
+    /// The name of an object type, and the fields of one that an expression constructed.
+    Object(Arc<str>, Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
 }
 
 /// A key of a map; numbers of different types are the same key.
@@ -185,6 +212,28 @@ pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
         );
     }
     Some(out)
+}
+
+/// Standard base64 with padding.
+fn encode_base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits = chunk
+            .iter()
+            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for place in 0..4_usize {
+            let digit = DIGITS.get((bits >> (18 - 6 * place) & 63) as usize);
+            let shown = if place <= chunk.len() {
+                digit.copied()
+            } else {
+                None
+            };
+            text.push(char::from(shown.unwrap_or(b'=')));
+        }
+    }
+    text
 }
 
 const KEYWORDS: [&str; 21] = [
@@ -339,10 +388,14 @@ impl<'a> Map<'a> {
         Self::Owned(Arc::new(entries))
     }
 
+    pub(super) fn object(name: &str, fields: BTreeMap<Key, (Value<'a>, Value<'a>)>) -> Self {
+        Self::Object(name.into(), Arc::new(fields))
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Json(fields, _) => fields.len(),
-            Self::Owned(entries) => entries.len(),
+            Self::Owned(entries) | Self::Object(_, entries) => entries.len(),
         }
     }
 
@@ -353,7 +406,7 @@ impl<'a> Map<'a> {
                 let value = fields.get(name)?;
                 Some(from_json(value, schema.and_then(|schema| schema.property(name))))
             }
-            Self::Owned(entries) => entries
+            Self::Owned(entries) | Self::Object(_, entries) => entries
                 .get(&Key::Text(name.to_owned()))
                 .map(|(_, value)| value.clone()),
         }
@@ -373,7 +426,9 @@ impl<'a> Map<'a> {
         match (self, Key::of(key)?) {
             (Self::Json(..), Key::Text(name)) => self.field(&name),
             (Self::Json(..), _) => None,
-            (Self::Owned(entries), key) => entries.get(&key).map(|(_, value)| value.clone()),
+            (Self::Owned(entries) | Self::Object(_, entries), key) => {
+                entries.get(&key).map(|(_, value)| value.clone())
+            }
         }
     }
 
@@ -386,7 +441,7 @@ impl<'a> Map<'a> {
                     (Value::String(name.as_str().into()), from_json(value, schema))
                 })
                 .collect(),
-            Self::Owned(entries) => entries.values().cloned().collect(),
+            Self::Owned(entries) | Self::Object(_, entries) => entries.values().cloned().collect(),
         }
     }
 }
@@ -397,8 +452,81 @@ impl<'a> Value<'a> {
         Self::String(text.into())
     }
 
+    /// A value of the host program.
+    pub fn host(host: Arc<dyn Host>) -> Self {
+        Self::Opaque(Arc::new(Opaque::Host(host)))
+    }
+
+    /// Whether the objects that an expression constructed have the types that their places say: `Object.spec` in the
+    /// field `spec` of an `Object`.
+    ///
+    /// # Errors
+    /// Names the type that stands in a wrong place, and the one that belongs there.
+    pub fn check_type_names(&self) -> Result<(), String> {
+        match self {
+            Self::Map(Map::Object(name, _)) => self.check_type_names_at(name),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_type_names_at(&self, expected: &str) -> Result<(), String> {
+        match self {
+            Self::Map(Map::Object(name, fields)) => {
+                if &**name != expected {
+                    return Err(format!(
+                        "unexpected type name {name:?}, expected {expected:?}, which matches field name path from root Object type"
+                    ));
+                }
+                fields.iter().try_for_each(|(key, (_, value))| match key {
+                    Key::Text(field) => value.check_type_names_at(&format!("{expected}.{field}")),
+                    _ => Ok(()),
+                })
+            }
+            Self::List(List::Owned(items)) => items
+                .iter()
+                .try_for_each(|item| item.check_type_names_at(expected)),
+            _ => Ok(()),
+        }
+    }
+
+    /// As JSON: bytes in base64, times and durations as texts, an optional value as what is in it.
+    ///
+    /// # Errors
+    /// Names the type of a part that JSON cannot carry, such as a library's type.
+    pub fn to_json(&self) -> Result<Json, String> {
+        Ok(match self {
+            Self::Null | Self::Optional(None) => Json::Null,
+            Self::Bool(flag) => (*flag).into(),
+            Self::Int(number) => (*number).into(),
+            Self::Uint(number) => (*number).into(),
+            Self::Double(number) => (*number).into(),
+            Self::String(text) => text.as_ref().into(),
+            Self::Bytes(bytes) => encode_base64(bytes).into(),
+            Self::Duration(nanos) => time::duration_seconds(*nanos).into(),
+            Self::Timestamp(time) => time.to_rfc3339().into(),
+            Self::Optional(Some(inner)) => inner.to_json()?,
+            Self::List(List::Json(items, _)) => Json::Array(items.to_vec()),
+            Self::List(list) => {
+                Json::Array(list.items().iter().map(Self::to_json).collect::<Result<_, _>>()?)
+            }
+            Self::Map(Map::Json(fields, _)) => Json::Object((*fields).clone()),
+            Self::Map(map) => {
+                let entries = map.entries();
+                let fields = entries.iter().map(|(key, value)| {
+                    let key = match key {
+                        Self::String(text) => text.to_string(),
+                        other => return Err(format!("a key of type {}", other.type_name())),
+                    };
+                    Ok((key, value.to_json()?))
+                });
+                Json::Object(fields.collect::<Result<_, _>>()?)
+            }
+            other => return Err(format!("a value of type {}", other.type_name())),
+        })
+    }
+
     /// The name of its type.
-    pub(super) fn type_name(&self) -> &'static str {
+    pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -420,6 +548,7 @@ impl<'a> Value<'a> {
                 Opaque::Quantity(_) => "kubernetes.Quantity",
                 Opaque::Semver(_) => "kubernetes.Semver",
                 Opaque::Format(_) => "kubernetes.NamedFormat",
+                Opaque::Host(ref host) => host.type_name(),
             },
         }
     }

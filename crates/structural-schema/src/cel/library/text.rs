@@ -54,6 +54,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
         ("substring", [Value::Int(from)]) => substring(text, *from, characters()),
         ("substring", [Value::Int(from), Value::Int(to)]) => substring(text, *from, *to),
         ("format", [Value::List(list)]) => format(text, &list.items()).map(Value::text),
+        ("jsonpatch.escapeKey", []) => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
         ("strings.quote", []) => Ok(Value::text(quote(text))),
         ("format.named", []) => {
             let found = FORMATS.iter().find(|name| **name == text);
