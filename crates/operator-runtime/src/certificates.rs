@@ -26,9 +26,13 @@ use tokio_util::sync::CancellationToken;
 
 mod authority;
 mod ca_bundle;
+mod injector;
+mod managed;
 
 pub use self::authority::Authority;
 pub use self::ca_bundle::CaBundle;
+pub use self::managed::ManagedCertificates;
+pub(crate) use self::managed::Served;
 
 use crate::error::describe;
 use crate::metrics::CertificateMetrics;
@@ -59,7 +63,7 @@ enum Source {
     },
     Pem,
     Issued {
-        authority: Box<Authority>,
+        authority: RwLock<Arc<Authority>>,
         names: Vec<String>,
     },
 }
@@ -162,7 +166,7 @@ impl Certificates {
     ) -> Result<Self, CertificateError> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let current = issue(&authority, &names)?;
-        let authority = Box::new(authority);
+        let authority = RwLock::new(Arc::new(authority));
         let origin = Origin::Made(std::time::Instant::now());
         Ok(Self::new(Source::Issued { authority, names }, current, origin))
     }
@@ -178,10 +182,18 @@ impl Certificates {
     }
 
     /// The certificate of the authority as PEM, for a [`CaBundle`]; only of certificates that were made here.
-    pub fn authority(&self) -> Option<&str> {
+    pub fn authority(&self) -> Option<String> {
         match &self.inner.source {
-            Source::Issued { authority, .. } => Some(authority.certificate()),
+            Source::Issued { authority, .. } => Some(authority.read().certificate().to_owned()),
             Source::Files { .. } | Source::Pem => None,
+        }
+    }
+
+    /// What clients should trust; empty unless the certificates were made here.
+    fn bundle(&self) -> String {
+        match &self.inner.source {
+            Source::Issued { authority, .. } => authority.read().bundle(),
+            Source::Files { .. } | Source::Pem => String::new(),
         }
     }
 
@@ -201,14 +213,26 @@ impl Certificates {
                 let current = certified(&contents)?;
                 (Origin::Contents(contents.0, contents.1), current)
             }
-            Source::Issued { authority, names } if self.is_old() => {
-                (Origin::Made(std::time::Instant::now()), issue(authority, names)?)
-            }
+            Source::Issued { authority, names } if self.is_old() => (
+                Origin::Made(std::time::Instant::now()),
+                issue(&authority.read(), names)?,
+            ),
             Source::Issued { .. } => return Ok(false),
         };
         *self.inner.current.write() = Arc::new(current);
         *self.inner.origin.lock() = origin;
         Ok(true)
+    }
+
+    /// Has the certificate made anew by another authority, if it was made by one at all.
+    fn reissue(&self, by: Authority) -> Result<(), CertificateError> {
+        let Source::Issued { authority, names } = &self.inner.source else {
+            return Ok(());
+        };
+        *self.inner.current.write() = Arc::new(issue(&by, names)?);
+        *self.inner.origin.lock() = Origin::Made(std::time::Instant::now());
+        *authority.write() = Arc::new(by);
+        Ok(())
     }
 
     /// Looks every ten seconds whether the files changed, until `stop`.

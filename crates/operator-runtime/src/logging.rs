@@ -1,10 +1,37 @@
 //! The log of an operator: text for people, or JSON for machines, on standard error.
 
+use std::backtrace::Backtrace;
+use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How the log is written. The defaults are those of a program in production.
+///
+/// ```
+/// use operator_runtime::logging::{Encoder, Logging};
+///
+/// Logging { encoder: Encoder::Console, ..Logging::default() }.init();
+/// tracing::info!("Starting");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// The form; JSON.
+    pub encoder: Encoder,
+    /// What is logged, unless `RUST_LOG` says otherwise; from `info` on.
+    pub level: LogLevel,
+    /// From which level on messages have a stack trace; none has.
+    pub stacktrace_level: Option<StacktraceLevel>,
+    /// The form of the time.
+    pub time_encoding: TimeEncoding,
+}
 
 /// The form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,6 +45,35 @@ pub enum Encoder {
 /// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity, of which 1 is debug and more is trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
+
+/// From which level on messages have a stack trace, where the program was built with what it takes to name functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StacktraceLevel {
+    /// Of information and everything worse.
+    Info,
+    /// Of errors.
+    Error,
+    /// Of panics alone, which are no messages: `RUST_BACKTRACE=1` prints theirs.
+    Panic,
+}
+
+/// The form of the time in the log; UTC where it is no number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TimeEncoding {
+    /// Seconds since 1970, with fractions.
+    Epoch,
+    /// Milliseconds since 1970, with fractions.
+    Millis,
+    /// Nanoseconds since 1970.
+    Nano,
+    /// `2006-01-02T15:04:05.000Z`
+    Iso8601,
+    /// `2006-01-02T15:04:05Z`
+    Rfc3339,
+    /// `2006-01-02T15:04:05.000000000Z`, as short as it can be.
+    #[default]
+    Rfc3339nano,
+}
 
 /// The levels of zap's flags have no number below that of debug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,25 +117,136 @@ const QUIET: [&str; 7] = [
     "h2=info",
 ];
 
-/// Writes the log from now on, unless somebody does already. `RUST_LOG` goes before `level`.
-pub fn init(encoder: Encoder, level: LogLevel) {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
-        _ => EnvFilter::new(format!("{},{}", level.0, QUIET.join(","))),
-    };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    // An error means that the program has set up its own log: that one stays.
-    let _ = match encoder {
-        Encoder::Console => subscriber.with_target(false).try_init(),
-        Encoder::Json => subscriber.json().flatten_event(true).try_init(),
-    };
+// === impl Logging ===
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self {
+            encoder: Encoder::Json,
+            level: LogLevel::INFO,
+            stacktrace_level: None,
+            time_encoding: TimeEncoding::default(),
+        }
+    }
+}
+
+impl Logging {
+    /// Writes the log from now on, unless somebody does already. `RUST_LOG` goes before the level.
+    pub fn init(self) {
+        let filter = match std::env::var("RUST_LOG") {
+            Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
+            _ => EnvFilter::new(format!("{},{}", self.level.0, QUIET.join(","))),
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr);
+        // An error means that the program has set up its own log: that one stays.
+        let _ = match self.encoder {
+            Encoder::Console => subscriber.event_format(self.console()).try_init(),
+            Encoder::Json => subscriber
+                .fmt_fields(JsonFields::new())
+                .event_format(self.json())
+                .try_init(),
+        };
+    }
+
+    fn console(self) -> Traced<Format<tracing_subscriber::fmt::format::Full, TimeEncoding>> {
+        let format = Format::default()
+            .with_timer(self.time_encoding)
+            .with_target(false);
+        Traced {
+            format,
+            from: self.stacktrace_level,
+            join: |line, trace| format!("{line}\n{trace}"),
+        }
+    }
+
+    fn json(self) -> Traced<Format<Json, TimeEncoding>> {
+        let format = Format::default().json().flatten_event(true);
+        Traced {
+            format: format.with_timer(self.time_encoding),
+            from: self.stacktrace_level,
+            join: |line, trace| {
+                let object = line.strip_suffix('}').unwrap_or(line);
+                format!("{object},\"stacktrace\":{}}}", serde_json::json!(trace))
+            },
+        }
+    }
+}
+
+// === impl StacktraceLevel ===
+
+impl StacktraceLevel {
+    fn is_reached(self, level: Level) -> bool {
+        match self {
+            Self::Info => level <= Level::INFO,
+            Self::Error => level <= Level::ERROR,
+            Self::Panic => false,
+        }
+    }
+}
+
+/// A format that adds a stack trace to what is bad enough.
+struct Traced<F> {
+    format: F,
+    from: Option<StacktraceLevel>,
+    /// Puts a line, without its end, and a trace together.
+    join: fn(&str, &str) -> String,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Traced<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = *event.metadata().level();
+        if !self.from.is_some_and(|from| from.is_reached(level)) {
+            return self.format.format_event(context, writer, event);
+        }
+        let mut line = String::new();
+        self.format.format_event(context, Writer::new(&mut line), event)?;
+        let trace = Backtrace::force_capture().to_string();
+        writeln!(writer, "{}", (self.join)(line.trim_end(), trace.trim_end()))
+    }
+}
+
+// === impl TimeEncoding ===
+
+impl TimeEncoding {
+    fn write(self, now: jiff::Timestamp, out: &mut impl fmt::Write) -> fmt::Result {
+        let nanoseconds = now.as_nanosecond();
+        match self {
+            Self::Epoch => write!(out, "{}.{:09}", now.as_second(), now.subsec_nanosecond()),
+            Self::Millis => write!(out, "{}.{:06}", nanoseconds / 1_000_000, nanoseconds % 1_000_000),
+            Self::Nano => write!(out, "{nanoseconds}"),
+            Self::Iso8601 => write!(out, "{now:.3}"),
+            Self::Rfc3339 => write!(out, "{now:.0}"),
+            Self::Rfc3339nano => write!(out, "{now}"),
+        }
+    }
+}
+
+impl FormatTime for TimeEncoding {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        self.write(crate::clock::now(), writer)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing_subscriber::fmt::MakeWriter;
+
     use super::*;
 
     #[test]
@@ -91,5 +258,92 @@ mod tests {
         assert_eq!(level("panic"), Ok(LevelFilter::ERROR));
         assert!(level("0").is_err());
         assert!(level("loud").is_err());
+    }
+
+    #[test]
+    fn times_have_the_forms_of_zap() {
+        let now = "2006-01-02T15:04:05.006007Z".parse().unwrap();
+        let text = |encoding: TimeEncoding| {
+            let mut text = String::new();
+            encoding.write(now, &mut text).unwrap();
+            text
+        };
+        assert_eq!(text(TimeEncoding::Epoch), "1136214245.006007000");
+        assert_eq!(text(TimeEncoding::Millis), "1136214245006.007000");
+        assert_eq!(text(TimeEncoding::Nano), "1136214245006007000");
+        assert_eq!(text(TimeEncoding::Iso8601), "2006-01-02T15:04:05.006Z");
+        assert_eq!(text(TimeEncoding::Rfc3339), "2006-01-02T15:04:05Z");
+        assert_eq!(text(TimeEncoding::Rfc3339nano), "2006-01-02T15:04:05.006007Z");
+    }
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Written {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// What is written about an error and about what is none.
+    fn written(logging: Logging) -> Vec<String> {
+        let written = Written::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(written.clone())
+            .with_ansi(false);
+        let log = || {
+            tracing::info!(size = 3, "Starting");
+            tracing::error!("Failed");
+        };
+        match logging.encoder {
+            Encoder::Console => {
+                let subscriber = subscriber.event_format(logging.console()).finish();
+                tracing::subscriber::with_default(subscriber, log);
+            }
+            Encoder::Json => {
+                let subscriber = subscriber.fmt_fields(JsonFields::new());
+                tracing::subscriber::with_default(subscriber.event_format(logging.json()).finish(), log);
+            }
+        }
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn errors_have_a_stack_trace_where_it_is_wanted() {
+        let with = |encoder, stacktrace_level| {
+            written(Logging {
+                encoder,
+                stacktrace_level,
+                ..Logging::default()
+            })
+        };
+        let lines = with(Encoder::Json, Some(StacktraceLevel::Error));
+        let lines: Vec<serde_json::Value> = lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(
+            (&lines[0]["message"], &lines[0]["size"]),
+            (&"Starting".into(), &3.into())
+        );
+        assert!(lines[0]["stacktrace"].is_null());
+        assert!(lines[1]["stacktrace"].as_str().unwrap().contains("0:"));
+        assert!(with(Encoder::Console, Some(StacktraceLevel::Error)).len() > 2);
+        assert_eq!(with(Encoder::Console, None).len(), 2);
+        assert_eq!(with(Encoder::Console, Some(StacktraceLevel::Panic)).len(), 2);
     }
 }

@@ -1,26 +1,28 @@
 //! The manager: owns what controllers share, starts everything in order and stops it in the reverse one.
 //!
-//! Started in this order: health server, event recorder, caches, runnables that run on every instance, leader
-//! election, and on the leader the controllers. On SIGINT or SIGTERM no new reconcile begins; those under way have 30 s
-//! to finish; then the caches end, the health server, and last of all the lease is given back.
+//! Started in this order: event recorder, the servers of health and metrics, webhooks, caches, runnables that run on
+//! every instance, leader election, and on the leader the controllers. On SIGINT or SIGTERM no new reconcile begins;
+//! those under way have 30 s to finish; then the caches end, webhooks, the other servers, the event recorder, and last
+//! of all the lease is given back.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheOptions};
-use crate::certificates::{CertificateError, Certificates};
+use crate::certificates::{CertificateError, Certificates, ManagedCertificates};
 use crate::client::Client;
 use crate::controller::{ControllerError, Worker};
 use crate::election::{Election, ElectionError, LeaderElection};
@@ -28,12 +30,16 @@ use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
 use crate::metrics::{Metrics, MetricsServer};
+use crate::object::Object;
+use crate::webhook::{Webhook, WebhookError};
 
 mod args;
 mod lifecycle;
 mod signals;
+mod webhooks;
 
 pub use args::Args;
+use webhooks::{Source, WebhookOptions, Webhooks};
 
 /// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
 /// same manager.
@@ -68,12 +74,14 @@ pub struct Manager {
 
 struct Inner {
     options: Options,
+    kube: kube::Client,
     client: Client,
     recorder: EventRecorder,
     metrics: Metrics,
     checks: Checks,
     health_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
+    webhook_address: OnceLock<SocketAddr>,
     elected: watch::Sender<bool>,
     setup: Mutex<Option<Setup>>,
 }
@@ -85,6 +93,8 @@ struct Options {
     cache: CacheOptions,
     health_probe_bind_address: String,
     metrics: MetricsOptions,
+    webhook: WebhookOptions,
+    kubeconfig: Option<PathBuf>,
     graceful_shutdown_timeout: Duration,
     leader_election: bool,
     leader_election_id: String,
@@ -106,6 +116,7 @@ struct Setup {
     workers: Vec<Worker>,
     names: HashSet<String>,
     runnables: Vec<Runnable>,
+    webhooks: Webhooks,
     recorder: Recorder,
     election: Option<Box<dyn Election>>,
 }
@@ -144,8 +155,19 @@ struct DebugElection(Box<dyn Election>);
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// There is no cluster to talk to.
-    #[error("cannot connect to a cluster: set KUBECONFIG, or run in a pod with a service account")]
+    #[error(
+        "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+    )]
     Connect(#[source] kube::Error),
+    /// The kubeconfig that was named cannot be used.
+    #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
     /// The address of a server is none, or is in use.
     #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
     Listen {
@@ -160,6 +182,9 @@ pub enum ManagerError {
     /// The certificate of the metrics server cannot be used.
     #[error("cannot serve metrics over HTTPS (--metrics-cert-path)")]
     Certificates(#[source] CertificateError),
+    /// Webhooks cannot be served as they are.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// The election cannot be held.
     #[error("cannot elect a leader (--leader-elect)")]
     Election(#[source] ElectionError),
@@ -187,6 +212,8 @@ impl Manager {
                     certificate: None,
                     http2: false,
                 },
+                webhook: WebhookOptions::default(),
+                kubeconfig: None,
                 graceful_shutdown_timeout: Duration::from_secs(30),
                 leader_election: false,
                 leader_election_id: name.to_owned(),
@@ -230,6 +257,34 @@ impl Manager {
     /// Where `/metrics` is served, if it is.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.metrics_address
+    }
+
+    /// Where webhooks are served, once there are any.
+    pub fn webhook_address(&self) -> Option<SocketAddr> {
+        self.inner.webhook_address.get().copied()
+    }
+
+    /// Serves the webhooks of a kind, on every instance and from before the caches are filled: the API server calls a
+    /// conversion while they are. `/readyz` has the check `webhook` from now on.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use operator_runtime::webhook::Webhook;
+    /// # fn example(manager: operator_runtime::Manager, webhook: Webhook<ConfigMap>) -> operator_runtime::Result<()> {
+    /// manager.add_webhook(webhook)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the port is in use, a path is served already, or the manager runs.
+    pub fn add_webhook<K: Object>(&self, webhook: Webhook<K>) -> Result<(), ManagerError> {
+        let mut setup = self.inner.setup.lock();
+        let setup = setup.as_mut().ok_or(ManagerError::AlreadyStarted)?;
+        let address = setup.webhooks.add(webhook, &self.inner.checks)?;
+        // It is the same each time.
+        let _ = self.inner.webhook_address.set(address);
+        Ok(())
     }
 
     /// Adds a check to `/healthz`: alive or not. It must be quick; the kubelet restarts the pod where it fails.
@@ -314,6 +369,8 @@ impl ManagerBuilder {
     pub fn args(mut self, args: &Args) -> Self {
         self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
         self.options.metrics = args.metrics();
+        self.options.webhook = args.webhook();
+        self.options.kubeconfig = args.kubeconfig.clone();
         self.options.cache.namespaces = args.namespaces();
         self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
         self.options.leader_election = args.leader_elect;
@@ -376,6 +433,25 @@ impl ManagerBuilder {
         self
     }
 
+    /// Where webhooks are served, such as `:9443`, which is the default; nobody listens while there are none.
+    pub fn webhook_bind_address(mut self, address: &str) -> Self {
+        self.options.webhook.bind_address = address.to_owned();
+        self
+    }
+
+    /// Serves webhooks with these certificates, for which somebody else makes the API server trust them.
+    pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
+        self.options.webhook.certificates = Source::Given(certificates);
+        self
+    }
+
+    /// Serves webhooks with certificates that the operator makes; in its own namespace, which is the default in a
+    /// cluster, or in another one.
+    pub fn webhook_managed_certificates(mut self, certificates: ManagedCertificates) -> Self {
+        self.options.webhook.certificates = Source::Managed(certificates);
+        self
+    }
+
     /// Runs the controllers only while this election is won, instead of one by Lease.
     pub fn election(mut self, election: impl Election) -> Self {
         self.election = Some(DebugElection(Box::new(election)));
@@ -397,10 +473,10 @@ impl ManagerBuilder {
         let metrics = Metrics::new();
         let kube = match self.client {
             Some(DebugClient(client)) => client,
-            None => connect(&metrics).await.map_err(ManagerError::Connect)?,
+            None => connect(&options, &metrics).await?,
         };
-        let health = listen("health-probe-bind-address", &options.health_probe_bind_address).await?;
-        let scrapes = listen("metrics-bind-address", &options.metrics.bind_address).await?;
+        let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
+        let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
         let election = match self.election {
             Some(DebugElection(election)) => Some(election),
             None if options.leader_election => Some(election(&kube, &options, &metrics)?),
@@ -427,16 +503,19 @@ impl ManagerBuilder {
             workers: Vec::new(),
             names: HashSet::new(),
             runnables,
+            webhooks: Webhooks::new(options.webhook.clone()),
             recorder: sender,
             election,
         };
         let inner = Inner {
-            client: Client::new(kube, cache, metrics.client()),
+            client: Client::new(kube.clone(), cache, metrics.client()),
+            kube,
             recorder,
             metrics,
             checks,
             health_address,
             metrics_address,
+            webhook_address: OnceLock::new(),
             elected: watch::Sender::new(false),
             setup: Mutex::new(Some(setup)),
             options,
@@ -448,14 +527,31 @@ impl ManagerBuilder {
 }
 
 /// A client from the kubeconfig or the service account, whose requests are counted.
-async fn connect(metrics: &Metrics) -> Result<kube::Client, kube::Error> {
-    let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
+async fn connect(options: &Options, metrics: &Metrics) -> Result<kube::Client, ManagerError> {
+    let config = match &options.kubeconfig {
+        Some(path) => config_of(path).await?,
+        None => kube::Config::infer()
+            .await
+            .map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?,
+    };
     let host = config
         .cluster_url
         .authority()
         .map_or("", |authority| authority.as_str());
     let layer = metrics.rest_client_layer(host);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+    let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
+    Ok(client.with_layer(&layer).build())
+}
+
+async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
+    let failed = |source| ManagerError::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failed)
 }
 
 fn election(
@@ -512,18 +608,31 @@ fn instance(name: &str) -> String {
         .unwrap_or_else(|_| name.to_owned())
 }
 
-/// Binds an address as the Go tools write it: `:8081` is every interface; `0` and nothing are off.
-async fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>, ManagerError> {
+/// Binds the address of a server that can be switched off, with `0` or nothing.
+fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>, ManagerError> {
     if address.is_empty() || address == "0" {
         return Ok(None);
     }
-    let full = if address.starts_with(':') {
-        format!("0.0.0.0{address}")
-    } else {
-        address.to_owned()
-    };
-    let listener = TcpListener::bind(&full).await;
+    let listener = TcpListener::from_std(bind(flag, address)?);
     listener.map(Some).map_err(|source| ManagerError::Listen {
+        flag,
+        address: address.to_owned(),
+        source,
+    })
+}
+
+/// Binds an address as the Go tools write it: `:8081` is every interface, of IPv6 and IPv4.
+fn bind(flag: &'static str, address: &str) -> Result<std::net::TcpListener, ManagerError> {
+    let listener = match address.strip_prefix(':') {
+        Some(port) => std::net::TcpListener::bind(format!("[::]:{port}"))
+            .or_else(|_| std::net::TcpListener::bind(format!("0.0.0.0:{port}"))),
+        None => std::net::TcpListener::bind(address),
+    };
+    let listener = listener.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|source| ManagerError::Listen {
         flag,
         address: address.to_owned(),
         source,

@@ -1,13 +1,26 @@
 //! What an operator says of itself: the CRDs that it serves and the permissions that it needs.
 //!
 //! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, reads the JSON that
-//! [`Manifests::to_json`] makes, and writes `config/crd/bases` and `config/rbac` from it. So the types and the
-//! reconcilers are the one source, and there is no second parser of Rust code that could read them differently.
+//! [`Manifests::to_json`] makes, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. So the types
+//! and the reconcilers are the one source, and there is no second parser of Rust code that could read them differently.
 //! It never knows how the manifests are rendered.
+//!
+//! # The JSON
+//! An object with these fields, each a list; readers ignore fields that they do not know:
+//! * `crds`: CustomResourceDefinitions, one version each; versions of one kind are to be merged.
+//! * `rules`: see [`PolicyRule`].
+//! * `mutatingWebhooks` and `validatingWebhooks`: entries for the `webhooks` of a `MutatingWebhookConfiguration` and of a
+//!   `ValidatingWebhookConfiguration`, complete but for `caBundle`. Their Service is `webhook-service` in the namespace
+//!   `system`, which kustomize replaces by those of the project.
+//! * `conversions`: `{"crd": NAME, "conversion": {...}}`, the name of a CRD such as `memcacheds.cache.example.com` and its
+//!   `spec.conversion`, with the same Service.
 
 use kube::CustomResourceExt;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::object::Object;
+use crate::webhook::{Description, Webhook};
 
 /// Collects the CRDs and rules of an operator.
 ///
@@ -23,6 +36,8 @@ use serde_json::Value;
 pub struct Manifests {
     crds: Vec<Value>,
     rules: Vec<PolicyRule>,
+    #[serde(flatten)]
+    webhooks: Description,
 }
 
 /// What a reconciler needs from the API server; `#[operator_runtime::rbac]` implements it.
@@ -76,7 +91,46 @@ impl Manifests {
         self
     }
 
-    /// `{"crds": [...], "rules": [...]}`, indented.
+    /// Adds the webhooks of a kind, and the conversion of its CRD.
+    pub fn webhook<K: Object>(mut self, webhook: &Webhook<K>) -> Self {
+        let description = webhook.describe();
+        self.webhooks
+            .mutating_webhooks
+            .extend(description.mutating_webhooks);
+        self.webhooks
+            .validating_webhooks
+            .extend(description.validating_webhooks);
+        self.webhooks.conversions.extend(description.conversions);
+        self
+    }
+
+    /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates), for the webhooks that were
+    /// added before. They are in the namespace `system`, where scaffolds have the operator.
+    pub fn managed_certificates(mut self) -> Self {
+        let secrets = PolicyRule::new().groups([""]).resources(["secrets"]);
+        self.rules
+            .push(secrets.verbs(["get", "create", "update"]).namespace("system"));
+        let configurations = PolicyRule::new()
+            .groups(["admissionregistration.k8s.io"])
+            .resources(["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]);
+        self.rules.push(configurations.verbs(["list", "watch", "patch"]));
+        let crds: Vec<&str> = self
+            .webhooks
+            .conversions
+            .iter()
+            .filter_map(|conversion| conversion["crd"].as_str())
+            .collect();
+        if !crds.is_empty() {
+            let definitions = PolicyRule::new()
+                .groups(["apiextensions.k8s.io"])
+                .resources(["customresourcedefinitions"])
+                .resource_names(crds);
+            self.rules.push(definitions.verbs(["list", "watch", "patch"]));
+        }
+        self
+    }
+
+    /// The JSON, indented.
     pub fn to_json(&self) -> String {
         format!("{:#}", serde_json::json!(self))
     }
@@ -151,6 +205,10 @@ mod tests {
             {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]},
             {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
         ]);
-        assert_eq!(manifests, json!({"crds": [], "rules": rules}));
+        let none = json!([]);
+        let wanted = json!({
+            "crds": none, "rules": rules, "mutatingWebhooks": none, "validatingWebhooks": none, "conversions": none,
+        });
+        assert_eq!(manifests, wanted);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-//! use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Validator, WebhookServer, Warnings};
+//! use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Validator, Warnings, Webhook};
 //!
 //! struct MemcachedWebhook;
 //!
@@ -32,35 +32,47 @@
 //!     }
 //! }
 //!
-//! let server = WebhookServer::new()
-//!     .defaulting::<Memcached>(MemcachedWebhook)
-//!     .validating::<Memcached>(MemcachedWebhook);
-//! assert_eq!(server.paths().collect::<Vec<_>>(), ["/mutate--v1-configmap", "/validate--v1-configmap"]);
+//! /// The one place that says which webhooks there are.
+//! pub fn memcached_webhook() -> Webhook<Memcached> {
+//!     Webhook::new().defaulter(MemcachedWebhook).validator(MemcachedWebhook)
+//! }
+//!
+//! /// Serves them.
+//! pub fn setup(manager: &operator_runtime::Manager) -> operator_runtime::Result<()> {
+//!     Ok(manager.add_webhook(memcached_webhook())?)
+//! }
+//!
+//! /// Describes them.
+//! pub fn manifests() -> operator_runtime::manifests::Manifests {
+//!     operator_runtime::manifests::Manifests::new().webhook(&memcached_webhook())
+//! }
 //! ```
 //!
 //! # Certificates
-//! The API server calls webhooks over TLS and must trust whoever answers.
-//! * With cert-manager, the certificate is mounted as a Secret:
-//!   [`Certificates::from_dir`](crate::certificates::Certificates::from_dir).
-//! * Without, the operator is its own authority: [`Authority::from_secret`](crate::certificates::Authority::from_secret)
-//!   is the same for all its instances, each has a certificate
-//!   [issued by it](crate::certificates::Certificates::issued_by), and one of them
-//!   [tells the API server](crate::certificates::CaBundle::inject).
+//! The API server calls webhooks over TLS and must trust whoever answers. A manager looks after that:
+//! * With `--webhook-cert-path`, certificate and key are read from that directory, where cert-manager's Secret is
+//!   mounted, and read again when they change. cert-manager tells the API server whom to trust.
+//! * Without, the operator is its own authority: see [`ManagedCertificates`](crate::certificates::ManagedCertificates).
 
 mod admission;
 mod conversion;
 mod denied;
 mod patch;
+mod registration;
 mod review;
 mod server;
 
 pub use self::admission::{AdmissionHandler, Defaulter, Validator, Warnings};
 pub use self::conversion::{Conversion, Convertible, Lossy, hub_round_trip, round_trip};
 pub use self::denied::{Denied, FieldError};
+pub(crate) use self::registration::Description;
+pub use self::registration::{
+    FailurePolicy, MatchPolicy, ReinvocationPolicy, SideEffects, Webhook, WebhookOptions,
+};
 pub use self::review::{
     AdmissionRequest, AdmissionResponse, GroupVersionKind, GroupVersionResource, Operation,
 };
-pub use self::server::WebhookServer;
+pub use self::server::{WebhookError, WebhookServer};
 
 use crate::object::{Kind, Object};
 

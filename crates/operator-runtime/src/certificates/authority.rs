@@ -21,11 +21,18 @@ const LEAF_DAYS: i32 = 365;
 /// Where the Secret has them.
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
+/// The last line of a certificate.
+const END: &str = "-----END CERTIFICATE-----\n";
+/// When the Secret should have another authority: long before the old one expires.
+const RENEW_AFTER: &str = "operator-sdk/renew-after";
+const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
 /// Makes certificates that those trust who trust it.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
+    /// The certificate of the one before it, which others may still use.
+    previous: String,
 }
 
 // === impl Authority ===
@@ -40,12 +47,17 @@ impl Authority {
         let params = params().map_err(CertificateError::Make)?;
         let certificate = params.self_signed(&key).map_err(CertificateError::Make)?.pem();
         let issuer = Issuer::new(params, key);
-        Ok(Self { issuer, certificate })
+        Ok(Self {
+            issuer,
+            certificate,
+            previous: String::new(),
+        })
     }
 
-    /// The one in a Secret that this function made, on this instance or another; a new one if there is none yet.
+    /// The one in a Secret that this function made, on this instance or another; a new one if there is none yet, or if
+    /// half of its ten years are over. The certificate of the one before stays in the [bundle](Authority::bundle).
     ///
-    /// The operator needs permission to get and create Secrets in the namespace.
+    /// The operator needs permission to get, create and update Secrets in the namespace.
     ///
     /// # Errors
     /// If the API server refuses, or the Secret holds something else.
@@ -60,7 +72,11 @@ impl Authority {
             source: Box::new(source),
         };
         if let Some(secret) = secrets.get_opt(name).await.map_err(failed)? {
-            return Self::stored(&secret, name);
+            let stored = Self::stored(&secret, name)?;
+            if !is_due(&secret) {
+                return Ok(stored);
+            }
+            return stored.replaced(&secrets, secret).await.map_err(failed);
         }
         let authority = Self::generate()?;
         match secrets
@@ -79,6 +95,39 @@ impl Authority {
     /// Its certificate as PEM: what those need who should trust it.
     pub fn certificate(&self) -> &str {
         &self.certificate
+    }
+
+    /// What those need who should trust it and the one before it, as PEM.
+    pub fn bundle(&self) -> String {
+        format!("{}{}", self.certificate, self.previous)
+    }
+
+    /// Puts another authority into the Secret; the one that another instance put there if it was first.
+    async fn replaced(self, secrets: &Api<Secret>, mut secret: Secret) -> Result<Self, kube::Error> {
+        let mut next = match Self::generate() {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::error!(%error, "The certificate authority is not renewed");
+                return Ok(self);
+            }
+        };
+        next.previous = self.certificate;
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        let fresh = next.secret(&name);
+        secret.data = fresh.data;
+        secret
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .extend(fresh.metadata.annotations.unwrap_or_default());
+        match secrets.replace(&name, &PostParams::default(), &secret).await {
+            Ok(_) => Ok(next),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                let winner = Self::stored(&secrets.get(&name).await?, &name);
+                Ok(winner.unwrap_or(next))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A new certificate for a server of these names, and its key.
@@ -109,7 +158,15 @@ impl Authority {
         let key = KeyPair::from_pem(&key).map_err(|_| broken())?;
         // Name and key are all that an issuer leaves in what it signs.
         let issuer = Issuer::new(params().map_err(CertificateError::Make)?, key);
-        Ok(Self { issuer, certificate })
+        let end = certificate
+            .find(END)
+            .map_or(certificate.len(), |end| end + END.len());
+        let (certificate, previous) = certificate.split_at(end);
+        Ok(Self {
+            issuer,
+            certificate: certificate.to_owned(),
+            previous: previous.to_owned(),
+        })
     }
 
     /// The same authority as another instance finds it.
@@ -120,18 +177,18 @@ impl Authority {
 
     fn secret(&self, name: &str) -> Secret {
         let data = [
-            (
-                CERTIFICATE.to_owned(),
-                ByteString(self.certificate.clone().into_bytes()),
-            ),
+            (CERTIFICATE.to_owned(), ByteString(self.bundle().into_bytes())),
             (
                 KEY.to_owned(),
                 ByteString(self.issuer.key().serialize_pem().into_bytes()),
             ),
         ];
+        let renew_after = crate::clock::now().to_zoned(jiff::tz::TimeZone::UTC);
+        let renew_after = renew_after.saturating_add(RENEW_AFTER_DAYS.days()).timestamp();
         Secret {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
+                annotations: Some([(RENEW_AFTER.to_owned(), renew_after.to_string())].into()),
                 ..ObjectMeta::default()
             },
             data: Some(data.into()),
@@ -148,6 +205,13 @@ impl fmt::Debug for Authority {
             .field("certificate", &self.certificate)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether the time of the authority in a Secret is over. One without a time is left alone.
+fn is_due(secret: &Secret) -> bool {
+    let annotations = secret.metadata.annotations.as_ref();
+    let time = annotations.and_then(|annotations| annotations.get(RENEW_AFTER)?.parse().ok());
+    time.is_some_and(|time: jiff::Timestamp| time < crate::clock::now())
 }
 
 fn params() -> Result<CertificateParams, rcgen::Error> {

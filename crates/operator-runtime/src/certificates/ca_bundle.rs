@@ -38,7 +38,7 @@ impl CaBundle {
         let mut tries = 1;
         loop {
             let object = api.get(name).await?;
-            let Some(patch) = patch(&json!(object), authority) else {
+            let Some(patch) = patch(&json!(object), authority, |_| true) else {
                 return Ok(false);
             };
             match api
@@ -60,15 +60,20 @@ impl CaBundle {
     }
 }
 
-/// What has to change in an object; nothing if all is as it should be. It fails if the object changed meanwhile.
-fn patch(object: &Value, authority: &str) -> Option<json_patch::Patch> {
+/// What has to change in the client configurations of an object that are `ours`; nothing if all is as it should be.
+/// It fails if the object changed meanwhile.
+pub(super) fn patch(
+    object: &Value,
+    authority: &str,
+    ours: impl Fn(&Value) -> bool,
+) -> Option<json_patch::Patch> {
     let bundle = json!(ByteString(authority.as_bytes().to_vec()));
     let webhooks = object["webhooks"].as_array().map_or(0, Vec::len);
     let places = (0..webhooks).map(|index| format!("/webhooks/{index}/clientConfig"));
     let places = places.chain(["/spec/conversion/webhook/clientConfig".to_owned()]);
     let outdated = places.filter(|place| {
         let config = object.pointer(place);
-        config.is_some_and(|config| config["caBundle"] != bundle)
+        config.is_some_and(|config| ours(config) && config["caBundle"] != bundle)
     });
     let mut operations: Vec<Value> = outdated
         .map(|place| json!({"op": "add", "path": format!("{place}/caBundle"), "value": bundle}))
@@ -96,13 +101,20 @@ mod tests {
             {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": new},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
         ]);
-        assert_eq!(json!(patch(&object, "new").unwrap()), wanted);
+        assert_eq!(json!(patch(&object, "new", |_| true).unwrap()), wanted);
     }
 
     #[test]
     fn definition_without_a_webhook_is_left_alone() {
-        assert!(patch(&json!({"spec": {"conversion": {"strategy": "None"}}}), "new").is_none());
+        assert!(
+            patch(
+                &json!({"spec": {"conversion": {"strategy": "None"}}}),
+                "new",
+                |_| true
+            )
+            .is_none()
+        );
         let webhook = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"url": "https://x"}}}}});
-        assert!(patch(&webhook, "new").is_some());
+        assert!(patch(&webhook, "new", |_| true).is_some());
     }
 }

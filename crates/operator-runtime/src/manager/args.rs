@@ -1,10 +1,12 @@
 //! The command line of an operator: the flags and environment variables that kubebuilder's scaffolds know.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::MetricsOptions;
-use crate::logging::{Encoder, LogLevel};
+use super::webhooks::{Source, WebhookOptions};
+use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
+use crate::webhook::WebhookServer;
 
 /// The flags of a manager; flatten them into the arguments of the operator.
 ///
@@ -33,7 +35,31 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub metrics_cert_key: String,
 
-    /// Serve HTTP/2 too.
+    /// The address on which webhooks are served; every one when empty.
+    #[arg(long, value_name = "HOST", default_value = "")]
+    pub webhook_host: String,
+
+    /// The port on which webhooks are served, if the operator has any.
+    #[arg(long, value_name = "PORT", default_value_t = WebhookServer::PORT)]
+    pub webhook_port: u16,
+
+    /// The directory with the certificate of webhooks; the operator makes one, and has it trusted, when empty.
+    #[arg(long, value_name = "DIR", default_value = "")]
+    pub webhook_cert_path: String,
+
+    /// The name of the certificate's file.
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub webhook_cert_name: String,
+
+    /// The name of the key's file.
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub webhook_cert_key: String,
+
+    /// The kubeconfig; that of KUBECONFIG, of the home directory, or the service account of the pod unless given.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Serve metrics and webhooks over HTTP/2 too.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     pub enable_http2: bool,
 
@@ -74,6 +100,19 @@ pub struct Args {
     /// What is logged: debug, info, error, panic, or a number (1 is debug, more is trace); RUST_LOG goes before.
     #[arg(long, value_name = "LEVEL")]
     pub zap_log_level: Option<LogLevel>,
+
+    /// From which level on messages have a stack trace: info, error or panic; none has one unless given.
+    #[arg(long, value_name = "LEVEL")]
+    pub zap_stacktrace_level: Option<StacktraceLevel>,
+
+    /// The form of the time in the log.
+    #[arg(
+        long,
+        value_name = "ENCODING",
+        default_value = "rfc3339nano",
+        ignore_case = true
+    )]
+    pub zap_time_encoding: TimeEncoding,
 }
 
 // === impl Args ===
@@ -82,17 +121,17 @@ impl Args {
     /// Writes the log to standard error as the flags say, from now on and for the whole process. A log that somebody
     /// set up before stays as it is.
     pub fn init_logging(&self) {
-        let encoder = self.zap_encoder.unwrap_or(if self.zap_devel {
-            Encoder::Console
-        } else {
-            Encoder::Json
-        });
-        let level = self.zap_log_level.unwrap_or(if self.zap_devel {
-            LogLevel::DEBUG
-        } else {
-            LogLevel::INFO
-        });
-        crate::logging::init(encoder, level);
+        let (encoder, level) = match self.zap_devel {
+            true => (Encoder::Console, LogLevel::DEBUG),
+            false => (Encoder::Json, LogLevel::INFO),
+        };
+        let logging = Logging {
+            encoder: self.zap_encoder.unwrap_or(encoder),
+            level: self.zap_log_level.unwrap_or(level),
+            stacktrace_level: self.zap_stacktrace_level,
+            time_encoding: self.zap_time_encoding,
+        };
+        logging.init();
     }
 
     /// The namespaces of `WATCH_NAMESPACE`.
@@ -102,15 +141,30 @@ impl Args {
     }
 
     pub(super) fn metrics(&self) -> MetricsOptions {
-        let directory = Path::new(&self.metrics_cert_path);
-        let files = (
-            directory.join(&self.metrics_cert_name),
-            directory.join(&self.metrics_cert_key),
-        );
         MetricsOptions {
             bind_address: self.metrics_bind_address.clone(),
             secure: self.metrics_secure,
-            certificate: Some(files).filter(|_| !self.metrics_cert_path.is_empty()),
+            certificate: files(
+                &self.metrics_cert_path,
+                &self.metrics_cert_name,
+                &self.metrics_cert_key,
+            ),
+            http2: self.enable_http2,
+        }
+    }
+
+    pub(super) fn webhook(&self) -> WebhookOptions {
+        let files = files(
+            &self.webhook_cert_path,
+            &self.webhook_cert_name,
+            &self.webhook_cert_key,
+        );
+        WebhookOptions {
+            bind_address: format!("{}:{}", self.webhook_host, self.webhook_port),
+            certificates: files.map_or(Source::Own, |(certificate, key)| Source::Files {
+                certificate,
+                key,
+            }),
             http2: self.enable_http2,
         }
     }
@@ -118,6 +172,12 @@ impl Args {
     pub(super) fn graceful_shutdown_timeout(&self) -> Duration {
         Duration::from_secs(self.graceful_shutdown_seconds)
     }
+}
+
+/// Certificate and key in a directory; none where none is given.
+fn files(directory: &str, certificate: &str, key: &str) -> Option<(PathBuf, PathBuf)> {
+    let path = Path::new(directory);
+    (!directory.is_empty()).then(|| (path.join(certificate), path.join(key)))
 }
 
 #[cfg(test)]
@@ -160,6 +220,32 @@ mod tests {
             (certificate, key),
             ("/certs/tls.crt".into(), "/certs/tls.key".into())
         );
+    }
+
+    #[test]
+    fn flags_of_a_scaffolded_webhook_patch_are_known() {
+        let args = parse(&[
+            "--webhook-cert-path=/certs",
+            "--webhook-cert-key=key",
+            "--webhook-port=0",
+        ]);
+        let webhook = args.webhook();
+        assert_eq!(webhook.bind_address, ":0");
+        let Source::Files { certificate, key } = webhook.certificates else {
+            panic!("{:?}", webhook.certificates);
+        };
+        assert_eq!((certificate, key), ("/certs/tls.crt".into(), "/certs/key".into()));
+        let args = parse(&["--webhook-host=127.0.0.1"]);
+        assert_eq!(args.webhook().bind_address, "127.0.0.1:9443");
+        assert!(matches!(args.webhook().certificates, Source::Own));
+    }
+
+    #[test]
+    fn zap_flags_are_known() {
+        let args = parse(&["--zap-stacktrace-level=error", "--zap-time-encoding=ISO8601"]);
+        assert_eq!(args.zap_stacktrace_level, Some(StacktraceLevel::Error));
+        assert_eq!(args.zap_time_encoding, TimeEncoding::Iso8601);
+        assert!(Cli::try_parse_from(["operator", "--zap-time-encoding=noon"]).is_err());
     }
 
     #[test]

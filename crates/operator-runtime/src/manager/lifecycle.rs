@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 struct Groups {
     /// Servers that must answer while the caches are filled.
     before_caches: Group,
+    webhooks: Group,
     events: Group,
     /// What runs on every instance.
     others: Group,
@@ -109,6 +110,7 @@ impl Groups {
         };
         Self {
             before_caches: group(),
+            webhooks: group(),
             events: group(),
             others: group(),
             leader: group(),
@@ -120,12 +122,18 @@ impl Groups {
         let of = |place| move |runnable: &mut Runnable| runnable.place == place;
         let mut runnables = setup.runnables;
         let before_caches = runnables.extract_if(.., of(Place::BeforeCaches)).collect();
-        self.before_caches.start(Pending::of(before_caches));
         let recorder = setup.recorder;
         self.events.spawn(move |stop| async move {
             recorder.run(stop).await;
             Ok(())
         });
+        self.before_caches.start(Pending::of(before_caches));
+        if setup.webhooks.is_needed() {
+            let (name, kube) = (inner.options.name.clone(), inner.kube.clone());
+            let (metrics, checks) = (inner.metrics.clone(), inner.checks.clone());
+            self.webhooks
+                .spawn(move |stop| setup.webhooks.run(name, kube, metrics, checks, stop));
+        }
         inner.client.cache().start();
         let (workers, of_leader): (Vec<_>, Vec<_>) = setup
             .workers
@@ -148,6 +156,7 @@ impl Groups {
             self.others.stop().await;
             self.leader.stop().await;
             cache.stop().await;
+            self.webhooks.stop().await;
             self.before_caches.stop().await;
             self.events.stop().await;
         };

@@ -33,8 +33,8 @@ pub trait Convertible: Object {
     fn convert_from(hub: Self::Hub) -> Result<Self>;
 }
 
-/// The versions of one custom resource; for [`WebhookServer::converting`](super::WebhookServer::converting).
-#[must_use = "give it to a `WebhookServer`"]
+/// The versions of one custom resource; for [`Webhook::conversion`](super::Webhook::conversion).
+#[must_use = "give it to a `Webhook`"]
 pub struct Conversion<H> {
     versions: BTreeMap<String, Version<H>>,
 }

@@ -60,7 +60,7 @@ pub struct AdmissionRequest {
 }
 
 /// What is done to an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
     /// It is created.

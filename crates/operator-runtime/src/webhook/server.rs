@@ -15,32 +15,32 @@ use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionRe
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{AdmissionHandler, Defaulter, Defaulting, Endpoint, Validating, Validator};
-use super::conversion::{Conversion, Converter, convert};
+use super::admission::{AdmissionHandler, Endpoint};
+use super::conversion::{Converter, convert};
+use super::registration::{CONVERT, Webhook, crd};
 use super::review::{AdmissionResponse, Review};
-use super::{mutate_path, validate_path};
 use crate::certificates::{CertificateError, Certificates};
 use crate::metrics::{Metrics, WebhookMetrics};
 use crate::object::Object;
 use crate::serve::{self, Answer};
 
-const CONVERT: &str = "/convert";
 /// Twice the largest object, an old and a new one, and the rest of the review.
 const BODY_MAX: usize = 7 * 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Serves webhooks over HTTPS; on port 9443, where scaffolded configurations look for it, if its author wants it so.
+/// Serves webhooks over HTTPS. A manager has one, to which [`Manager::add_webhook`](crate::Manager::add_webhook) adds;
+/// a program without a manager serves its own:
 ///
 /// ```no_run
+/// # use k8s_openapi::api::core::v1::ConfigMap;
 /// use operator_runtime::certificates::Certificates;
-/// use operator_runtime::manager::{Manager, Runnable};
-/// use operator_runtime::webhook::WebhookServer;
+/// use operator_runtime::webhook::{Webhook, WebhookServer};
 ///
-/// # async fn example(manager: Manager, server: WebhookServer) -> operator_runtime::Result<()> {
-/// let certificates = Certificates::from_dir(&WebhookServer::default_certificate_dir())?;
+/// # async fn example(webhook: Webhook<ConfigMap>) -> operator_runtime::Result<()> {
+/// let certificates = Certificates::from_dir("/certs".as_ref())?;
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:9443").await?;
-/// let webhooks = Runnable::new("webhooks", |stop| async { Ok(server.serve(listener, certificates, stop).await?) });
-/// manager.add(webhooks.on_every_instance())?;
+/// let server = WebhookServer::new().webhook(webhook)?;
+/// server.serve(listener, certificates, tokio_util::sync::CancellationToken::new()).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -49,9 +49,24 @@ const GRACE: Duration = Duration::from_secs(60);
 pub struct WebhookServer {
     endpoints: BTreeMap<String, Box<dyn Endpoint>>,
     converters: Vec<Box<dyn Converter>>,
+    /// The names of the CRDs that are converted.
+    converted: Vec<String>,
     metrics: Metrics,
     counts: BTreeMap<String, WebhookMetrics>,
     http2: bool,
+}
+
+/// Why a webhook cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    /// Two webhooks have one path.
+    #[error("the path {0:?} of a webhook is taken: give one of the two another path in its options")]
+    DuplicatePath(String),
+    /// The API server would not call it.
+    #[error(
+        "the path {0:?} of a webhook is none: it begins with a slash and has letters, digits, '-' and '_' between slashes"
+    )]
+    InvalidPath(String),
 }
 
 /// A request that gets no further than its envelope.
@@ -68,41 +83,45 @@ impl WebhookServer {
         Self::default()
     }
 
-    /// Where controller-runtime looks for certificates: `k8s-webhook-server/serving-certs` in the temporary directory.
-    pub fn default_certificate_dir() -> std::path::PathBuf {
-        std::env::temp_dir().join("k8s-webhook-server/serving-certs")
+    /// Serves the webhooks of a kind.
+    ///
+    /// # Errors
+    /// If a path is none, or is served already.
+    pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Result<Self, WebhookError> {
+        self.add(webhook)?;
+        Ok(self)
     }
 
-    /// Fills in defaults of `K`, at [`mutate_path`].
-    pub fn defaulting<K: Object>(self, defaulter: impl Defaulter<K>) -> Self {
-        self.handler(&mutate_path::<K>(), Defaulting::<K, _>::new(defaulter))
+    /// Answers admission requests at a path.
+    ///
+    /// # Errors
+    /// If the path is none, or is served already.
+    pub fn handler(mut self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
+        self.mount(path.to_owned(), Box::new(handler))?;
+        Ok(self)
     }
 
-    /// Fills in defaults of `K`, at another path.
-    pub fn defaulting_at<K: Object>(self, path: &str, defaulter: impl Defaulter<K>) -> Self {
-        self.handler(path, Defaulting::<K, _>::new(defaulter))
+    pub(crate) fn add<K: Object>(&mut self, webhook: Webhook<K>) -> Result<(), WebhookError> {
+        let (admissions, converter) = webhook.into_parts();
+        for admission in admissions {
+            self.mount(admission.path, admission.endpoint)?;
+        }
+        if let Some(converter) = converter {
+            self.converters.push(converter);
+            self.converted.push(crd::<K>());
+        }
+        Ok(())
     }
 
-    /// Checks `K`, at [`validate_path`].
-    pub fn validating<K: Object>(self, validator: impl Validator<K>) -> Self {
-        self.handler(&validate_path::<K>(), Validating::<K, _>::new(validator))
-    }
-
-    /// Checks `K`, at another path.
-    pub fn validating_at<K: Object>(self, path: &str, validator: impl Validator<K>) -> Self {
-        self.handler(path, Validating::<K, _>::new(validator))
-    }
-
-    /// Answers admission requests at a path. The last one to be given a path has it.
-    pub fn handler(mut self, path: &str, handler: impl AdmissionHandler) -> Self {
-        self.endpoints.insert(path.to_owned(), Box::new(handler));
-        self
-    }
-
-    /// Converts between the versions of a custom resource, at `/convert`.
-    pub fn converting<H: Object>(mut self, conversion: Conversion<H>) -> Self {
-        self.converters.push(Box::new(conversion));
-        self
+    fn mount(&mut self, path: String, endpoint: Box<dyn Endpoint>) -> Result<(), WebhookError> {
+        if path == CONVERT || self.endpoints.contains_key(&path) {
+            return Err(WebhookError::DuplicatePath(path));
+        }
+        if !is_path(&path) {
+            return Err(WebhookError::InvalidPath(path));
+        }
+        self.endpoints.insert(path, endpoint);
+        Ok(())
     }
 
     /// Counts requests, and readings of certificates.
@@ -115,6 +134,11 @@ impl WebhookServer {
     pub fn http2(mut self, http2: bool) -> Self {
         self.http2 = http2;
         self
+    }
+
+    /// The names of the CRDs whose versions are converted here.
+    pub(crate) fn converted(&self) -> &[String] {
+        &self.converted
     }
 
     /// The paths that are served, in order.
@@ -199,6 +223,16 @@ impl WebhookServer {
             serde_json::to_vec(&response.into_review()).unwrap_or_default(),
         )
     }
+}
+
+/// Letters, digits, `-` and `_` between slashes, none of which is the last.
+fn is_path(path: &str) -> bool {
+    let is_segment = |segment: &str| {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+        !segment.is_empty() && segment.chars().all(allowed)
+    };
+    let segments = path.strip_prefix('/').map(|segments| segments.split('/'));
+    path == "/" || segments.is_some_and(|mut segments| segments.all(is_segment))
 }
 
 fn conversion_request(body: &Bytes) -> Result<ConversionRequest, Malformed> {

@@ -36,9 +36,9 @@ mod v1alpha1 {
     }
 }
 
-struct Webhook;
+struct MemcachedWebhook;
 
-impl Defaulter<Memcached> for Webhook {
+impl Defaulter<Memcached> for MemcachedWebhook {
     async fn default(&self, request: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
         if request.user_info.username.as_deref() == Some("mallory") {
             return Err(Denied::new("not you"));
@@ -51,7 +51,7 @@ impl Defaulter<Memcached> for Webhook {
     }
 }
 
-impl Validator<Memcached> for Webhook {
+impl Validator<Memcached> for MemcachedWebhook {
     async fn validate_create(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
         match memcached.spec.size {
             13 => panic!("superstition"),
@@ -109,12 +109,16 @@ impl Convertible for v1alpha1::Memcached {
     }
 }
 
+fn webhook() -> Webhook<Memcached> {
+    Webhook::new()
+        .defaulter(MemcachedWebhook)
+        .validator(MemcachedWebhook)
+        .conversion(Conversion::new().spoke::<v1alpha1::Memcached>())
+}
+
 fn server(metrics: &Metrics) -> WebhookServer {
-    let mut server = WebhookServer::new()
-        .defaulting::<Memcached>(Webhook)
-        .validating::<Memcached>(Webhook)
-        .converting(Conversion::<Memcached>::new().spoke::<v1alpha1::Memcached>())
-        .metrics(metrics.clone());
+    let server = WebhookServer::new().webhook(webhook()).unwrap();
+    let mut server = server.metrics(metrics.clone());
     server.count();
     server
 }
@@ -471,7 +475,7 @@ async fn request_under_way_is_answered_before_the_server_ends() {
         entered,
         open: open.clone(),
     };
-    let server = WebhookServer::new().handler("/gate", gate);
+    let server = WebhookServer::new().handler("/gate", gate).unwrap();
     let certificates = Certificates::self_signed(["webhooks.system.svc"]).unwrap();
     let authority = certificates.authority().unwrap().to_owned();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -487,4 +491,95 @@ async fn request_under_way_is_answered_before_the_server_ends() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(answer.contains(r#""uid":"u-4","allowed":true"#), "{answer}");
     serving.await.unwrap().unwrap();
+}
+
+/// Lets everything pass.
+struct Open;
+
+impl AdmissionHandler for Open {
+    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+        AdmissionResponse::allowed()
+    }
+}
+
+#[test]
+fn path_is_served_once_and_must_be_one() {
+    let server = || WebhookServer::new().webhook(webhook()).unwrap();
+    let taken = |path: &str| Err(WebhookError::DuplicatePath(path.to_owned()));
+    assert_eq!(server().webhook(webhook()).map(drop), taken(MUTATE));
+    assert_eq!(server().handler("/convert", Open).map(drop), taken("/convert"));
+    for path in ["", "gate", "/gate/", "//gate", "/gate?x", "/ga te"] {
+        let refused = server().handler(path, Open).map(drop);
+        assert_eq!(refused, Err(WebhookError::InvalidPath(path.to_owned())));
+    }
+    assert!(server().handler("/a-gate/of_2", Open).is_ok());
+}
+
+#[test]
+fn api_server_is_told_what_is_served() {
+    let service =
+        |path: &str| json!({"service": {"name": "webhook-service", "namespace": "system", "path": path}});
+    let entry = |name: &str, path: &str| {
+        json!({
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": service(path),
+            "failurePolicy": "Fail",
+            "name": name,
+            "rules": [{
+                "apiGroups": ["cache.example.com"],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["memcacheds"],
+            }],
+            "sideEffects": "None",
+        })
+    };
+    let webhook_of_conversion =
+        json!({"conversionReviewVersions": ["v1"], "clientConfig": service("/convert")});
+    let wanted = json!({
+        "mutatingWebhooks": [entry("mmemcached-v1.kb.io", MUTATE)],
+        "validatingWebhooks": [entry("vmemcached-v1.kb.io", VALIDATE)],
+        "conversions": [{
+            "crd": "memcacheds.cache.example.com",
+            "conversion": {"strategy": "Webhook", "webhook": webhook_of_conversion},
+        }],
+    });
+    assert_eq!(json!(webhook().describe()), wanted);
+}
+
+#[test]
+fn options_are_in_the_description() {
+    let options = WebhookOptions {
+        name: Some("status.example.com".to_owned()),
+        path: Some("/status".to_owned()),
+        resources: vec!["memcacheds/status".to_owned()],
+        operations: vec![Operation::Delete],
+        failure_policy: FailurePolicy::Ignore,
+        match_policy: MatchPolicy::Exact,
+        side_effects: SideEffects::NoneOnDryRun,
+        timeout_seconds: Some(5),
+        reinvocation_policy: ReinvocationPolicy::IfNeeded,
+        object_selector: Some(serde_json::from_value(json!({"matchLabels": {"a": "b"}})).unwrap()),
+        ..WebhookOptions::default()
+    };
+    let webhook = Webhook::<Memcached>::new().defaulter_with(MemcachedWebhook, options);
+    assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/status"]);
+    let entry = &webhook.describe().mutating_webhooks[0];
+    assert_eq!(entry["name"], "status.example.com");
+    assert_eq!(entry["clientConfig"]["service"]["path"], "/status");
+    assert_eq!(entry["rules"][0]["resources"], json!(["memcacheds/status"]));
+    assert_eq!(entry["rules"][0]["operations"], json!(["DELETE"]));
+    let rest = [
+        "failurePolicy",
+        "matchPolicy",
+        "sideEffects",
+        "timeoutSeconds",
+        "reinvocationPolicy",
+    ];
+    let rest: Vec<_> = rest.iter().map(|field| &entry[*field]).collect();
+    assert_eq!(
+        json!(rest),
+        json!(["Ignore", "Exact", "NoneOnDryRun", 5, "IfNeeded"])
+    );
+    assert_eq!(entry["objectSelector"], json!({"matchLabels": {"a": "b"}}));
 }

@@ -16,7 +16,7 @@ async fn instances_share_one_authority() {
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.certificate(), second.certificate());
     let certificates = Certificates::issued_by(second, ["webhooks.system.svc"]).unwrap();
-    assert_eq!(certificates.authority(), Some(first.certificate()));
+    assert_eq!(certificates.authority().as_deref(), Some(first.certificate()));
 }
 
 #[tokio::test]

@@ -14,3 +14,4 @@ mod events;
 mod finalizer;
 mod metrics;
 mod support;
+mod webhooks;

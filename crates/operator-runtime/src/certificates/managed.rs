@@ -1,0 +1,147 @@
+//! Certificates that the operator makes for its webhooks by itself.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::injector::Injector;
+use super::{Authority, CertificateError, Certificates};
+use crate::error::describe;
+
+/// How often the Secret is read again, unless said otherwise.
+const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
+/// The waits between attempts to read the Secret the first time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Certificates of webhooks without cert-manager: the operator is its own authority.
+///
+/// * The authority is created by the first instance and kept in a Secret, which all instances read. It is replaced
+///   after five of its ten years; the old one is trusted on, so that no request fails meanwhile.
+/// * Each instance has a certificate for all Services of its namespace, which is made anew every half year.
+/// * The operator writes the certificate of the authority into the `caBundle` of the webhook configurations and CRD
+///   conversions that name a Service of its namespace and a path that it serves, and again whenever somebody changes
+///   them. Objects with an annotation of cert-manager's injector are left to it.
+///
+/// It needs permission to get, create and update the Secret, and to list, watch and patch webhook configurations and
+/// the CRDs that it converts; [`Manifests::managed_certificates`](crate::manifests::Manifests::managed_certificates)
+/// asks for that.
+///
+/// This is what a manager does in a cluster unless it is given certificates; the Secret is named after the operator,
+/// as `memcached-operator-webhook-ca`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedCertificates {
+    namespace: String,
+    secret: String,
+    check_every: Duration,
+}
+
+/// What a webhook server serves.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) paths: Vec<String>,
+    /// The names of the CRDs that are converted.
+    pub(crate) crds: Vec<String>,
+}
+
+// === impl ManagedCertificates ===
+
+impl ManagedCertificates {
+    /// Certificates for the Services of a namespace, whose authority is kept in a Secret of this name there.
+    pub fn new(namespace: &str, secret: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            secret: secret.to_owned(),
+            check_every: CHECK_EVERY,
+        }
+    }
+
+    /// How often the Secret is looked at, to learn of a new authority; ten minutes unless said otherwise.
+    #[must_use]
+    pub fn check_every(mut self, interval: Duration) -> Self {
+        self.check_every = interval;
+        self
+    }
+
+    /// The certificates to serve with, once the authority is known, which is tried until it is.
+    ///
+    /// # Errors
+    /// If the Secret holds something else.
+    pub(crate) async fn obtain(&self, client: &kube::Client) -> Result<Certificates, CertificateError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.authority(client).await {
+                Ok(authority) => return Certificates::issued_by(authority, self.names()),
+                Err(error @ CertificateError::Secret { .. }) => {
+                    tracing::error!(error = %describe(&error), "Webhooks wait for their certificates");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LAST_PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Keeps the API server's trust and the certificates up to date, until `stop`.
+    pub(crate) async fn keep(
+        self,
+        client: kube::Client,
+        certificates: Certificates,
+        served: Served,
+        stop: CancellationToken,
+    ) {
+        let (told, bundle) = watch::channel(certificates.bundle());
+        let injector = Injector {
+            client: client.clone(),
+            namespace: self.namespace.clone(),
+            paths: served.paths,
+            crds: served.crds,
+        };
+        tokio::select! {
+            () = injector.run(bundle) => {}
+            () = self.renew(&client, &certificates, &told) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    /// A new authority is told first, and served with one look later, when the API server trusts it.
+    async fn renew(&self, client: &kube::Client, certificates: &Certificates, told: &watch::Sender<String>) {
+        loop {
+            tokio::time::sleep(self.check_every).await;
+            let authority = match self.authority(client).await {
+                Ok(authority) => authority,
+                Err(error) => {
+                    tracing::error!(error = %describe(&error), "The authority of the webhooks cannot be read");
+                    continue;
+                }
+            };
+            let is_news = told.send_if_modified(|bundle| {
+                let new = authority.bundle();
+                let is_news = *bundle != new;
+                *bundle = new;
+                is_news
+            });
+            let is_served = certificates.authority().as_deref() == Some(authority.certificate());
+            if is_news || is_served {
+                continue;
+            }
+            match certificates.reissue(authority) {
+                Ok(()) => tracing::info!("Webhooks have a certificate of the new authority"),
+                Err(error) => tracing::error!(error = %describe(&error), "TLS certificate not updated"),
+            }
+        }
+    }
+
+    async fn authority(&self, client: &kube::Client) -> Result<Authority, CertificateError> {
+        Authority::from_secret(client.clone(), &self.namespace, &self.secret).await
+    }
+
+    fn names(&self) -> [String; 2] {
+        let namespace = &self.namespace;
+        [
+            format!("*.{namespace}.svc"),
+            format!("*.{namespace}.svc.cluster.local"),
+        ]
+    }
+}

@@ -1,0 +1,352 @@
+//! The webhooks of one kind as a value: what answers requests, and what the API server has to be told about it.
+//! It never talks to anybody.
+
+use std::fmt;
+
+use k8s_openapi::api::admissionregistration::v1::MatchCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::admission::{AdmissionHandler, Defaulter, Defaulting, Endpoint, Validating, Validator};
+use super::conversion::{Conversion, Converter};
+use super::review::Operation;
+use super::{mutate_path, validate_path};
+use crate::object::{Kind, Object};
+
+/// Where every converted kind is converted.
+pub(super) const CONVERT: &str = "/convert";
+/// The Service of scaffolded webhooks, before kustomize gives it the prefix and the namespace of the project.
+const SERVICE: &str = "webhook-service";
+const NAMESPACE: &str = "system";
+
+/// The webhooks of one kind. [`Manager::add_webhook`](crate::Manager::add_webhook) serves them,
+/// [`Manifests::webhook`](crate::manifests::Manifests::webhook) describes them; one function that makes the value is
+/// the single source of both.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+/// use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Webhook};
+///
+/// struct MemcachedWebhook;
+///
+/// impl Defaulter<Memcached> for MemcachedWebhook {
+///     async fn default(&self, _: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
+///         memcached.data.get_or_insert_default().entry("size".to_owned()).or_insert_with(|| "3".to_owned());
+///         Ok(())
+///     }
+/// }
+///
+/// pub fn memcached_webhook() -> Webhook<Memcached> {
+///     Webhook::new().defaulter(MemcachedWebhook)
+/// }
+/// assert_eq!(memcached_webhook().paths().collect::<Vec<_>>(), ["/mutate--v1-configmap"]);
+/// ```
+#[must_use = "give it to `Manager::add_webhook`"]
+pub struct Webhook<K> {
+    admissions: Vec<Admission>,
+    conversion: Option<Conversion<K>>,
+}
+
+/// A webhook that judges requests.
+pub(super) struct Admission {
+    pub(super) path: String,
+    pub(super) endpoint: Box<dyn Endpoint>,
+    mutating: bool,
+    description: Value,
+}
+
+/// What the API server is told about an admission webhook, beside who it is; the defaults are those of kubebuilder's
+/// scaffolds.
+///
+/// ```
+/// use operator_runtime::webhook::{Operation, WebhookOptions};
+///
+/// let options = WebhookOptions {
+///     operations: vec![Operation::Create, Operation::Update, Operation::Delete],
+///     ..WebhookOptions::default()
+/// };
+/// assert!(options.path.is_none());
+/// ```
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// The name in the configuration, a DNS name; `mmemcached-v1.kb.io` or `vmemcached-v1.kb.io` unless said
+    /// otherwise.
+    pub name: Option<String>,
+    /// The path; [`mutate_path`](super::mutate_path) or [`validate_path`](super::validate_path) unless said otherwise.
+    pub path: Option<String>,
+    /// The resources, such as `memcacheds` or `memcacheds/status`; that of the kind when empty.
+    pub resources: Vec<String>,
+    /// The operations; `CREATE` and `UPDATE`.
+    pub operations: Vec<Operation>,
+    /// What becomes of requests while the webhook cannot be reached; they fail.
+    pub failure_policy: FailurePolicy,
+    /// Whether requests for other versions of the kind are converted and sent too; they are.
+    pub match_policy: MatchPolicy,
+    /// What the webhook does beside answering; nothing.
+    pub side_effects: SideEffects,
+    /// How many seconds the API server waits for an answer, from 1 to 30; 10 when `None`.
+    pub timeout_seconds: Option<u8>,
+    /// Whether a mutating webhook is asked again when a later one changed the object; it is not.
+    pub reinvocation_policy: ReinvocationPolicy,
+    /// The namespaces whose objects are sent; all when `None`.
+    pub namespace_selector: Option<LabelSelector>,
+    /// The objects that are sent, by their labels; all when `None`.
+    pub object_selector: Option<LabelSelector>,
+    /// CEL expressions that must all hold for a request to be sent.
+    pub match_conditions: Vec<MatchCondition>,
+}
+
+/// What becomes of requests while a webhook cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum FailurePolicy {
+    /// They fail.
+    #[default]
+    Fail,
+    /// They pass.
+    Ignore,
+}
+
+/// Which requests match the version of the rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum MatchPolicy {
+    /// Requests for any version of the kind.
+    #[default]
+    Equivalent,
+    /// Requests for this version.
+    Exact,
+}
+
+/// What a webhook does beside answering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum SideEffects {
+    /// Nothing.
+    #[default]
+    None,
+    /// Something, but not when [`AdmissionRequest::dry_run`](super::AdmissionRequest::dry_run) is set.
+    NoneOnDryRun,
+}
+
+/// Whether a mutating webhook is asked again when a later one changed the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum ReinvocationPolicy {
+    /// It is asked once.
+    #[default]
+    Never,
+    /// It is asked again.
+    IfNeeded,
+}
+
+/// The webhooks of one kind as the API server is told about them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Description {
+    /// Entries of a `MutatingWebhookConfiguration`.
+    pub(crate) mutating_webhooks: Vec<Value>,
+    /// Entries of a `ValidatingWebhookConfiguration`.
+    pub(crate) validating_webhooks: Vec<Value>,
+    /// The conversion of a CRD, by its name.
+    pub(crate) conversions: Vec<Value>,
+}
+
+// === impl Webhook ===
+
+impl<K: Object> Default for Webhook<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Object> Webhook<K> {
+    /// No webhooks yet.
+    pub fn new() -> Self {
+        Self {
+            admissions: Vec::new(),
+            conversion: None,
+        }
+    }
+
+    /// Fills in defaults when objects are created or updated.
+    pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
+        self.defaulter_with(defaulter, WebhookOptions::default())
+    }
+
+    /// [`Webhook::defaulter`], registered as `options` say.
+    pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
+        self.mutating(Defaulting::<K, _>::new(defaulter), options)
+    }
+
+    /// Checks objects that are created or updated.
+    pub fn validator(self, validator: impl Validator<K>) -> Self {
+        self.validator_with(validator, WebhookOptions::default())
+    }
+
+    /// [`Webhook::validator`], registered as `options` say: for deletions too, for example.
+    pub fn validator_with(self, validator: impl Validator<K>, options: WebhookOptions) -> Self {
+        self.validating(Validating::<K, _>::new(validator), options)
+    }
+
+    /// Answers the requests of a mutating webhook in any way.
+    pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
+        let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
+        self.admissions.push(admission);
+        self
+    }
+
+    /// Answers the requests of a validating webhook in any way.
+    pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
+        let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
+        self.admissions.push(admission);
+        self
+    }
+
+    /// Converts between the versions of the kind, of which `K` is the hub.
+    pub fn conversion(mut self, conversion: Conversion<K>) -> Self {
+        self.conversion = Some(conversion);
+        self
+    }
+
+    /// The paths at which they are served.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let convert = self.conversion.as_ref().map(|_| CONVERT);
+        self.admissions
+            .iter()
+            .map(|admission| admission.path.as_str())
+            .chain(convert)
+    }
+
+    pub(crate) fn describe(&self) -> Description {
+        let of = |mutating| {
+            self.admissions
+                .iter()
+                .filter(move |admission| admission.mutating == mutating)
+                .map(|admission| admission.description.clone())
+                .collect()
+        };
+        let conversions = self.conversion.iter().map(|_| {
+            let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": client_config(CONVERT)});
+            json!({"crd": crd::<K>(), "conversion": {"strategy": "Webhook", "webhook": webhook}})
+        });
+        Description {
+            mutating_webhooks: of(true),
+            validating_webhooks: of(false),
+            conversions: conversions.collect(),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Vec<Admission>, Option<Box<dyn Converter>>) {
+        let converter = self
+            .conversion
+            .map(|conversion| Box::new(conversion) as Box<dyn Converter>);
+        (self.admissions, converter)
+    }
+}
+
+/// `memcacheds.cache.example.com`
+pub(super) fn crd<K: Object>() -> String {
+    let kind = Kind::of::<K>();
+    format!("{}.{}", kind.plural, kind.group)
+}
+
+fn client_config(path: &str) -> Value {
+    json!({"service": {"name": SERVICE, "namespace": NAMESPACE, "path": path}})
+}
+
+impl<K> fmt::Debug for Webhook<K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = self.admissions.iter().map(|admission| &admission.path);
+        formatter
+            .debug_struct("Webhook")
+            .field("paths", &paths.collect::<Vec<_>>())
+            .field("converts", &self.conversion.is_some())
+            .finish()
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    fn new<K: Object>(
+        mutating: bool,
+        default_path: String,
+        handler: impl AdmissionHandler,
+        mut options: WebhookOptions,
+    ) -> Self {
+        let path = options.path.take().unwrap_or(default_path);
+        Self {
+            description: options.describe(&Kind::of::<K>(), mutating, &path),
+            endpoint: Box::new(handler),
+            mutating,
+            path,
+        }
+    }
+}
+
+// === impl WebhookOptions ===
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            name: None,
+            path: None,
+            resources: Vec::new(),
+            operations: vec![Operation::Create, Operation::Update],
+            failure_policy: FailurePolicy::default(),
+            match_policy: MatchPolicy::default(),
+            side_effects: SideEffects::default(),
+            timeout_seconds: None,
+            reinvocation_policy: ReinvocationPolicy::default(),
+            namespace_selector: None,
+            object_selector: None,
+            match_conditions: Vec::new(),
+        }
+    }
+}
+
+impl WebhookOptions {
+    /// The entry of a webhook configuration; what is as the API server would have it anyway is left out.
+    fn describe(self, kind: &Kind, mutating: bool, path: &str) -> Value {
+        let name = self.name.unwrap_or_else(|| {
+            let letter = if mutating { 'm' } else { 'v' };
+            format!("{letter}{}-{}.kb.io", kind.kind.to_lowercase(), kind.version)
+        });
+        let resources = match self.resources.is_empty() {
+            true => vec![kind.plural.clone()],
+            false => self.resources,
+        };
+        let rule = json!({
+            "apiGroups": [kind.group],
+            "apiVersions": [kind.version],
+            "operations": self.operations,
+            "resources": resources,
+        });
+        let mut entry = json!({
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": client_config(path),
+            "failurePolicy": self.failure_policy,
+            "name": name,
+            "rules": [rule],
+            "sideEffects": self.side_effects,
+        });
+        let mut put = |field: &str, value: Value| entry[field] = value;
+        if self.match_policy != MatchPolicy::default() {
+            put("matchPolicy", json!(self.match_policy));
+        }
+        if mutating && self.reinvocation_policy != ReinvocationPolicy::default() {
+            put("reinvocationPolicy", json!(self.reinvocation_policy));
+        }
+        if let Some(seconds) = self.timeout_seconds {
+            put("timeoutSeconds", json!(seconds));
+        }
+        if let Some(selector) = &self.namespace_selector {
+            put("namespaceSelector", json!(selector));
+        }
+        if let Some(selector) = &self.object_selector {
+            put("objectSelector", json!(selector));
+        }
+        if !self.match_conditions.is_empty() {
+            put("matchConditions", json!(self.match_conditions));
+        }
+        entry
+    }
+}

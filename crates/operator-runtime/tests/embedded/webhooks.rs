@@ -1,0 +1,379 @@
+//! The webhook server of a manager, and the certificates that it makes for itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use operator_runtime::certificates::{Certificates, ManagedCertificates};
+use operator_runtime::manager::ManagerBuilder;
+use operator_runtime::prelude::*;
+use operator_runtime::webhook::{
+    AdmissionRequest, Conversion, Convertible, Defaulter, Denied, Validator, Warnings, Webhook,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{self, Bench, Widget, WidgetSpec, in_time, run};
+
+const MUTATE: &str = "/mutate-example-com-v1-widget";
+const VALIDATE: &str = "/validate-example-com-v1-widget";
+
+struct WidgetWebhook;
+
+impl Defaulter<Widget> for WidgetWebhook {
+    async fn default(&self, _: &AdmissionRequest, widget: &mut Widget) -> Result<(), Denied> {
+        widget.spec.size = widget.spec.size.max(1);
+        Ok(())
+    }
+}
+
+impl Validator<Widget> for WidgetWebhook {
+    async fn validate_create(&self, _: &AdmissionRequest, widget: &Widget) -> Result<Warnings, Denied> {
+        match widget.spec.size {
+            size if size > 9 => Err(Denied::new("too large")),
+            _ => Ok(Warnings::new()),
+        }
+    }
+
+    async fn validate_update(
+        &self,
+        request: &AdmissionRequest,
+        _: &Widget,
+        new: &Widget,
+    ) -> Result<Warnings, Denied> {
+        self.validate_create(request, new).await
+    }
+}
+
+fn webhook() -> Webhook<Widget> {
+    Webhook::new().defaulter(WidgetWebhook).validator(WidgetWebhook)
+}
+
+async fn manager(bench: &Bench, with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Manager {
+    let builder = Manager::builder("tester")
+        .client(bench.client.clone())
+        .health_probe_bind_address("127.0.0.1:0")
+        .webhook_bind_address("127.0.0.1:0");
+    with(builder).build().await.unwrap()
+}
+
+/// Asks a webhook about a widget of this size, as an API server that trusts `authority` does.
+async fn review(manager: &Manager, host: &str, authority: &str, path: &str, size: i32) -> Result<Value> {
+    let mut widget = json!(Widget::new("w", WidgetSpec { size }));
+    widget["metadata"] = json!({"name": "w"});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u-1", "operation": "CREATE", "object": widget},
+    });
+    let answer = post(manager.webhook_address().unwrap(), host, authority, path, &review).await?;
+    Ok(answer["response"].clone())
+}
+
+async fn post(address: SocketAddr, host: &str, authority: &str, path: &str, body: &Value) -> Result<Value> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let name = ServerName::try_from(host.to_owned())?;
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    in_time(stream.read_to_string(&mut answer)).await?;
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    Ok(serde_json::from_str(body)?)
+}
+
+#[tokio::test]
+async fn manager_serves_webhooks_before_its_caches_are_filled() {
+    let bench = Bench::without_widgets();
+    let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    assert_eq!(manager.webhook_address(), None, "nobody listens without webhooks");
+    manager.add_webhook(webhook()).unwrap();
+    // Its cache cannot be filled: there are no widgets.
+    let (reconciler, _told) = support::plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+
+    let ask = async |path, size| {
+        review(&manager, "webhooks.test", &authority, path, size)
+            .await
+            .unwrap()
+    };
+    assert_eq!(ask(VALIDATE, 3).await["allowed"], true);
+    let denied = ask(VALIDATE, 10).await;
+    assert_eq!(
+        (&denied["allowed"], &denied["status"]["message"]),
+        (&false.into(), &"too large".into())
+    );
+    assert_eq!(ask(MUTATE, 0).await["patchType"], "JSONPatch");
+    let (code, text) = support::probe(&manager, "/readyz/webhook?verbose").await;
+    assert_eq!(
+        (code, text.as_str()),
+        (200, "[+]webhook ok\nreadyz check passed\n")
+    );
+    let metrics = manager.metrics().to_text();
+    let counted =
+        format!("controller_runtime_webhook_requests_total{{webhook=\"{VALIDATE}\",code=\"200\"}} 2");
+    assert!(metrics.contains(&counted), "{metrics}");
+    running.end().await.unwrap();
+    let late = manager.add_webhook(webhook()).unwrap_err();
+    assert_eq!(late.to_string(), "manager already started");
+}
+
+#[tokio::test]
+async fn webhooks_that_cannot_be_served_are_refused_at_once() {
+    let bench = Bench::without_widgets();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let manager = manager(&bench, |builder| builder.webhook_bind_address(&address)).await;
+    let error = manager.add_webhook(webhook()).unwrap_err();
+    assert!(error.to_string().contains("--webhook-port"), "{error}");
+    drop(taken);
+    manager.add_webhook(webhook()).unwrap();
+    let error = manager.add_webhook(webhook()).unwrap_err();
+    assert!(error.to_string().contains(MUTATE), "{error}");
+}
+
+/// A configuration of three webhooks: ours, that of another operator, and another path.
+fn configuration(name: &str) -> MutatingWebhookConfiguration {
+    let entry = |name: &str, namespace: &str, path: &str| {
+        json!({
+            "name": name,
+            "clientConfig": {"service": {"name": "webhook-service", "namespace": namespace, "path": path}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore",
+        })
+    };
+    let entries = [
+        entry("ours.example.com", "default", MUTATE),
+        entry("others.example.com", "kube-system", MUTATE),
+        entry("unknown.example.com", "default", "/unknown"),
+    ];
+    serde_json::from_value(json!({"metadata": {"name": name}, "webhooks": entries})).unwrap()
+}
+
+fn bundles(configuration: &MutatingWebhookConfiguration) -> Vec<Option<String>> {
+    let webhooks = configuration.webhooks.iter().flatten();
+    let bundles = webhooks.map(|webhook| webhook.client_config.ca_bundle.clone());
+    bundles
+        .map(|bundle| bundle.map(|pem| String::from_utf8(pem.0).unwrap()))
+        .collect()
+}
+
+/// Waits until ours has a bundle that `wanted` likes.
+async fn bundle_of(
+    api: &Api<MutatingWebhookConfiguration>,
+    name: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> String {
+    let is_there = |configuration: Option<&MutatingWebhookConfiguration>| {
+        let first = configuration.and_then(|configuration| bundles(configuration).remove(0));
+        first.is_some_and(|bundle| wanted(&bundle))
+    };
+    let found = in_time(await_condition(api.clone(), name, is_there))
+        .await
+        .unwrap()
+        .unwrap();
+    let bundles = bundles(&found);
+    assert_eq!(bundles[1..], [None, None], "only ours are written");
+    bundles[0].clone().unwrap()
+}
+
+#[tokio::test]
+async fn operator_makes_its_certificates_and_has_them_trusted() {
+    let bench = Bench::new().await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
+    let create = async |configuration: &MutatingWebhookConfiguration| {
+        configurations
+            .create(&PostParams::default(), configuration)
+            .await
+            .unwrap()
+    };
+    create(&configuration("before")).await;
+    let mut injected = configuration("injected");
+    let annotation = ("cert-manager.io/inject-ca-from".to_owned(), "a/b".to_owned());
+    injected.metadata.annotations = Some([annotation].into());
+    create(&injected).await;
+    let managed = ManagedCertificates::new("default", "webhook-ca");
+    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    manager.add_webhook(webhook()).unwrap();
+    let running = run(&manager);
+
+    let bundle = bundle_of(&configurations, "before", |_| true).await;
+    let answer = review(&manager, "webhook-service.default.svc", &bundle, MUTATE, 3).await;
+    assert_eq!(answer.unwrap()["allowed"], true);
+    let other = review(&manager, "webhook-service.other.svc", &bundle, MUTATE, 3).await;
+    assert!(other.is_err(), "the certificate is for one namespace");
+
+    // Whoever is late, or takes it out again, gets it as well.
+    create(&configuration("late")).await;
+    assert_eq!(bundle_of(&configurations, "late", |_| true).await, bundle);
+    let emptied = configurations.get("before").await.unwrap();
+    let emptied = MutatingWebhookConfiguration {
+        webhooks: configuration("before").webhooks,
+        ..emptied
+    };
+    configurations
+        .replace("before", &PostParams::default(), &emptied)
+        .await
+        .unwrap();
+    assert_eq!(bundle_of(&configurations, "before", |_| true).await, bundle);
+    let injected = configurations.get("injected").await.unwrap();
+    assert_eq!(
+        bundles(&injected),
+        [None, None, None],
+        "cert-manager's is left to it"
+    );
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
+    let bench = Bench::new().await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
+    configurations
+        .create(&PostParams::default(), &configuration("widgets"))
+        .await
+        .unwrap();
+    let managed = ManagedCertificates::new("default", "webhook-ca").check_every(Duration::from_millis(20));
+    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    manager.add_webhook(webhook()).unwrap();
+    let running = run(&manager);
+    let old = bundle_of(&configurations, "widgets", |_| true).await;
+
+    let secrets: Api<Secret> = Api::default_namespaced(bench.client.clone());
+    let over = json!({"metadata": {"annotations": {"operator-sdk/renew-after": "2020-01-01T00:00:00Z"}}});
+    secrets
+        .patch("webhook-ca", &PatchParams::default(), &Patch::Merge(over))
+        .await
+        .unwrap();
+    let both = bundle_of(&configurations, "widgets", |bundle| *bundle != *old).await;
+    assert!(both.ends_with(&old), "the old one is trusted on");
+    let stored = secrets.get("webhook-ca").await.unwrap().data.unwrap();
+    assert_eq!(stored["ca.crt"], ByteString(both.clone().into_bytes()));
+
+    // The server goes over to the new one, and is trusted all the while.
+    let new = both.strip_suffix(&old).unwrap();
+    let ask = async |authority: &str| review(&manager, "s.default.svc", authority, MUTATE, 3).await;
+    in_time(async {
+        while ask(new).await.is_err() {
+            assert_eq!(ask(&both).await.unwrap()["allowed"], true);
+        }
+    })
+    .await;
+    running.end().await.unwrap();
+}
+
+/// The version before [`Widget`], which called the size length.
+mod v1alpha1 {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "example.com", version = "v1alpha1", kind = "Widget", namespaced)]
+    pub(super) struct WidgetSpec {
+        pub(super) length: i32,
+    }
+}
+
+impl Convertible for v1alpha1::Widget {
+    type Hub = Widget;
+
+    fn convert_to(self) -> Result<Widget> {
+        let size = self.spec.length;
+        let mut hub = Widget::new("", WidgetSpec { size });
+        hub.metadata = self.metadata;
+        Ok(hub)
+    }
+
+    fn convert_from(hub: Widget) -> Result<Self> {
+        let length = hub.spec.size;
+        let mut spoke = Self::new("", v1alpha1::WidgetSpec { length });
+        spoke.metadata = hub.metadata;
+        Ok(spoke)
+    }
+}
+
+#[tokio::test]
+async fn conversion_of_a_definition_is_served_and_trusted() {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+    let bench = Bench::new().await;
+    let webhook = webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
+    let described: Value = serde_json::from_str(
+        &operator_runtime::manifests::Manifests::new()
+            .webhook(&webhook)
+            .to_json(),
+    )
+    .unwrap();
+    let mut conversion = described["conversions"][0]["conversion"].clone();
+    assert_eq!(described["conversions"][0]["crd"], "widgets.example.com");
+    conversion["webhook"]["clientConfig"]["service"]["namespace"] = "default".into();
+    let crds: Api<CustomResourceDefinition> = Api::all(bench.client.clone());
+    let patch = Patch::Merge(json!({"spec": {"conversion": conversion}}));
+    crds.patch("widgets.example.com", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+
+    let managed = ManagedCertificates::new("default", "webhook-ca");
+    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    manager.add_webhook(webhook).unwrap();
+    let running = run(&manager);
+    let bundle = |crd: Option<&CustomResourceDefinition>| {
+        let conversion = crd?.spec.conversion.as_ref()?.webhook.as_ref()?;
+        conversion.client_config.as_ref()?.ca_bundle.clone()
+    };
+    let is_trusted = |crd: Option<&CustomResourceDefinition>| bundle(crd).is_some();
+    let crd = in_time(await_condition(crds, "widgets.example.com", is_trusted))
+        .await
+        .unwrap();
+    let bundle = String::from_utf8(bundle(crd.as_ref()).unwrap().0).unwrap();
+
+    let mut widget = json!(Widget::new("w", WidgetSpec { size: 3 }));
+    widget["metadata"]["uid"] = "u".into();
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u-1", "desiredAPIVersion": "example.com/v1alpha1", "objects": [widget]},
+    });
+    let address = manager.webhook_address().unwrap();
+    let answer = post(
+        address,
+        "webhook-service.default.svc",
+        &bundle,
+        "/convert",
+        &review,
+    )
+    .await
+    .unwrap();
+    let converted = &answer["response"]["convertedObjects"][0];
+    assert_eq!(converted["spec"], json!({"length": 3}), "{answer}");
+    running.end().await.unwrap();
+}
