@@ -259,7 +259,7 @@ impl Client {
     pub async fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<Arc<Value>, Status> {
         let write = self.write(&Gvr::new("", "v1", "pods"), namespace, pod, Some("binding"))?;
         let binding = json!({"target": {"kind": "Node", "name": node}});
-        subresource::bind(&self.registry, &write, &binding).await
+        subresource::bind(&self.registry, &write, &binding)
     }
 
     /// Every resource that is served now, built in or custom; one entry a group and resource.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 pub(crate) use self::resource::{Backing, Catalog, Definition, Subresource, api_version, builtin_catalog};
@@ -84,11 +85,21 @@ impl Warnings {
 
 impl Write {
     pub(crate) fn not_found(&self) -> Status {
-        status::not_found(&self.definition.subject, &self.name)
+        status::not_found(self.definition.stored_subject(), &self.name)
     }
 
     pub(crate) fn key(&self) -> String {
         self.definition.key(&self.namespace, &self.name)
+    }
+
+    /// The conflict of a storage whose object is not the one that the writer means; `what` is `UID` or
+    /// `ResourceVersion`.
+    pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
+        let (folder, key) = (self.definition.storage_folder(), self.key());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        );
+        status::conflict(self.definition.stored_subject(), &self.name, &why)
     }
 }
 
@@ -142,7 +153,7 @@ impl Registry {
     ) -> Result<Arc<Stored>, Status> {
         self.store
             .get(&definition.table, &definition.key(namespace, name))
-            .ok_or_else(|| status::not_found(&definition.subject, name))
+            .ok_or_else(|| status::not_found(definition.stored_subject(), name))
     }
 
     /// Serves what the stored CRDs define: the store may have come with some.

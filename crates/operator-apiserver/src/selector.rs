@@ -33,6 +33,25 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// What a `metav1.LabelSelector` says; an empty one selects everything. `None` where an operator or a list of
+    /// values cannot be.
+    pub(crate) fn from_json(selector: &Value) -> Option<Self> {
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        let equal = labels.into_iter().flatten().map(|(key, value)| {
+            Some(Requirement {
+                key: key.clone(),
+                operator: Operator::In(vec![value.as_str()?.to_owned()]),
+            })
+        });
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        let expressed = expressions
+            .into_iter()
+            .flatten()
+            .map(Requirement::from_expression);
+        let requirements = equal.chain(expressed).collect::<Option<_>>()?;
+        Some(Self { requirements })
+    }
+
     /// Whether an object's labels satisfy every requirement.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = object::meta(object, "labels");
@@ -42,6 +61,26 @@ impl LabelSelector {
                 .and_then(Value::as_str);
             requirement.operator.holds(value)
         })
+    }
+}
+
+impl Requirement {
+    fn from_expression(expression: &Value) -> Option<Self> {
+        let values = expression.get("values").and_then(Value::as_array);
+        let values: Vec<String> = values
+            .into_iter()
+            .flatten()
+            .filter_map(|value| value.as_str().map(str::to_owned))
+            .collect();
+        let operator = match (object::text(expression, &["operator"]), values.is_empty()) {
+            ("In", false) => Operator::In(values),
+            ("NotIn", false) => Operator::NotIn(values),
+            ("Exists", true) => Operator::Exists,
+            ("DoesNotExist", true) => Operator::Absent,
+            _ => return None,
+        };
+        let key = object::text(expression, &["key"]).to_owned();
+        Some(Self { key, operator })
     }
 }
 

@@ -361,6 +361,24 @@ pub(crate) fn timeout() -> Status {
     )
 }
 
+/// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.
+pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
+    let mut details = Map::new();
+    details.insert(
+        "causes".to_owned(),
+        json!([{"reason": "DisruptionBudget", "message": cause}]),
+    );
+    if retry_after > 0 {
+        details.insert("retryAfterSeconds".to_owned(), retry_after.into());
+    }
+    failure(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        Some(details),
+    )
+}
+
 /// A Go error that no one wrapped: 500 without a reason.
 pub(crate) fn plain(message: impl Into<String>) -> Status {
     failure(500, "", message, None)

@@ -7,8 +7,11 @@ mod scale;
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
+use crate::object;
 use crate::registry::{Definition, Registry};
 use crate::status::{self, Status};
 
@@ -30,6 +33,44 @@ const SPECIAL: [&str; 12] = [
     "instantiate",
 ];
 
+/// Answers a POST to the older collection of bindings.
+pub(crate) fn serve_bindings(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    binding::serve(registry, call, definition, form)
+}
+
+/// The answer to a request that did what it should and has nothing to show.
+fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+/// Replaces the condition of the same type in an object's status, or adds it. The time of the last transition stays
+/// while the condition's status does.
+fn set_condition(object: &mut Value, mut condition: Value) {
+    let conditions = object::child_mut(object, "status")
+        .entry("conditions")
+        .or_insert_with(|| json!([]));
+    let Some(list) = conditions.as_array_mut() else {
+        return;
+    };
+    let same = |old: &&mut Value| old.get("type") == condition.get("type");
+    match list.iter_mut().find(same) {
+        Some(old) => {
+            if old.get("status") == condition.get("status")
+                && let (Some(time), Some(new)) = (old.get("lastTransitionTime"), condition.as_object_mut())
+            {
+                new.insert("lastTransitionTime".to_owned(), time.clone());
+            }
+            *old = condition;
+        }
+        None => list.push(condition),
+    }
+}
+
 /// Whether a subresource needs more than the generic verbs.
 pub(crate) fn is_special(subresource: &str) -> bool {
     SPECIAL.contains(&subresource)
@@ -44,7 +85,7 @@ pub(crate) async fn serve(
 ) -> Result<Answer, Status> {
     match call.info.subresource.as_str() {
         "scale" => scale::serve(registry, call, definition, form).await,
-        "binding" => binding::serve(registry, call, definition, form).await,
+        "binding" => binding::serve(registry, call, definition, form),
         "eviction" => eviction::serve(registry, call, definition, form).await,
         other => Err(status::internal(&format!(
             "the embedded server does not serve the subresource {other}"

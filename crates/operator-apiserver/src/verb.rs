@@ -35,6 +35,9 @@ pub(crate) async fn serve(
     if subresource::is_special(&call.info.subresource) {
         return subresource::serve(registry, call, definition, form).await;
     }
+    if definition.is("", "bindings") {
+        return subresource::serve_bindings(registry, call, definition, form);
+    }
     match call.info.verb {
         "get" => get::serve(registry, call, definition, form),
         "list" => list::serve(registry, call, definition, form),

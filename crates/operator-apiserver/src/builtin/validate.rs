@@ -9,6 +9,7 @@ mod batch;
 mod check;
 mod config;
 mod container;
+mod event;
 mod network;
 mod pod;
 mod policy;
@@ -90,7 +91,8 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
     let rule: CreateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map,
         ("", "Endpoints") => network::endpoints,
-        ("" | "events.k8s.io", "Event") => config::event,
+        ("", "Event") => event::core,
+        ("events.k8s.io", "Event") => event::create,
         ("", "LimitRange") => policy::limit_range,
         ("", "PersistentVolume") => storage::persistent_volume,
         ("", "PersistentVolumeClaim") => storage::claim,
@@ -155,7 +157,7 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
 fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     let rule: UpdateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map_update,
-        ("" | "events.k8s.io", "Event") => |_, _, _| {},
+        ("events.k8s.io", "Event") => event::update,
         ("", "PersistentVolume") => storage::persistent_volume_update,
         ("", "PersistentVolumeClaim") => storage::claim_update,
         ("", "Pod") => pod::validate_update,

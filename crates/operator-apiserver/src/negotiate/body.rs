@@ -90,6 +90,11 @@ pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &st
         Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
         Media::Yaml | Media::Protobuf => why.to_owned(),
     };
+    untyped(kind, &why, bytes)
+}
+
+/// The error for a body whose type cannot be read.
+pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
     status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({})",
         excerpt(bytes)

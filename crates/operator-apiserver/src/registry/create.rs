@@ -71,7 +71,7 @@ impl Registry {
         let name = object::name(&object).to_owned();
         if !errors.is_empty() {
             return Err(Refused::Other(status::invalid(
-                &definition.subject,
+                definition.stored_subject(),
                 &name,
                 &errors,
             )));
@@ -132,6 +132,17 @@ impl Registry {
 
 pub(crate) const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
 
+/// A namespace in the body must be the one of the request.
+pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Status> {
+    let given = object::namespace(object);
+    if given.is_empty() || given == write.namespace {
+        return Ok(());
+    }
+    Err(status::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
 /// The namespace of the object is the one of the request.
 pub(super) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), Status> {
     let given = object::namespace(object);
@@ -143,11 +154,8 @@ pub(super) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), St
     }
     if given.is_empty() {
         object::set_meta(object, "namespace", Some(write.namespace.clone().into()));
-    } else if given != write.namespace {
-        return Err(status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
     }
+    check_namespace(write, object)?;
     Ok(())
 }
 
@@ -163,7 +171,7 @@ impl From<Status> for Refused {
 }
 
 fn exists(write: &Write, name: &str, live: &Value, draws: bool) -> Refused {
-    let subject = &write.definition.subject;
+    let subject = write.definition.stored_subject();
     Refused::Exists(if draws {
         status::generate_name_conflict(subject, name)
     } else if object::is_terminating(live) {

@@ -25,6 +25,55 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
 }
 
+impl DeleteOptions {
+    /// What a checked `metav1.DeleteOptions` says.
+    pub(crate) fn from_json(options: &Value) -> Self {
+        let text = |path: &[&str]| {
+            object::get(options, path)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        let orphan = options.get("orphanDependents").and_then(Value::as_bool);
+        let by_flag = orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned());
+        Self {
+            grace_period_seconds: options.get("gracePeriodSeconds").and_then(Value::as_i64),
+            propagation_policy: text(&["propagationPolicy"]).or(by_flag),
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+        }
+    }
+
+    /// The object must be the one that the preconditions name.
+    pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
+        let subject = write.definition.stored_subject();
+        if let Some(uid) = &self.uid {
+            let found = object::uid(live);
+            if uid != found {
+                return Err(status::conflict(
+                    subject,
+                    &write.name,
+                    &format!(
+                        "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
+                    ),
+                ));
+            }
+        }
+        if let Some(version) = &self.resource_version {
+            let found = object::resource_version(live);
+            if version != found {
+                return Err(status::conflict(
+                    subject,
+                    &write.name,
+                    &format!(
+                        "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). The object might have been modified"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a delete left.
 #[derive(Debug)]
 pub(crate) struct Deleted {
@@ -38,7 +87,7 @@ impl Registry {
     pub(crate) async fn delete(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
         loop {
             let live = self.load(write)?;
-            check_preconditions(write, options, &live.value)?;
+            options.check(write, &live.value)?;
             admission::validate(self, write, Operation::Delete, &live.value, Some(&live.value)).await?;
             let definition = &write.definition;
             let plan = plan(self, definition, &live.value, options);
@@ -107,35 +156,6 @@ fn deleted(definition: &Definition, plan: Plan, live: &Arc<Value>) -> Deleted {
             gone: true,
         },
     }
-}
-
-fn check_preconditions(write: &Write, options: &DeleteOptions, live: &Value) -> Result<(), Status> {
-    let subject = &write.definition.subject;
-    if let Some(uid) = &options.uid {
-        let found = object::uid(live);
-        if uid != found {
-            return Err(status::conflict(
-                subject,
-                &write.name,
-                &format!(
-                    "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
-                ),
-            ));
-        }
-    }
-    if let Some(version) = &options.resource_version {
-        let found = object::resource_version(live);
-        if version != found {
-            return Err(status::conflict(
-                subject,
-                &write.name,
-                &format!(
-                    "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). The object might have been modified"
-                ),
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// What a delete does to an object.

@@ -71,6 +71,35 @@ impl Definition {
         }
     }
 
+    /// The resource as errors of its storage name it: both groups of events have the storage of the core group.
+    pub(crate) fn stored_subject(&self) -> &Subject {
+        static CORE_EVENTS: LazyLock<Subject> = LazyLock::new(|| Subject {
+            group: String::new(),
+            resource: "events".to_owned(),
+            kind: "Event".to_owned(),
+        });
+        if self.is("events.k8s.io", "events") {
+            &CORE_EVENTS
+        } else {
+            &self.subject
+        }
+    }
+
+    /// The folder of its objects in the storage of a real server, which error texts name.
+    pub(crate) fn storage_folder(&self) -> String {
+        let Subject { group, resource, .. } = &self.subject;
+        match (group.as_str(), resource.as_str()) {
+            ("", "endpoints") => "services/endpoints".to_owned(),
+            ("", "nodes") => "minions".to_owned(),
+            ("", "replicationcontrollers") => "controllers".to_owned(),
+            ("", "services") => "services/specs".to_owned(),
+            ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{resource}"),
+            _ if self.is_custom() => format!("{group}/{resource}"),
+            _ => resource.clone(),
+        }
+    }
+
     /// The key of an object in the table.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {

@@ -49,6 +49,7 @@ pub(super) fn serve(definition: &Definition, stored: &Arc<Value>) -> Arc<Value> 
     let mut object = (**stored).clone();
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (core, events));
+        drop_empty_reporter(&mut object);
     }
     relabel(&mut object, &api_version);
     Arc::new(object)
@@ -66,6 +67,7 @@ pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
     }
     if definition.subject.group == "events.k8s.io" {
         rename(&mut object, |core, events| (events, core));
+        fill_reporter(&mut object);
     }
     relabel(&mut object, &api_version);
     object
@@ -74,6 +76,22 @@ pub(super) fn to_storage(definition: &Definition, mut object: Value) -> Value {
 fn relabel(object: &mut Value, api_version: &str) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), api_version.into());
+    }
+}
+
+/// Events of `events.k8s.io` leave out an empty reporter.
+fn drop_empty_reporter(event: &mut Value) {
+    if let Some(map) = event.as_object_mut() {
+        map.retain(|field, value| !(field.starts_with("reporting") && value == ""));
+    }
+}
+
+/// Core Events write their reporter even if it is empty.
+fn fill_reporter(event: &mut Value) {
+    if let Some(map) = event.as_object_mut() {
+        for field in ["reportingComponent", "reportingInstance"] {
+            map.entry(field).or_insert_with(|| "".into());
+        }
     }
 }
 

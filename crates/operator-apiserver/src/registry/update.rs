@@ -39,7 +39,23 @@ impl Registry {
                 return Ok(updated);
             }
         }
-        Err(status::modified(&write.definition.subject, &write.name))
+        Err(status::modified(write.definition.stored_subject(), &write.name))
+    }
+
+    /// Changes what is stored without admission, validation or field managers: for what the server itself does to an
+    /// object on the way of another request.
+    pub(crate) fn rewrite(&self, write: &Write, change: &dyn Change) -> Result<Arc<Value>, Status> {
+        for _ in 0..CHANGE_TRIES {
+            let live = self.load(write)?;
+            let stored = change.apply(&live.value)?;
+            if stored == *live.value {
+                return Ok(live.value.clone());
+            }
+            if let Some(updated) = self.replace(write, &live, stored, false)? {
+                return Ok(updated);
+            }
+        }
+        Err(status::modified(write.definition.stored_subject(), &write.name))
     }
 
     async fn try_update(
@@ -67,7 +83,7 @@ impl Registry {
         if definition.is("", "services") && write.subresource.is_empty() {
             let errors = service_address::allocate(self, &mut object, Some(&old));
             if !errors.is_empty() {
-                return Err(status::invalid(&definition.subject, &write.name, &errors));
+                return Err(status::invalid(definition.stored_subject(), &write.name, &errors));
             }
         }
         admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
@@ -114,7 +130,7 @@ impl Registry {
 
     /// The resourceVersion and the uid that a client names must be the live ones.
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
-        let subject = &write.definition.subject;
+        let subject = write.definition.stored_subject();
         let uid = object::uid(object);
         if !uid.is_empty() && uid != object::uid(old) && !write.replaces {
             use structural_schema::field::{Error, Path};
@@ -123,16 +139,7 @@ impl Registry {
             return Err(status::invalid(subject, &write.name, &[error.clone(), error]));
         }
         if !uid.is_empty() && uid != object::uid(old) {
-            let key = write.key();
-            return Err(status::conflict(
-                subject,
-                &write.name,
-                &format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    storage_path(write),
-                    object::uid(old)
-                ),
-            ));
+            return Err(write.precondition_failed("UID", uid, object::uid(old)));
         }
         let version = object::resource_version(object);
         if version.is_empty() || version == "0" {
@@ -164,16 +171,7 @@ impl Registry {
         if errors.is_empty() {
             return Ok(());
         }
-        Err(status::invalid(&definition.subject, &write.name, &errors))
-    }
-}
-
-fn storage_path(write: &Write) -> String {
-    let subject = &write.definition.subject;
-    if subject.group.is_empty() {
-        subject.resource.clone()
-    } else {
-        format!("{}/{}", subject.group, subject.resource)
+        Err(status::invalid(definition.stored_subject(), &write.name, &errors))
     }
 }
 
@@ -185,7 +183,7 @@ fn must_be_specified(write: &Write) -> Status {
         "must be specified for an update",
     );
     // The real server names the resource here where other errors name the kind.
-    let mut subject = write.definition.subject.clone();
+    let mut subject = write.definition.stored_subject().clone();
     subject.kind.clone_from(&subject.resource);
     status::invalid(&subject, &write.name, &[error])
 }

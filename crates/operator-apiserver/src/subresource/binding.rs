@@ -10,68 +10,111 @@ use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
 use crate::object;
-use crate::registry::{Definition, Registry, Write};
+use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
 use crate::verb;
 
-pub(super) async fn serve(
+pub(super) fn serve(
     registry: &Registry,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
-    let write = verb::write(call, definition)?;
+    let mut write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let decoded = body::decode(&call.body, media, ("v1", "Binding"))
         .map_err(|why| body::unrecognized(("v1", "Binding"), media, &why, &call.body))?;
-    bind(registry, &write, &decoded.value).await?;
-    let created = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
-    });
-    Ok(Answer::object(StatusCode::CREATED, &created, form))
+    if definition.is("", "bindings") {
+        // The older way: the name of the pod stands in the body only.
+        write.definition = registry
+            .find("", "v1", "pods")
+            .ok_or_else(status::unknown_resource)?;
+        object::name(&decoded.value).clone_into(&mut write.name);
+    }
+    if object::name(&decoded.value) != write.name {
+        return Err(status::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
+    }
+    check_namespace(&write, &decoded.value)?;
+    bind(registry, &write, &decoded.value)?;
+    Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
 
 /// Binds the pod that a write names to the target of a Binding.
-pub(crate) async fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
-    let node = object::text(binding, &["target", "name"]).to_owned();
-    if node.is_empty() {
-        return Err(status::plain("target.name: Required value"));
-    }
-    let kind = object::text(binding, &["target", "kind"]);
-    if !kind.is_empty() && kind != "Node" {
-        let kind = object::go_quote(kind);
-        return Err(status::plain(format!(
-            "target.kind: Unsupported value: {kind}: supported values: \"Node\", \"<empty>\""
-        )));
-    }
-    let annotations = object::meta(binding, "annotations").cloned();
-    let labels = object::meta(binding, "labels").cloned();
+pub(crate) fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
+    let node = object::text(binding, &["target", "name"]);
+    check_target(node, object::text(binding, &["target", "kind"]))?;
     let now = registry.timestamp();
     let change = |live: &Value| {
-        if object::is_terminating(live) {
-            let why = format!(
-                "pod {} is being deleted, cannot be assigned to a host",
-                write.name
-            );
-            return Err(status::conflict(&binding_subject(), &write.name, &why));
-        }
-        let bound = object::text(live, &["spec", "nodeName"]);
-        if !bound.is_empty() {
-            let why = format!(
-                "pod {} is already assigned to node {}",
-                write.name,
-                object::go_quote(bound)
-            );
-            return Err(status::conflict(&binding_subject(), &write.name, &why));
-        }
+        check_identity(write, binding, live)?;
+        check_unbound(live, &write.name)
+            .map_err(|why| status::conflict(&binding_subject(), &write.name, &why))?;
         let mut pod = live.clone();
-        object::child_mut(&mut pod, "spec").insert("nodeName".to_owned(), node.clone().into());
-        merge_meta(&mut pod, "annotations", annotations.as_ref());
-        merge_meta(&mut pod, "labels", labels.as_ref());
-        set_scheduled(&mut pod, &now);
+        object::child_mut(&mut pod, "spec").insert("nodeName".to_owned(), node.into());
+        merge_meta(&mut pod, "annotations", object::meta(binding, "annotations"));
+        merge_meta(&mut pod, "labels", object::meta(binding, "labels"));
+        let scheduled = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+        });
+        super::set_condition(&mut pod, scheduled);
         Ok(pod)
     };
-    registry.update(write, &change).await
+    registry.rewrite(write, &change)
+}
+
+fn check_target(node: &str, kind: &str) -> Result<(), Status> {
+    let mut errors = Vec::new();
+    if !kind.is_empty() && kind != "Node" {
+        let kind = object::go_quote(kind);
+        errors.push(format!(
+            "target.kind: Unsupported value: {kind}: supported values: \"Node\", \"<empty>\""
+        ));
+    }
+    if node.is_empty() {
+        errors.push("target.name: Required value".to_owned());
+    }
+    match errors.as_slice() {
+        [] => Ok(()),
+        [error] => Err(status::plain(error)),
+        _ => Err(status::plain(format!("[{}]", errors.join(", ")))),
+    }
+}
+
+/// The pod must be the one that the binding means, where it says which.
+fn check_identity(write: &Write, binding: &Value, live: &Value) -> Result<(), Status> {
+    let wanted = [
+        ("UID", object::uid(binding), object::uid(live)),
+        (
+            "ResourceVersion",
+            object::resource_version(binding),
+            object::resource_version(live),
+        ),
+    ];
+    for (what, wanted, found) in wanted {
+        if !wanted.is_empty() && wanted != found {
+            return Err(write.precondition_failed(what, wanted, found));
+        }
+    }
+    Ok(())
+}
+
+fn check_unbound(pod: &Value, name: &str) -> Result<(), String> {
+    if object::is_terminating(pod) {
+        return Err(format!(
+            "pod {name} is being deleted, cannot be assigned to a host"
+        ));
+    }
+    let node = object::text(pod, &["spec", "nodeName"]);
+    if !node.is_empty() {
+        let node = object::go_quote(node);
+        return Err(format!("pod {name} is already assigned to node {node}"));
+    }
+    let gates = object::get(pod, &["spec", "schedulingGates"]).and_then(Value::as_array);
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    Ok(())
 }
 
 fn binding_subject() -> status::Subject {
@@ -89,18 +132,4 @@ fn merge_meta(pod: &mut Value, field: &str, added: Option<&Value>) {
     let mut merged = object::meta(pod, field).cloned().unwrap_or(Value::Null);
     crate::patch::merge::apply(&mut merged, added);
     object::set_meta(pod, field, Some(merged));
-}
-
-fn set_scheduled(pod: &mut Value, now: &str) {
-    let scheduled = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
-    });
-    let conditions = object::child_mut(pod, "status")
-        .entry("conditions".to_owned())
-        .or_insert_with(|| json!([]));
-    let Some(list) = conditions.as_array_mut() else {
-        return;
-    };
-    list.retain(|condition| object::text(condition, &["type"]) != "PodScheduled");
-    list.push(scheduled);
 }

@@ -80,18 +80,7 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
         write.dry_run = true;
     }
     options::check_delete(call, &body)?;
-    let text = |path: &[&str]| {
-        object::get(&body, path)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let orphan = body.get("orphanDependents").and_then(Value::as_bool);
-    Ok(DeleteOptions {
-        grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
-        propagation_policy: text(&["propagationPolicy"]).or_else(|| orphan.map(orphan_policy)),
-        uid: text(&["preconditions", "uid"]),
-        resource_version: text(&["preconditions", "resourceVersion"]),
-    })
+    Ok(DeleteOptions::from_json(&body))
 }
 
 /// The parameters of the URL in the form of a body.
@@ -107,9 +96,4 @@ fn query_options(call: &Call) -> Value {
         options["orphanDependents"] = call.query.flag("orphanDependents").into();
     }
     options
-}
-
-fn orphan_policy(orphan: bool) -> String {
-    let policy = if orphan { "Orphan" } else { "Background" };
-    policy.to_owned()
 }

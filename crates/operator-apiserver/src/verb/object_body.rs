@@ -28,8 +28,12 @@ pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) ->
     if !value.is_object() {
         return Err(body::no_object(named, media, &value, &call.body));
     }
+    let given = object::text(&value, &["apiVersion"]);
     if definition.is_custom() {
         check_version(definition, &value)?;
+    } else if given.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {given}");
+        return Err(body::untyped(kind, &why, &call.body));
     }
     let validation = options::field_validation(call)?;
     let order = if media == Media::Json {

@@ -30,6 +30,10 @@ pub(super) async fn serve(
                 && definition.allows_create_on_update()
                 && registry.load(&write).is_err() =>
         {
+            let uid = object::uid(&object);
+            if !uid.is_empty() {
+                return Err(write.precondition_failed("UID", uid, ""));
+            }
             let mut fresh = object.clone();
             object::set_meta(&mut fresh, "resourceVersion", None);
             (StatusCode::CREATED, registry.create(&write, fresh).await?)

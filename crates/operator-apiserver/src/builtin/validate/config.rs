@@ -149,27 +149,3 @@ pub(super) fn revision_update(check: &mut Check, object: &Value, old: &Value) {
     revision(check, object);
     check.immutable(at(object, &["data"]), at(old, &["data"]), Path::new("data"));
 }
-
-/// An event is in the namespace of what it is about.
-pub(super) fn event(check: &mut Check, object: &Value) {
-    let namespace = text(object, &["metadata", "namespace"]);
-    let subject = if at(object, &["regarding"]).is_object() {
-        "regarding"
-    } else {
-        "involvedObject"
-    };
-    let about = text(object, &[subject, "namespace"]);
-    let path = Path::new(subject).child("namespace");
-    let fine = if about.is_empty() {
-        matches!(namespace, "" | "default" | "kube-system")
-    } else {
-        about == namespace
-    };
-    if !fine {
-        check.invalid(
-            Path::new("involvedObject").child(path.as_str().rsplit('.').next().unwrap_or_default()),
-            &about.into(),
-            "does not match event.namespace",
-        );
-    }
-}

@@ -1,0 +1,186 @@
+//! Events, in the core group and in `events.k8s.io`. Errors name the fields as the core group does.
+
+use serde_json::Value;
+use structural_schema::field::Path;
+
+use super::check::Check;
+use crate::builtin::names;
+use crate::builtin::tree::{at, text};
+
+const REPORTER_MAX: usize = 128;
+const ACTION_MAX: usize = 128;
+const REASON_MAX: usize = 128;
+const NOTE_MAX: usize = 1024;
+/// How often an event of a series has been seen at least.
+const SERIES_MIN: i64 = 2;
+
+/// An event of the core group. Changes are checked as creates are.
+pub(super) fn core(check: &mut Check, event: &Value) {
+    let fields = Fields {
+        subject: "involvedObject",
+        note: "message",
+        reporter: "reportingComponent",
+    };
+    common(check, event, &fields);
+}
+
+/// A new event of `events.k8s.io`.
+pub(super) fn create(check: &mut Check, event: &Value) {
+    common(check, event, &EVENTS_FIELDS);
+    series(check, event);
+    if at(event, &["eventTime"]).is_null() {
+        check.required(Path::new("eventTime"), "");
+    }
+    let kind = text(event, &["type"]);
+    if !["Normal", "Warning"].contains(&kind) {
+        check.invalid(
+            Path::new("type"),
+            &"".into(),
+            format!("has invalid value: {kind}"),
+        );
+    }
+    let old_fields = [
+        (
+            "firstTimestamp",
+            !at(event, &["deprecatedFirstTimestamp"]).is_null(),
+        ),
+        (
+            "lastTimestamp",
+            !at(event, &["deprecatedLastTimestamp"]).is_null(),
+        ),
+        (
+            "count",
+            at(event, &["deprecatedCount"])
+                .as_i64()
+                .is_some_and(|count| count != 0),
+        ),
+        (
+            "source",
+            ["component", "host"]
+                .iter()
+                .any(|part| !text(event, &["deprecatedSource", part]).is_empty()),
+        ),
+    ];
+    for (field, is_set) in old_fields {
+        if is_set {
+            check.invalid(Path::new(field), &"".into(), "needs to be unset");
+        }
+    }
+}
+
+/// The fields that stay as they are, in the order of the errors, and what the core group calls them.
+const IMMUTABLE: [(&str, &str); 14] = [
+    ("regarding", "involvedObject"),
+    ("reason", "reason"),
+    ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("reason", "reason"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+];
+
+/// A changed event of `events.k8s.io`: only its series may change.
+pub(super) fn update(check: &mut Check, event: &Value, old: &Value) {
+    common(check, event, &EVENTS_FIELDS);
+    if at(event, &["series"]) != at(old, &["series"]) {
+        series(check, event);
+    }
+    for (field, shown) in IMMUTABLE {
+        let value = at(event, &[field]);
+        if value != at(old, &[field]) {
+            check.invalid(Path::new(shown), value, "field is immutable");
+        }
+    }
+}
+
+/// What a group calls the fields that both have.
+struct Fields {
+    subject: &'static str,
+    note: &'static str,
+    /// The name of the reporter in errors.
+    reporter: &'static str,
+}
+
+const EVENTS_FIELDS: Fields = Fields {
+    subject: "regarding",
+    note: "note",
+    reporter: "reportingController",
+};
+
+fn common(check: &mut Check, event: &Value, fields: &Fields) {
+    if at(event, &["eventTime"]).is_null() {
+        subject(check, event, fields, &["", "default"]);
+        return;
+    }
+    subject(check, event, fields, &["default", "kube-system"]);
+    // An event of the core group has its reporter in the same field, whatever errors call it.
+    let reporter = ["reportingController", "reportingComponent"]
+        .map(|field| text(event, &[field]))
+        .join("");
+    let path = Path::new(fields.reporter);
+    if reporter.is_empty() {
+        check.required(path.clone(), "");
+    }
+    check.faults(&path, &reporter, names::qualified_name(&reporter));
+    for (field, shown, max) in [
+        ("reportingInstance", "reportingInstance", REPORTER_MAX),
+        ("action", "action", ACTION_MAX),
+        ("reason", "reason", REASON_MAX),
+    ] {
+        if text(event, &[field]).is_empty() {
+            check.required(Path::new(shown), "");
+        }
+        short(check, event, field, shown, max);
+    }
+    short(check, event, fields.note, "message", NOTE_MAX);
+}
+
+fn short(check: &mut Check, event: &Value, field: &str, shown: &str, max: usize) {
+    if text(event, &[field]).len() > max {
+        check.invalid(
+            Path::new(shown),
+            &"".into(),
+            format!("can have at most {max} characters"),
+        );
+    }
+}
+
+/// What an event is about is in its namespace; events about what has none live in one of `homes`.
+fn subject(check: &mut Check, event: &Value, fields: &Fields, homes: &[&str]) {
+    let namespace = text(event, &["metadata", "namespace"]);
+    let about = text(event, &[fields.subject, "namespace"]);
+    let fine = if about.is_empty() {
+        homes.contains(&namespace)
+    } else {
+        // An event with a time may stand anywhere.
+        about == namespace || !at(event, &["eventTime"]).is_null()
+    };
+    if !fine {
+        let path = Path::new("involvedObject").child("namespace");
+        check.invalid(path, &about.into(), "does not match event.namespace");
+    }
+}
+
+fn series(check: &mut Check, event: &Value) {
+    let series = at(event, &["series"]);
+    if !series.is_object() {
+        return;
+    }
+    if at(series, &["count"]).as_i64().unwrap_or(0) < SERIES_MIN {
+        check.invalid(
+            Path::new("series.count"),
+            &"".into(),
+            format!("should be at least {SERIES_MIN}"),
+        );
+    }
+    if at(series, &["lastObservedTime"]).is_null() {
+        check.required(Path::new("series.lastObservedTime"), "");
+    }
+}
