@@ -50,7 +50,15 @@ impl Call {
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Body,
+    pub(crate) content: Content,
+}
+
+/// What an answer says.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Whole(Bytes),
+    /// Parts that come as they are made.
+    Stream(Body),
 }
 
 impl Answer {
@@ -60,7 +68,7 @@ impl Answer {
         Self {
             code,
             headers,
-            body: full(body),
+            content: Content::Whole(body),
         }
     }
 
@@ -118,7 +126,10 @@ impl Answer {
     }
 
     pub(crate) fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(self.body);
+        let mut response = Response::new(match self.content {
+            Content::Whole(bytes) => full(bytes),
+            Content::Stream(body) => body,
+        });
         *response.status_mut() = self.code;
         *response.headers_mut() = self.headers;
         response

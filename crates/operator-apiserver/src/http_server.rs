@@ -1,6 +1,7 @@
 //! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS. Knows no Kubernetes beyond the kubeconfig.
 
 mod connection;
+mod impatient;
 mod kubeconfig;
 mod tls;
 
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::Shared;
 use self::tls::Certificates;
 use crate::authn::User;
+use crate::deadline;
 use crate::server::{ApiServer, Error};
 
 /// How long requests in flight may take once the listener shuts down.
@@ -61,8 +63,11 @@ pub struct Timeouts {
     pub handshake: Duration,
     /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
     pub header: Duration,
-    /// For the body of a request; 60 seconds, then the answer is 504.
-    pub body: Duration,
+    /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients may ask for less with
+    /// `timeout`, writes have 34 seconds at most, and watches are exempt.
+    pub request: Duration,
+    /// For taking something of what is written to it; 60 seconds.
+    pub write: Duration,
     /// With no request in flight; 90 seconds.
     pub idle: Duration,
     /// For the answer to a ping over HTTP/2, and between pings; 30 seconds.
@@ -74,7 +79,8 @@ impl Default for Timeouts {
         Self {
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(32),
-            body: Duration::from_secs(60),
+            request: deadline::REQUEST_MAX,
+            write: Duration::from_secs(60),
             idle: Duration::from_secs(90),
             ping: Duration::from_secs(30),
         }
@@ -106,8 +112,8 @@ impl ListenOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) user: User,
-    /// How long the body of a request may take.
-    pub(crate) body_timeout: Duration,
+    /// How long a request may take.
+    pub(crate) request_timeout: Duration,
 }
 
 /// A socket on which a server answers. Dropping it stops it at once; [`shutdown`](Self::shutdown) drains it.

@@ -22,6 +22,7 @@ mod authn;
 mod authz;
 mod call;
 mod crd;
+mod deadline;
 mod discovery;
 mod managed_fields;
 mod negotiate;

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(crate) mod body;
+pub(crate) mod encoding;
 pub(crate) mod table;
 
 pub(crate) use self::accept::{Asked, Form, Transform, negotiate, negotiate_error};

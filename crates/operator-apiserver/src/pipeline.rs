@@ -1,31 +1,43 @@
 //! The rooms that a request walks through, in order, and nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
-use http::{Method, Request, Response};
+use http::request::Parts;
+use http::{Method, Response};
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
 use crate::authz;
 use crate::call::{Answer, Body, Call};
+use crate::deadline::Deadline;
 use crate::discovery;
-use crate::negotiate::{Asked, Form, negotiate, negotiate_error};
+use crate::negotiate::{Asked, Form, encoding, negotiate, negotiate_error};
 use crate::query::{self, Query};
 use crate::registry::{Backing, Definition, Registry, Warnings, builtin_catalog};
 use crate::request_info::RequestInfo;
 use crate::status::{self, Status, Subject};
 use crate::verb;
 
-/// Answers a request whose body has been read.
+/// A request as it comes in.
+pub(crate) struct Incoming<B> {
+    pub(crate) parts: Parts,
+    /// Reads the body.
+    pub(crate) body: B,
+    pub(crate) user: User,
+    pub(crate) drain: CancellationToken,
+    /// How long the request may take.
+    pub(crate) limit: Duration,
+}
+
+/// Answers a request.
 pub(crate) async fn handle(
     registry: &Arc<Registry>,
-    request: Request<Bytes>,
-    user: User,
-    drain: CancellationToken,
+    incoming: Incoming<impl Future<Output = Result<Bytes, Status>>>,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
+    let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let path = query::decode(&parts.uri.path().replace('+', "%2B"));
     let info = RequestInfo::parse(&parts.method, &path, &query);
@@ -33,21 +45,33 @@ pub(crate) async fn handle(
         info,
         query,
         headers: parts.headers,
-        body,
-        user,
+        body: Bytes::new(),
+        user: incoming.user,
         warnings: Warnings::default(),
-        drain,
+        drain: incoming.drain,
     };
     if let Some(user) = impersonated(&call) {
         call.user = user;
     }
-    let call = call;
-    let mut answer = route(registry, &parts.method, &call)
-        .await
-        .unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
+    let answer = in_time(registry, &parts.method, &mut call, incoming.body, incoming.limit).await;
+    let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
     answer.warn(&call.warnings.take());
+    encoding::compress(&mut answer, &call.headers);
     answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
     answer.into_response()
+}
+
+/// Reads the body and answers, as long as there is time.
+async fn in_time(
+    registry: &Arc<Registry>,
+    method: &Method,
+    call: &mut Call,
+    body: impl Future<Output = Result<Bytes, Status>>,
+    limit: Duration,
+) -> Result<Answer, Status> {
+    let deadline = Deadline::of(call, limit)?;
+    call.body = deadline.read(body).await?;
+    deadline.answer(route(registry, method, call)).await
 }
 
 /// The user that an administrator acts as.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -16,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
 use crate::bootstrap;
-use crate::call::{self, Answer, Body};
+use crate::call::{self, Body};
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
+use crate::deadline::REQUEST_MAX;
 use crate::http_server::{self, ListenOptions, Listener, Peer};
-use crate::negotiate::Form;
-use crate::pipeline;
+use crate::pipeline::{self, Incoming};
 use crate::random::Random;
 use crate::registry::Registry;
-use crate::status;
+use crate::status::{self, Status};
 use crate::store::Store;
 
 /// The longest body that is read.
@@ -110,16 +109,18 @@ impl ApiServer {
     {
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
-        let body_timeout = peer.as_ref().map(|peer| peer.body_timeout);
+        let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
-        let body = match read(body, body_timeout).await {
-            Ok(body) => body,
-            Err(answer) => return answer.into_response(),
-        };
         let is_head = parts.method == Method::HEAD;
-        let request: Request<Bytes> = Request::from_parts(parts, body);
-        let response = pipeline::handle(&self.registry, request, user, drain).await;
+        let incoming = Incoming {
+            parts,
+            body: read(body),
+            user,
+            drain,
+            limit,
+        };
+        let response = pipeline::handle(&self.registry, incoming).await;
         if is_head {
             return response.map(|_| call::full(Bytes::new()));
         }
@@ -127,30 +128,23 @@ impl ApiServer {
     }
 }
 
-/// Reads the body of a request, within a time if there is a limit.
-async fn read<B>(body: B, limit: Option<Duration>) -> Result<Bytes, Answer>
+/// Reads the body of a request.
+async fn read<B>(body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
-    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
-    let collected = match limit {
-        None => collected.await,
-        Some(limit) => tokio::time::timeout(limit, collected)
-            .await
-            .map_err(|_| Answer::status(&status::timeout(), Form::default()))?,
-    };
+    let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let body = collected.map_err(|error| unreadable(error.as_ref()))?;
     Ok(body.to_bytes())
 }
 
-fn unreadable(error: &(dyn std::error::Error + 'static)) -> Answer {
-    let status = if error.is::<LengthLimitError>() {
+fn unreadable(error: &(dyn std::error::Error + 'static)) -> Status {
+    if error.is::<LengthLimitError>() {
         status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"))
     } else {
         status::bad_request(error.to_string())
-    };
-    Answer::status(&status, Form::default())
+    }
 }
 
 impl<B> tower::Service<Request<B>> for ApiServer

@@ -353,12 +353,16 @@ pub(crate) fn internal(why: &str) -> Status {
 
 /// A request that took too long.
 pub(crate) fn timeout() -> Status {
-    failure(
-        504,
-        "Timeout",
-        "Timeout: request did not complete within the allotted timeout",
-        Some(Map::new()),
-    )
+    timed_out("request did not complete within the allotted timeout")
+}
+
+/// A write that took too long.
+pub(crate) fn write_timeout() -> Status {
+    timed_out("request did not complete within requested timeout - context deadline exceeded")
+}
+
+fn timed_out(why: &str) -> Status {
+    failure(504, "Timeout", format!("Timeout: {why}"), Some(Map::new()))
 }
 
 /// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.

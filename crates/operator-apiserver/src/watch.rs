@@ -201,7 +201,7 @@ impl Subscription {
     fn value_frame(&self, kind: &str, object: &Value) -> Bytes {
         let object = match self.form.transform {
             Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
-                crate::verb::partial(object, true)
+                crate::verb::partial(object, self.form)
             }
             Transform::Table => self.table(kind, object),
             Transform::None => object.clone(),
@@ -213,7 +213,13 @@ impl Subscription {
     fn table(&self, kind: &str, object: &Value) -> Value {
         let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
         let rows = (kind != "BOOKMARK").then_some(object).into_iter();
-        let mut rendered = table::render(&self.registry, &self.definition, rows, &metadata, self.include);
+        let mut rendered = table::render(
+            &self.registry,
+            &self.definition,
+            rows,
+            &metadata,
+            (self.form, self.include),
+        );
         if self.columns_told.swap(true, Ordering::Relaxed) {
             rendered["columnDefinitions"] = Value::Null;
         }

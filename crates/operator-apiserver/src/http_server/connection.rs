@@ -1,5 +1,6 @@
 //! One connection, from the handshake to its end, with a bound on every wait for the client.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,9 +11,8 @@ use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use super::impatient::Impatient;
 use super::{Peer, Timeouts};
 use crate::authn::User;
 use crate::call::Body;
@@ -27,6 +28,11 @@ use crate::server::ApiServer;
 
 /// How long the last answers of a connection that is idle may take to be written.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How many requests an HTTP/2 client may have in flight.
+const STREAMS_MAX: u32 = 100;
+/// The longest head of an HTTP/2 request.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// What every connection of a listener needs.
 #[derive(Clone)]
@@ -41,6 +47,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a socket refused TCP_NODELAY");
     }
+    let stream = Impatient::new(stream, shared.timeouts.write);
     let handshake = tokio::time::timeout(shared.timeouts.handshake, shared.acceptor.accept(stream));
     let stream = tokio::select! {
         result = handshake => match result {
@@ -53,68 +60,121 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
         },
         () = shared.drain.cancelled() => return,
     };
-    converse(stream, &shared).await;
-}
-
-/// Answers requests until the client leaves, is idle for too long, or the listener ends.
-async fn converse(stream: TlsStream<TcpStream>, shared: &Shared) {
-    let builder = builder(&stream, &shared.timeouts);
-    let peer = Peer {
-        user: user_of(&stream),
-        body_timeout: shared.timeouts.body,
-    };
-    let activity = Arc::new(watch::Sender::new(0));
-    let mut observed = activity.subscribe();
-    let (server, token) = (shared.server.clone(), shared.drain.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        request.extensions_mut().insert(token.clone());
-        let active = Active::begin(activity.clone());
-        let answer = server.clone().call(request);
-        async move {
-            let response = answer.await?;
-            Ok::<_, std::convert::Infallible>(counted(response, active))
-        }
-    });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = shared.drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = idle(&mut observed, shared.timeouts.idle) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(CLOSE_MAX, connection).await.unwrap_or(Ok(()))
-        }
+    // The protocol is what the handshake settled: a client that speaks another one is refused.
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let service = Requests::new(&stream, &shared);
+    let activity = service.activity.subscribe();
+    let stream = TokioIo::new(stream);
+    let result = if http2 {
+        let connection = http2_builder(&shared.timeouts).serve_connection(stream, service);
+        converse(connection, activity, &shared).await
+    } else {
+        let connection = http1_builder(&shared.timeouts).serve_connection(stream, service);
+        converse(connection.with_upgrades(), activity, &shared).await
     };
     if let Err(error) = result {
-        tracing::debug!(error = %error, "a connection ended with an error");
+        tracing::debug!(%error, "a connection ended with an error");
     }
 }
 
-/// The protocol is what the handshake settled; guessing it from the first bytes would wait for them without a bound.
-fn builder(stream: &TlsStream<TcpStream>, timeouts: &Timeouts) -> auto::Builder<TokioExecutor> {
-    let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+type ClientStream = TlsStream<Impatient<TcpStream>>;
+
+/// Answers requests until the client leaves, is idle for too long, or the listener ends.
+async fn converse(
+    connection: impl Connection,
+    mut activity: watch::Receiver<usize>,
+    shared: &Shared,
+) -> hyper::Result<()> {
+    tokio::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => result,
+        () = shared.drain.cancelled() => {
+            connection.as_mut().shut_down();
+            connection.await
+        }
+        () = idle(&mut activity, shared.timeouts.idle) => {
+            connection.as_mut().shut_down();
+            tokio::time::timeout(CLOSE_MAX, connection).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+/// A connection of either protocol.
+trait Connection: Future<Output = hyper::Result<()>> {
+    /// Takes no more requests, and ends after those in flight.
+    fn shut_down(self: Pin<&mut Self>);
+}
+
+impl Connection for http1::UpgradeableConnection<TokioIo<ClientStream>, Requests> {
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl Connection for http2::Connection<TokioIo<ClientStream>, Requests, TokioExecutor> {
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+fn http1_builder(timeouts: &Timeouts) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(timeouts.header);
     builder
-        .http2()
+}
+
+/// The limits are those of kube-apiserver.
+fn http2_builder(timeouts: &Timeouts) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
         .keep_alive_interval(timeouts.ping)
         .keep_alive_timeout(timeouts.ping);
-    if is_h2 {
-        builder.http2_only()
-    } else {
-        builder.http1_only()
+    builder
+}
+
+/// Answers the requests of one connection.
+struct Requests {
+    server: ApiServer,
+    peer: Peer,
+    drain: CancellationToken,
+    /// How many requests are in flight.
+    activity: Arc<watch::Sender<usize>>,
+}
+
+impl Requests {
+    fn new(stream: &ClientStream, shared: &Shared) -> Self {
+        Self {
+            server: shared.server.clone(),
+            peer: Peer {
+                user: user_of(stream),
+                request_timeout: shared.timeouts.request,
+            },
+            drain: shared.drain.clone(),
+            activity: Arc::new(watch::Sender::new(0)),
+        }
     }
 }
 
-fn user_of(stream: &TlsStream<TcpStream>) -> User {
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(self.drain.clone());
+        let active = Active::begin(self.activity.clone());
+        let answer = self.server.clone().call(request);
+        Box::pin(async move { Ok(counted(answer.await?, active)) })
+    }
+}
+
+fn user_of(stream: &ClientStream) -> User {
     let chain = stream.get_ref().1.peer_certificates();
     chain
         .and_then(|chain| User::from_certificate(chain.first()?))
@@ -170,7 +230,7 @@ fn counted(response: Response<Body>, active: Active) -> Response<Body> {
 
 impl http_body::Body for Counted {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

@@ -12,6 +12,8 @@ pub(crate) struct Form {
     /// The client reads nothing but protobuf, which only refusals are written in.
     pub(crate) protobuf_only: bool,
     pub(crate) transform: Transform,
+    /// Whether a transformed object is of `meta.k8s.io/v1beta1`, as old clients ask for it.
+    pub(crate) beta: bool,
 }
 
 /// What an object is turned into before it is written.
@@ -25,6 +27,15 @@ pub(crate) enum Transform {
 }
 
 impl Form {
+    /// The apiVersion of what an object is transformed into.
+    pub(crate) fn meta_version(self) -> &'static str {
+        if self.beta {
+            "meta.k8s.io/v1beta1"
+        } else {
+            "meta.k8s.io/v1"
+        }
+    }
+
     pub(crate) fn content_type(self) -> &'static str {
         if self.yaml {
             "application/yaml"
@@ -70,7 +81,8 @@ impl<'a> Clause<'a> {
         let transform = match self.get("as") {
             None => Transform::None,
             Some(kind) => {
-                if self.get("g") != Some("meta.k8s.io") || self.get("v") != Some("v1") {
+                let known = matches!(self.get("v"), Some("v1" | "v1beta1"));
+                if self.get("g") != Some("meta.k8s.io") || !known {
                     return None;
                 }
                 match kind {
@@ -84,6 +96,7 @@ impl<'a> Clause<'a> {
         Some(Form {
             yaml,
             transform,
+            beta: transform != Transform::None && self.get("v") == Some("v1beta1"),
             ..Form::default()
         })
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::builtin::{Column, human_duration};
 use crate::call::Call;
 use crate::clock;
+use crate::negotiate::Form;
 use crate::registry::{Definition, Registry};
 use crate::status::{self, Status};
 
@@ -38,14 +39,14 @@ pub(crate) fn render<'o>(
     definition: &Definition,
     objects: impl Iterator<Item = &'o Value>,
     metadata: &Value,
-    include: IncludeObject,
+    (form, include): (Form, IncludeObject),
 ) -> Value {
     let now = clock::unix_seconds(registry.clock.now());
     let rows: Vec<Value> = objects
-        .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, include)}))
+        .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, form, include)}))
         .collect();
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "kind": "Table", "apiVersion": form.meta_version(), "metadata": metadata,
         "columnDefinitions": columns(definition), "rows": rows,
     })
 }
@@ -63,10 +64,10 @@ fn columns(definition: &Definition) -> Vec<Value> {
         .collect()
 }
 
-fn row_object(object: &Value, include: IncludeObject) -> Value {
+fn row_object(object: &Value, form: Form, include: IncludeObject) -> Value {
     match include {
         IncludeObject::None => Value::Null,
-        IncludeObject::Metadata => crate::verb::partial(object, true),
+        IncludeObject::Metadata => crate::verb::partial(object, form),
         IncludeObject::Object => object.clone(),
     }
 }

@@ -47,13 +47,16 @@ fn options_kind(call: &Call) -> &'static str {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
         "patch" => "PatchOptions",
-        "list" | "watch" => "ListOptions",
         _ => "DeleteOptions",
     }
 }
 
 fn refuse(call: &Call, errors: &[Error]) -> Status {
     status::invalid(&options_subject(options_kind(call)), "", errors)
+}
+
+fn refuse_list(errors: &[Error]) -> Status {
+    status::invalid(&options_subject("ListOptions"), "", errors)
 }
 
 /// Checks `fieldManager`.
@@ -188,14 +191,14 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
             // The real server names this field, whether it was given or not.
             let why = "resourceVersionMatch is forbidden when continue is provided";
             let error = Error::forbidden(Path::new("resourceVersionMatch"), why);
-            return Err(refuse(call, &[error]));
+            return Err(refuse_list(&[error]));
         }
         return Ok(parsed.unwrap_or_default());
     }
     let revision = query.text("resourceVersion");
     let path = Path::new("resourceVersionMatch");
     let mut errors = Vec::new();
-    if call.info.verb == "list" && query.get("sendInitialEvents").is_some() {
+    if query.get("sendInitialEvents").is_some() {
         let why = "sendInitialEvents is forbidden for list";
         errors.push(Error::forbidden(Path::new("sendInitialEvents"), why));
     }
@@ -220,7 +223,7 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
     if errors.is_empty() {
         Ok(parsed.unwrap_or_default())
     } else {
-        Err(refuse(call, &errors))
+        Err(refuse_list(&errors))
     }
 }
 
@@ -230,7 +233,7 @@ pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
         "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",
         crate::object::go_quote(text)
     );
-    if call.info.verb == "list" {
+    if matches!(call.info.verb, "list" | "deletecollection") {
         status::bad_request(format!("invalid resource version: {message}"))
     } else {
         status::plain(message)
@@ -251,16 +254,13 @@ pub(crate) fn watch_options(call: &Call) -> Result<WatchOptions, Status> {
         if !matches.is_empty() {
             errors.push(Error::not_supported(path, &matches.into(), &["NotOlderThan"]));
         }
-        return Err(refuse(call, &errors));
+        return Err(refuse_list(&errors));
     }
     if send.is_none() && !matches.is_empty() {
-        return Err(refuse(
-            call,
-            &[Error::forbidden(
-                path,
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )],
-        ));
+        return Err(refuse_list(&[Error::forbidden(
+            path,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )]));
     }
     Ok(WatchOptions {
         bookmarks: query.flag("allowWatchBookmarks"),

@@ -26,9 +26,15 @@ pub(crate) fn object(
         Transform::Table => {
             let include = IncludeObject::parse(call)?;
             let metadata = json!({"resourceVersion": object::resource_version(object)});
-            table::render(registry, definition, std::iter::once(object), &metadata, include)
+            table::render(
+                registry,
+                definition,
+                std::iter::once(object),
+                &metadata,
+                (form, include),
+            )
         }
-        Transform::PartialObjectMetadata => partial(object, true),
+        Transform::PartialObjectMetadata => partial(object, form),
         Transform::PartialObjectMetadataList if definition.is_custom() => {
             return Err(status::plain("content is not a list"));
         }
@@ -59,13 +65,9 @@ pub(crate) fn go_package(group: &str) -> &str {
 }
 
 /// The metadata of an object alone.
-pub(crate) fn partial(object: &Value, typed: bool) -> Value {
+pub(crate) fn partial(object: &Value, form: Form) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    if typed {
-        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-    } else {
-        json!({"metadata": metadata})
-    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": form.meta_version(), "metadata": metadata})
 }
 
 /// A page of a list in the form asked for.
@@ -97,13 +99,13 @@ pub(crate) fn list(
                 .collect();
             let metadata = transformed_metadata(page);
             let rows = objects.iter().map(|object| &**object);
-            table::render(registry, definition, rows, &metadata, include)
+            table::render(registry, definition, rows, &metadata, (form, include))
         }
         Transform::PartialObjectMetadataList => {
             let items: Vec<Value> = page
                 .items
                 .iter()
-                .map(|stored| partial(&stored.value, true))
+                .map(|stored| partial(&stored.value, form))
                 .collect();
             let items = if items.is_empty() {
                 Value::Null
@@ -111,7 +113,7 @@ pub(crate) fn list(
                 items.into()
             };
             json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "kind": "PartialObjectMetadataList", "apiVersion": form.meta_version(),
                 "metadata": transformed_metadata(page), "items": items,
             })
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::options;
-use crate::call::{Answer, Call};
+use crate::call::{Answer, Call, Content};
 use crate::negotiate::Form;
 use crate::negotiate::table::IncludeObject;
 use crate::registry::{Definition, Registry};
@@ -38,6 +38,6 @@ pub(super) fn serve(
         IncludeObject::parse(call)?,
     );
     let mut answer = Answer::new(StatusCode::OK, form.content_type(), Default::default());
-    answer.body = watch::stream(subscription, &watch, call.drain.clone());
+    answer.content = Content::Stream(watch::stream(subscription, &watch, call.drain.clone()));
     Ok(answer)
 }

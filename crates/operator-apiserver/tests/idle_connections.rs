@@ -1,0 +1,143 @@
+//! Ten thousand idle connections: what they cost, and that others are served. The only test of its process, so that
+//! its memory can be measured.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::connector;
+use operator_apiserver::{ApiServer, ListenOptions};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+const CONNECTIONS: u64 = 10_000;
+/// Files that the process needs besides.
+const OTHER_FILES: u64 = 100;
+/// What an idle connection may cost.
+const CONNECTION_BYTES_MAX: u64 = 64 * 1024;
+
+/// As many connections as wished for, or as the limit of open files allows when it is raised as far as it goes.
+fn connections() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    CONNECTIONS.min(files.saturating_sub(OTHER_FILES))
+}
+
+async fn connect(address: SocketAddr, kubeconfig: &str) -> TlsStream<TcpStream> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    connector(kubeconfig, b"http/1.1")
+        .connect(name, stream)
+        .await
+        .unwrap()
+}
+
+/// One request and its answer, on a connection that stays open.
+async fn get(stream: &mut TlsStream<TcpStream>) {
+    let request = b"GET /api/v1/namespaces/default HTTP/1.1\r\nhost: h\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut bytes = [0; 2048];
+    let read = stream.read(&mut bytes).await.unwrap();
+    assert!(bytes[..read].starts_with(b"HTTP/1.1 200 "));
+}
+
+/// The clients below, as a process of their own: the address and the number of connections. The kubeconfig comes in,
+/// a line goes out when all are open, and the end of the input closes them.
+const CLIENTS: &str = "IDLE_CONNECTIONS_TEST_CLIENTS";
+
+async fn be_the_clients(wanted: &str) {
+    let (address, count) = wanted.split_once(' ').unwrap();
+    let (address, count) = (address.parse().unwrap(), count.parse().unwrap());
+    connections();
+    let mut input = std::io::stdin().lock();
+    let mut kubeconfig = String::new();
+    while !kubeconfig.ends_with("---\n") {
+        input.read_line(&mut kubeconfig).unwrap();
+    }
+    let mut open = Vec::new();
+    for index in 0..count {
+        let mut stream = connect(address, &kubeconfig).await;
+        // Some have been used, some never spoke.
+        if index % 2 == 0 {
+            get(&mut stream).await;
+        }
+        open.push(stream);
+    }
+    println!("\nopen");
+    let _ = input.read_line(&mut kubeconfig);
+}
+
+fn start_clients(address: SocketAddr, count: u64, kubeconfig: &str) -> Child {
+    let mut clients = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "many_idle_connections_do_not_stop_others",
+            "--nocapture",
+        ])
+        .env(CLIENTS, format!("{address} {count}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = clients.stdin.as_mut().unwrap();
+    input.write_all(format!("{kubeconfig}---\n").as_bytes()).unwrap();
+    clients
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_idle_connections_do_not_stop_others() {
+    if let Ok(wanted) = std::env::var(CLIENTS) {
+        return be_the_clients(&wanted).await;
+    }
+    let count = connections();
+    let server = ApiServer::builder().build().unwrap();
+    let mut options = ListenOptions::default();
+    // None of them leaves before the last has come.
+    options.timeouts.idle = Duration::from_secs(600);
+    options.timeouts.header = Duration::from_secs(600);
+    let listener = server.listen(options).await.unwrap();
+    let kubeconfig = listener.kubeconfig();
+    let before = resident();
+    let mut clients = start_clients(listener.local_addr(), count, &kubeconfig);
+    let output = BufReader::new(clients.stdout.take().unwrap());
+    let opened =
+        tokio::task::spawn_blocking(|| output.lines().map_while(Result::ok).any(|line| line == "open"));
+    assert!(opened.await.unwrap(), "the clients ended");
+    assert_eq!(listener.connections() as u64, count);
+
+    let each = resident().saturating_sub(before) / count;
+    let began = Instant::now();
+    get(&mut connect(listener.local_addr(), &kubeconfig).await).await;
+    println!(
+        "{count} idle connections: {each} bytes each, a new client was answered in {:?}",
+        began.elapsed()
+    );
+    assert!(each < CONNECTION_BYTES_MAX, "{each} bytes for each connection");
+
+    clients.kill().unwrap();
+    clients.wait().unwrap();
+    let gone = async {
+        while listener.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    listener.shutdown().await;
+}
