@@ -1,7 +1,16 @@
-//! Edits of `kustomization.yaml` files that belong to the user: comments, order and layout stay.
+//! Kustomize trees: rendered ([`build`]), and edited where they belong to the user: comments, order and layout stay.
 //!
-//! The text is changed at one place, and the result is read back: an edit that would not give exactly the old
+//! When a kustomization is edited, the text is changed at one place, and the result is read back: an edit that would not give exactly the old
 //! content plus the new entry is refused.
+
+pub mod build;
+mod kustomization;
+pub mod order;
+mod patch;
+mod reference;
+mod replacement;
+mod resource;
+mod transform;
 
 use serde_json::{Value, json};
 
