@@ -3,6 +3,7 @@
 mod cluster;
 mod completion;
 mod create_api;
+mod deploy;
 mod envtest;
 mod generate;
 pub(crate) mod go_flags;
@@ -15,6 +16,9 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
+pub(crate) use self::deploy::{
+    ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs, UninstallArgs,
+};
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::ManifestsArgs;
 pub(crate) use self::init::{InitArgs, License};
@@ -44,6 +48,10 @@ pub(crate) enum Command {
     /// Run the operator.
     #[command(subcommand, arg_required_else_help = true)]
     Run(RunCommand),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
+    Deploy(DeployArgs),
+    Undeploy(UndeployArgs),
     /// Run a Kubernetes control plane of your own.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
@@ -63,6 +71,7 @@ pub(crate) enum CreateCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateCommand {
     Manifests(ManifestsArgs),
+    Installer(InstallerArgs),
 }
 
 #[derive(Debug, Subcommand)]

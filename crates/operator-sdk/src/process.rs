@@ -3,5 +3,6 @@
 pub(crate) mod api;
 pub(crate) mod cargo;
 pub(crate) mod cluster;
+pub(crate) mod objects;
 pub(crate) mod operator;
 pub(crate) mod signal;

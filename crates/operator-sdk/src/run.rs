@@ -1,10 +1,12 @@
 //! Commands, from their arguments to their report.
 
 pub(crate) mod cluster;
+pub(crate) mod deploy;
 pub(crate) mod envtest;
 pub(crate) mod local;
 pub(crate) mod manifests;
 pub(crate) mod quickstart;
+pub(crate) mod render;
 pub(crate) mod scaffold;
 
 use crate::process::cluster::ClusterError;

@@ -89,6 +89,16 @@ pub fn build(
         .collect())
 }
 
+/// Replaces the images of pods in objects that are rendered already; names as in [`Overrides::images`].
+pub fn set_images(objects: &mut [Value], images: &[(String, String)]) {
+    let rules: Vec<ImageRule> = images.iter().map(ImageRule::of).collect();
+    let mut resources: Vec<Resource> = objects.iter().cloned().map(Resource::new).collect();
+    transform::images(&mut resources, &rules);
+    for (object, resource) in objects.iter_mut().zip(resources) {
+        *object = resource.value;
+    }
+}
+
 /// The objects of a directory and everything below, and how they refer to each other.
 #[derive(Default)]
 struct Layer {

@@ -163,7 +163,7 @@ impl Kustomization {
             "components" => self.components = read.value(value)?,
             "configurations" => self.configurations = read.value(value)?,
             "namespace" => {
-                self.namespace = Some(read.value::<String>(value)?).filter(|text| !text.is_empty())
+                self.namespace = Some(read.value::<String>(value)?).filter(|text| !text.is_empty());
             }
             "namePrefix" => self.name_prefix = read.value(value)?,
             "nameSuffix" => self.name_suffix = read.value(value)?,

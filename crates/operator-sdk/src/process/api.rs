@@ -2,13 +2,28 @@
 
 use std::path::{Path, PathBuf};
 
+use futures::TryStreamExt;
+use http::StatusCode;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::WatchEvent;
 use serde_json::Value;
 
 use crate::report::Hinted;
 
 /// The form of an answer that has rows and columns for people.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// Who manages the fields that this tool applies.
+const FIELD_MANAGER: &str = "operator-sdk";
+
+/// How an object is applied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ApplyOptions {
+    /// Nothing is written.
+    pub(crate) dry_run: bool,
+    /// Fields of other managers are taken over.
+    pub(crate) force: bool,
+}
 
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -20,8 +35,12 @@ pub(crate) struct Api {
 pub(crate) enum ApiError {
     #[error("the kubeconfig {} cannot be used: {reason}", path.display())]
     Kubeconfig { path: PathBuf, reason: String },
+    #[error("no cluster is named: {0}")]
+    NoCluster(String),
     #[error("{0}")]
     Refused(String),
+    #[error("{object} has fields that others manage: {reason}")]
+    Conflict { object: String, reason: String },
     #[error("the API server does not answer: {0}")]
     Unreachable(String),
 }
@@ -30,7 +49,12 @@ impl Hinted for ApiError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kubeconfig { .. } => "name another with `--kubeconfig`".to_owned(),
+            Self::NoCluster(_) => {
+                "name a kubeconfig with `--kubeconfig`, or start a control plane with `operator-sdk cluster up`"
+                    .to_owned()
+            }
             Self::Refused(_) => "look at the object that was sent".to_owned(),
+            Self::Conflict { .. } => "take these fields over with `--force-conflicts`".to_owned(),
             Self::Unreachable(_) => {
                 "check that the cluster runs, and that the kubeconfig names it".to_owned()
             }
@@ -52,6 +76,109 @@ impl Api {
             .map_err(|error| failed(error.to_string()))?;
         let client = kube::Client::try_from(config).map_err(|error| failed(error.to_string()))?;
         Ok(Self { client })
+    }
+
+    /// The cluster of a kubeconfig (`None`: of `KUBECONFIG`, or the one in the home directory) and of a context of it.
+    pub(crate) async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, ApiError> {
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let mut config = match kubeconfig {
+            Some(path) => {
+                let failed = |reason: String| ApiError::Kubeconfig {
+                    path: path.to_owned(),
+                    reason,
+                };
+                let file = Kubeconfig::read_from(path).map_err(|error| failed(error.to_string()))?;
+                let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+                config.map_err(|error| failed(error.to_string()))?
+            }
+            None => kube::Config::from_kubeconfig(&options)
+                .await
+                .map_err(|error| ApiError::NoCluster(error.to_string()))?,
+        };
+        // A cluster that is not there is said at once.
+        config.default_retry = false;
+        let client =
+            kube::Client::try_from(config).map_err(|error| ApiError::NoCluster(error.to_string()))?;
+        Ok(Self { client })
+    }
+
+    /// Server-side apply; the object afterwards.
+    pub(crate) async fn apply(
+        &self,
+        path: &str,
+        object: &Value,
+        how: ApplyOptions,
+    ) -> Result<Value, ApiError> {
+        let dry_run = if how.dry_run { "&dryRun=All" } else { "" };
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force={}{dry_run}", how.force);
+        let form = Some("application/apply-patch+yaml");
+        let answer = self
+            .send("PATCH", &path, form, object.to_string().into_bytes())
+            .await;
+        answer.map_err(|error| match error {
+            kube::Error::Api(status) if status.code == 409 && status.reason == "Conflict" => {
+                ApiError::Conflict {
+                    object: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+                    reason: status.message.clone(),
+                }
+            }
+            other => described(other),
+        })
+    }
+
+    /// Deletes what is at a path, and its dependents; false if nothing was there.
+    pub(crate) async fn remove(&self, path: &str) -> Result<bool, ApiError> {
+        let options = serde_json::json!({"propagationPolicy": "Background"}).to_string();
+        match self
+            .send("DELETE", path, Some("application/json"), options.into_bytes())
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => Ok(false),
+            Err(error) => Err(described(error)),
+        }
+    }
+
+    /// Follows one object of a collection until `check` is content with it; it is called with `None` when there is no
+    /// such object. There is no limit in time: the caller has one.
+    pub(crate) async fn follow<T>(
+        &self,
+        collection: &str,
+        name: &str,
+        mut check: impl FnMut(Option<&Value>) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        let selected = format!("{collection}?fieldSelector=metadata.name%3D{name}");
+        loop {
+            let list = self.get(&selected).await?.unwrap_or_default();
+            if let Some(done) = check(list.pointer("/items/0")) {
+                return Ok(done);
+            }
+            let version = list["metadata"]["resourceVersion"].as_str().unwrap_or("0");
+            let request = http::Request::get(format!("{selected}&watch=true&resourceVersion={version}"))
+                .body(Vec::new())
+                .map_err(|error| ApiError::Refused(error.to_string()))?;
+            let events = self
+                .client
+                .request_events::<Value>(request)
+                .await
+                .map_err(described)?;
+            let mut events = std::pin::pin!(events);
+            // A watch that ends or breaks begins anew with a list.
+            while let Ok(Some(event)) = events.try_next().await {
+                let seen = match &event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => check(Some(object)),
+                    WatchEvent::Deleted(_) => check(None),
+                    WatchEvent::Bookmark(_) => None,
+                    WatchEvent::Error(_) => break,
+                };
+                if let Some(done) = seen {
+                    return Ok(done);
+                }
+            }
+        }
     }
 
     /// What is at a path; `None` if nothing is.

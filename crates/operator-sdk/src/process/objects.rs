@@ -1,0 +1,220 @@
+//! Objects of any kind in a cluster: applied, looked for and deleted by their manifests.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::api::{Api, ApiError, ApplyOptions};
+
+/// What applying an object did, or would do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) effect: Effect,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+/// How a kind is served.
+#[derive(Clone, Debug, PartialEq)]
+struct Served {
+    plural: String,
+    namespaced: bool,
+}
+
+/// A cluster's objects, by manifest.
+pub(crate) struct Objects {
+    api: Api,
+    /// By `apiVersion` and kind; kinds that are not served are asked for again.
+    served: BTreeMap<(String, String), Served>,
+}
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) collection: String,
+    pub(crate) name: String,
+}
+
+// === impl Effect ===
+
+impl Effect {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}", self.collection, self.name)
+    }
+}
+
+// === impl Objects ===
+
+impl Objects {
+    pub(crate) fn new(api: Api) -> Self {
+        Self {
+            api,
+            served: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Where an object is or would be; `None` if its kind is not served.
+    pub(crate) async fn place(&mut self, object: &Value) -> Result<Option<Place>, ApiError> {
+        let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+        let Some(served) = self.served(api_version, kind).await? else {
+            return Ok(None);
+        };
+        let namespace = match text(object, "/metadata/namespace") {
+            "" => "default",
+            namespace => namespace,
+        };
+        Ok(Some(Place {
+            collection: collection(api_version, &served, Some(namespace)),
+            name: text(object, "/metadata/name").to_owned(),
+        }))
+    }
+
+    async fn served(&mut self, api_version: &str, kind: &str) -> Result<Option<Served>, ApiError> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        if !self.served.contains_key(&key) {
+            let list = self.api.get(&root(api_version)).await?.unwrap_or_default();
+            for resource in list["resources"].as_array().into_iter().flatten() {
+                let name = text(resource, "/name");
+                if !name.contains('/') {
+                    let served = Served {
+                        plural: name.to_owned(),
+                        namespaced: resource["namespaced"] == true,
+                    };
+                    let key = (api_version.to_owned(), text(resource, "/kind").to_owned());
+                    self.served.insert(key, served);
+                }
+            }
+        }
+        Ok(self.served.get(&key).cloned())
+    }
+
+    /// Applies an object, or with `dry_run` says what applying would do.
+    pub(crate) async fn apply(
+        &mut self,
+        place: &Place,
+        object: &Value,
+        how: ApplyOptions,
+    ) -> Result<Change, ApiError> {
+        let before = self.api.get(&place.path()).await?;
+        let after = self.api.apply(&place.path(), object, how).await?;
+        let effect = match &before {
+            None => Effect::Created,
+            Some(before) if plain(before) == plain(&after) => Effect::Unchanged,
+            Some(_) => Effect::Configured,
+        };
+        Ok(Change {
+            effect,
+            before,
+            after,
+        })
+    }
+
+    /// The objects of a kind with a label, in every namespace; none if the kind is not served.
+    pub(crate) async fn labelled(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        label: &str,
+        value: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let Some(served) = self.served(api_version, kind).await? else {
+            return Ok(Vec::new());
+        };
+        let path = collection(api_version, &served, None);
+        let label = label.replace('/', "%2F");
+        let list = self
+            .api
+            .get(&format!("{path}?labelSelector={label}%3D{value}"))
+            .await?;
+        let items = list.unwrap_or_default()["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let whole = |mut item: Value| {
+            item["apiVersion"] = json!(api_version);
+            item["kind"] = json!(kind);
+            item
+        };
+        Ok(items.into_iter().map(whole).collect())
+    }
+
+    /// Every object of a kind, in every namespace.
+    pub(crate) async fn all(&mut self, api_version: &str, kind: &str) -> Result<Vec<Value>, ApiError> {
+        let Some(served) = self.served(api_version, kind).await? else {
+            return Ok(Vec::new());
+        };
+        let list = self.api.get(&collection(api_version, &served, None)).await?;
+        let items = list.unwrap_or_default()["items"].as_array().cloned();
+        Ok(items.unwrap_or_default())
+    }
+}
+
+/// An object without what every write changes.
+pub(crate) fn plain(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        metadata.remove("resourceVersion");
+        metadata.remove("generation");
+    }
+    object
+}
+
+/// `deployment.apps/name`, as kubectl names objects.
+pub(crate) fn name_of(object: &Value) -> String {
+    let kind = text(object, "/kind").to_lowercase();
+    let name = text(object, "/metadata/name");
+    match text(object, "/apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
+fn root(api_version: &str) -> String {
+    if api_version.contains('/') {
+        format!("/apis/{api_version}")
+    } else {
+        format!("/api/{api_version}")
+    }
+}
+
+fn collection(api_version: &str, served: &Served, namespace: Option<&str>) -> String {
+    let namespace = namespace.filter(|_| served.namespaced);
+    let within = namespace.map(|namespace| format!("/namespaces/{namespace}"));
+    format!(
+        "{}{}/{}",
+        root(api_version),
+        within.unwrap_or_default(),
+        served.plural
+    )
+}
+
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

@@ -1,0 +1,190 @@
+//! `install`, `uninstall`, `deploy`, `undeploy`: the manifests of the project, in a cluster and out of it.
+
+mod apply;
+mod delete;
+mod ready;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use operator_manifests::kustomize::build::Overrides;
+use serde_json::Value;
+
+use self::apply::Rollout;
+use self::delete::Removal;
+use super::render;
+use super::scaffold::current_directory;
+use crate::args::{ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, UndeployArgs, UninstallArgs};
+use crate::process::api::{Api, ApplyOptions};
+use crate::process::cluster::ClusterError;
+use crate::process::objects::{Objects, name_of, text};
+use crate::process::signal::Ends;
+use crate::project::Project;
+use crate::report::{Failure, Hinted, Report};
+
+/// The label that tells which project an object belongs to.
+const LABEL: &str = "rust.operator-sdk.dev/project";
+
+/// The directory of the CRDs.
+const CRDS: &str = "config/crd";
+
+/// The exit code of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// Something did not come about in a cluster.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeployError {
+    #[error("the cluster does not serve {kind} of {api_version}")]
+    NotServed { api_version: String, kind: String },
+    #[error("{what} after {seconds} s: {state}")]
+    Timeout {
+        what: String,
+        seconds: u64,
+        state: String,
+        hint: &'static str,
+    },
+    #[error("{0} cannot be rolled out: {1}")]
+    Failed(String, String),
+}
+
+impl Hinted for DeployError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotServed { .. } => {
+                "install what brings that kind first (such as cert-manager or the Prometheus operator), or take it out of config/default"
+                    .to_owned()
+            }
+            Self::Timeout { hint, .. } => (*hint).to_owned(),
+            Self::Failed(..) => "look at its events with `kubectl describe`, and at the image's name".to_owned(),
+        })
+    }
+}
+
+/// `operator-sdk install` in the current directory.
+pub(crate) fn install(args: &InstallArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let objects = render::render(&project.root, CRDS, &Overrides::default())?;
+    interruptible(report, async {
+        let mut rollout = rollout(&project, &args.apply, report).await?;
+        rollout.apply(&objects).await?;
+        rollout.wait(&objects, args.apply.timeout).await
+    })
+}
+
+/// `operator-sdk uninstall` in the current directory.
+pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let mut objects = render::render(&project.root, CRDS, &Overrides::default())?;
+    objects.reverse();
+    interruptible(report, async {
+        let mut removal = removal(&project, &args.delete, report).await?;
+        removal.delete(&objects).await
+    })
+}
+
+/// `operator-sdk deploy` in the current directory.
+pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let overrides = render::overrides(args.render.image.as_deref(), args.render.namespace.as_deref());
+    let objects = render::render(&project.root, &args.render.kustomization, &overrides)?;
+    interruptible(report, async {
+        let mut rollout = rollout(&project, &args.apply, report).await?;
+        rollout.apply(&objects).await?;
+        if !args.no_prune {
+            let mut removal = removal(
+                &project,
+                &DeleteArgs {
+                    cluster: args.apply.cluster.clone(),
+                    dry_run: args.apply.dry_run || args.apply.diff,
+                    timeout: Duration::ZERO,
+                },
+                report,
+            )
+            .await?;
+            let left = removal.left_over(&objects).await?;
+            removal.delete(&left).await?;
+        }
+        rollout.wait(&objects, args.apply.timeout).await
+    })
+}
+
+/// `operator-sdk undeploy` in the current directory.
+pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let overrides = render::overrides(None, args.namespace.as_deref());
+    let rendered = render::render(&project.root, &args.kustomization, &overrides)?;
+    interruptible(report, async {
+        let mut removal = removal(&project, &args.delete, report).await?;
+        let mut objects = removal.everything(&rendered).await?;
+        let is_crd = |object: &Value| text(object, "/kind") == "CustomResourceDefinition";
+        let crds: Vec<Value> = objects.extract_if(.., |object| is_crd(object)).collect();
+        if !args.keep_crds {
+            // While the operator is there it can end the finalizers of its objects.
+            removal.delete(&crds).await?;
+        }
+        removal.delete(&objects).await
+    })
+}
+
+/// Runs work against a cluster; a signal ends it, and what was done stays.
+fn interruptible(
+    report: &Report,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<ExitCode, Failure> {
+    super::block_on(async {
+        let mut ends = Ends::catch().map_err(ClusterError::from)?;
+        tokio::select! {
+            outcome = work => outcome.map(|()| ExitCode::SUCCESS),
+            () = ends.next() => {
+                report.progress("Interrupted: what was done in the cluster stays; the command can be run again.");
+                Ok(ExitCode::from(INTERRUPTED))
+            }
+        }
+    })
+}
+
+pub(crate) async fn connect(args: &ClusterArgs) -> Result<Objects, Failure> {
+    let api = Api::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    Ok(Objects::new(api))
+}
+
+async fn rollout<'a>(
+    project: &Project,
+    args: &ApplyArgs,
+    report: &'a Report,
+) -> Result<Rollout<'a>, Failure> {
+    Ok(Rollout::new(
+        connect(&args.cluster).await?,
+        report,
+        &project.config.project_name,
+        ApplyOptions {
+            dry_run: args.dry_run || args.diff,
+            force: args.force_conflicts,
+        },
+        args.diff,
+    ))
+}
+
+async fn removal<'a>(
+    project: &Project,
+    args: &DeleteArgs,
+    report: &'a Report,
+) -> Result<Removal<'a>, Failure> {
+    Ok(Removal {
+        objects: connect(&args.cluster).await?,
+        report,
+        project: project.config.project_name.clone(),
+        dry_run: args.dry_run,
+        timeout: args.timeout,
+    })
+}
+
+/// What is in both has the same kind, namespace and name.
+fn identity(object: &Value) -> (String, String) {
+    (name_of(object), text(object, "/metadata/namespace").to_owned())
+}
+
+fn identities(objects: &[Value]) -> BTreeSet<(String, String)> {
+    objects.iter().map(identity).collect()
+}

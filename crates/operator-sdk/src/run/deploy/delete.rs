@@ -1,0 +1,226 @@
+//! Deleting what a deploy brought, and waiting until it is gone.
+
+use std::time::Duration;
+
+use operator_manifests::kustomize::order;
+use serde_json::Value;
+
+use super::{DeployError, LABEL, identities, identity};
+use crate::process::objects::{Objects, Place, name_of, text};
+use crate::report::{Failure, Report};
+
+/// Kinds that operators are deployed with; objects of other kinds are found if the tree has one of the kind.
+const KINDS: [(&str, &str); 21] = [
+    ("v1", "Namespace"),
+    ("v1", "ServiceAccount"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+    ),
+    ("monitoring.coreos.com/v1", "ServiceMonitor"),
+    ("cert-manager.io/v1", "Issuer"),
+    ("cert-manager.io/v1", "Certificate"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+];
+
+/// Namespaces of the cluster itself.
+const KEPT_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+pub(super) struct Removal<'a> {
+    pub(super) objects: Objects,
+    pub(super) report: &'a Report,
+    pub(super) project: String,
+    pub(super) dry_run: bool,
+    pub(super) timeout: Duration,
+}
+
+// === impl Removal ===
+
+impl Removal<'_> {
+    /// What has the label of the project, without the objects of the namespaces of another deploy.
+    async fn labelled(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
+        let mut kinds: Vec<(String, String)> = KINDS
+            .iter()
+            .map(|(version, kind)| ((*version).to_owned(), (*kind).to_owned()))
+            .collect();
+        for object in rendered {
+            let kind = (
+                text(object, "/apiVersion").to_owned(),
+                text(object, "/kind").to_owned(),
+            );
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let mut found = Vec::new();
+        for (api_version, kind) in &kinds {
+            found.extend(
+                self.objects
+                    .labelled(api_version, kind, LABEL, &self.project)
+                    .await?,
+            );
+        }
+        let namespaces: Vec<&str> = rendered
+            .iter()
+            .map(|object| text(object, "/metadata/namespace"))
+            .collect();
+        found.retain(|object| {
+            let namespace = text(object, "/metadata/namespace");
+            namespace.is_empty() || namespaces.contains(&namespace)
+        });
+        Ok(found)
+    }
+
+    /// What an earlier deploy brought and the tree no longer has; never what takes other objects with it.
+    pub(super) async fn left_over(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
+        let there = identities(rendered);
+        let mut left = self.labelled(rendered).await?;
+        left.retain(|object| {
+            !there.contains(&identity(object))
+                && !["Namespace", "CustomResourceDefinition"].contains(&text(object, "/kind"))
+        });
+        order::sort_objects(&mut left);
+        left.reverse();
+        Ok(left)
+    }
+
+    /// The tree and everything with the label of the project, last things first. Of namespaces only those that a
+    /// deploy made.
+    pub(super) async fn everything(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
+        let labelled = self.labelled(rendered).await?;
+        let ours = identities(&labelled);
+        let named: Vec<&str> = rendered
+            .iter()
+            .filter(|object| text(object, "/kind") == "Namespace")
+            .map(|object| text(object, "/metadata/name"))
+            .collect();
+        let mut all: Vec<Value> = Vec::new();
+        for object in rendered.iter().chain(&labelled) {
+            if all.iter().any(|there| identity(there) == identity(object)) {
+                continue;
+            }
+            if text(object, "/kind") == "Namespace" {
+                let name = text(object, "/metadata/name");
+                if !ours.contains(&identity(object)) || KEPT_NAMESPACES.contains(&name) {
+                    self.report.progress(&format!(
+                        "{} stays: no deploy of this project made it",
+                        name_of(object)
+                    ));
+                    continue;
+                }
+                // The namespace of another deploy of this project.
+                if !named.contains(&name) {
+                    continue;
+                }
+            }
+            all.push(object.clone());
+        }
+        order::sort_objects(&mut all);
+        all.reverse();
+        Ok(all)
+    }
+
+    /// Deletes the objects in their order, then waits until all of them are gone.
+    pub(super) async fn delete(&mut self, objects: &[Value]) -> Result<(), Failure> {
+        let mut gone = Vec::new();
+        for object in objects {
+            let Some(place) = self.objects.place(object).await? else {
+                self.report.line(&format!("{} not found", name_of(object)));
+                continue;
+            };
+            let word = if self.dry_run {
+                let there = self.objects.api().get(&place.path()).await?;
+                there.map_or("not found", |_| "deleted (dry run)")
+            } else if self.objects.api().remove(&place.path()).await? {
+                gone.push((object, place));
+                "deleted"
+            } else {
+                "not found"
+            };
+            self.report.line(&format!("{} {word}", name_of(object)));
+        }
+        if self.timeout.is_zero() {
+            return Ok(());
+        }
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        for (object, place) in gone {
+            self.wait_gone(object, &place, deadline).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_gone(
+        &mut self,
+        object: &Value,
+        place: &Place,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), Failure> {
+        let name = name_of(object);
+        let mut told = false;
+        let gone = self
+            .objects
+            .api()
+            .follow(&place.collection, &place.name, |there| {
+                if there.is_some() && !told {
+                    self.report.progress(&format!("waiting until {name} is gone"));
+                    told = true;
+                }
+                there.is_none().then_some(())
+            });
+        match tokio::time::timeout_at(deadline, gone).await {
+            Ok(gone) => Ok(gone?),
+            Err(_) => Err(DeployError::Timeout {
+                what: format!("{name} is not gone"),
+                seconds: self.timeout.as_secs(),
+                state: self.holders(object).await,
+                hint: "the operator that sets these finalizers has to run to end them; look at its log, or take them off by hand",
+            }
+            .into()),
+        }
+    }
+
+    /// The objects that keep a definition from going.
+    async fn holders(&mut self, object: &Value) -> String {
+        let version = object
+            .pointer("/spec/versions")
+            .and_then(Value::as_array)
+            .and_then(|versions| versions.iter().find(|version| version["served"] == true));
+        let Some(version) = version else {
+            return "it is still there".to_owned();
+        };
+        let api_version = format!("{}/{}", text(object, "/spec/group"), text(version, "/name"));
+        let kind = text(object, "/spec/names/kind");
+        let left = self.objects.all(&api_version, kind).await.unwrap_or_default();
+        let held: Vec<String> = left
+            .iter()
+            .filter_map(|item| {
+                let finalizers = item.pointer("/metadata/finalizers")?.as_array()?;
+                let finalizers: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
+                Some(format!(
+                    "{kind} {} waits for {}",
+                    text(item, "/metadata/name"),
+                    finalizers.join(", ")
+                ))
+            })
+            .collect();
+        if held.is_empty() {
+            "it is still there".to_owned()
+        } else {
+            held.join("; ")
+        }
+    }
+}

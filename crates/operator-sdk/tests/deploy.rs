@@ -1,0 +1,400 @@
+//! `install`, `deploy` and their opposites, on an embedded control plane, looked at through kubectl.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use std::process::{Command, Output, Stdio};
+
+use common::running::Running;
+use common::{CREATE_MEMCACHED, Dir, kubectl, sdk};
+
+const NAMESPACE: &str = "memcached-operator-system";
+const DEPLOYMENT: &str = "memcached-operator-controller-manager";
+
+/// A project with the memcached kind, and a cluster.
+struct Scene {
+    dir: Dir,
+    _cluster: Running,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = Dir::project();
+        dir.ok(CREATE_MEMCACHED);
+        let mut cluster = Running::start(
+            sdk()
+                .args(["cluster", "up", "--kubeconfig", "kubeconfig"])
+                .current_dir(&dir.path),
+        );
+        cluster.line_with("ready");
+        Self {
+            dir,
+            _cluster: cluster,
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        sdk()
+            .args(arguments)
+            .env("KUBECONFIG", self.dir.path.join("kubeconfig"))
+            .env_remove("IMG")
+            .current_dir(&self.dir.path)
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?} failed: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// It must fail with exit code 1; what it said.
+    #[track_caller]
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(
+            errors.contains("error: ") && errors.contains("hint: "),
+            "{errors}"
+        );
+        errors
+    }
+
+    #[track_caller]
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        kubectl(
+            &[&["--kubeconfig", "kubeconfig"], arguments].concat(),
+            &self.dir.path,
+        )
+    }
+
+    /// The names of everything that has the label of the project.
+    fn labelled(&self) -> Vec<String> {
+        let kinds = "namespaces,crds,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,deployments";
+        let selector = "rust.operator-sdk.dev/project=memcached-operator";
+        let names = self.kubectl(&["get", kinds, "-A", "-l", selector, "-o", "name"]);
+        names.lines().map(str::to_owned).collect()
+    }
+
+    fn edit(&self, path: &str, from: &str, to: &str) {
+        let text = self.dir.read(path);
+        assert!(text.contains(from), "{path}: {text}");
+        self.dir.write(path, &text.replace(from, to));
+    }
+}
+
+#[test]
+fn kinds_are_installed_and_uninstalled() {
+    let scene = Scene::new();
+    let crd = "customresourcedefinition.apiextensions.k8s.io/memcacheds.cache.example.com";
+    assert_eq!(
+        scene.ok(&["install", "--dry-run"]),
+        format!("{crd} created (dry run)\n")
+    );
+    assert_eq!(
+        scene.kubectl(&["get", "crds", "-o", "name"]),
+        "",
+        "a dry run writes nothing"
+    );
+    assert_eq!(scene.ok(&["install"]), format!("{crd} created\n"));
+    scene.kubectl(&["apply", "-f", "config/samples/cache_v1alpha1_memcached.yaml"]);
+    assert_eq!(scene.ok(&["install"]), format!("{crd} unchanged\n"));
+    assert_eq!(
+        scene.ok(&["uninstall", "--dry-run"]),
+        format!("{crd} deleted (dry run)\n")
+    );
+    assert_eq!(scene.ok(&["uninstall"]), format!("{crd} deleted\n"));
+    assert_eq!(scene.kubectl(&["get", "crds", "-o", "name"]), "");
+    assert_eq!(scene.ok(&["uninstall"]), format!("{crd} not found\n"));
+}
+
+#[test]
+fn an_operator_is_deployed_changed_pruned_and_undeployed() {
+    let scene = Scene::new();
+    let before = scene.dir.files();
+    let dry = scene.ok(&["deploy", "--dry-run"]);
+    assert!(
+        dry.contains(&format!("deployment.apps/{DEPLOYMENT} created (dry run)")),
+        "{dry}"
+    );
+    assert_eq!(scene.labelled(), Vec::<String>::new(), "a dry run writes nothing");
+
+    let said = scene.ok(&["deploy", "--image", "registry.example.com/op:v1"]);
+    assert!(said.contains(&format!("namespace/{NAMESPACE} created")), "{said}");
+    assert!(
+        said.contains(&format!("deployment.apps/{DEPLOYMENT} is available")),
+        "{said}"
+    );
+    assert_eq!(scene.dir.files(), before, "the project stays as it is");
+    let image = "jsonpath={.spec.template.spec.containers[0].image} {.status.availableReplicas}";
+    let deployment = scene.kubectl(&["-n", NAMESPACE, "get", "deployment", DEPLOYMENT, "-o", image]);
+    assert_eq!(deployment, "registry.example.com/op:v1 1");
+    let again = scene.ok(&["deploy", "--image", "registry.example.com/op:v1"]);
+    assert!(
+        !again.contains("created") && !again.contains("configured"),
+        "{again}"
+    );
+
+    let same = scene.ok(&["deploy", "--diff", "--image", "registry.example.com/op:v1"]);
+    assert_eq!(same, "", "nothing would change");
+    let diff = scene.ok(&["deploy", "--diff", "--image", "registry.example.com/op:v2"]);
+    assert!(
+        diff.contains("-        image: registry.example.com/op:v1\n"),
+        "{diff}"
+    );
+    assert!(
+        diff.contains("+        image: registry.example.com/op:v2\n"),
+        "{diff}"
+    );
+
+    let viewer = "memcached-operator-memcached-viewer-role";
+    scene.edit(
+        "config/rbac/kustomization.yaml",
+        "- memcached_viewer_role.yaml\n",
+        "",
+    );
+    let pruned = scene.ok(&["deploy", "--image", "registry.example.com/op:v1"]);
+    let line = format!("clusterrole.rbac.authorization.k8s.io/{viewer} deleted\n");
+    assert!(pruned.contains(&line), "{pruned}");
+    assert!(
+        !scene
+            .kubectl(&["get", "clusterroles", "-o", "name"])
+            .contains(viewer)
+    );
+
+    scene.kubectl(&["apply", "-f", "config/samples/cache_v1alpha1_memcached.yaml"]);
+    let kept = scene.ok(&["undeploy", "--keep-crds"]);
+    assert!(kept.contains(&format!("namespace/{NAMESPACE} deleted")), "{kept}");
+    assert_eq!(
+        scene.labelled(),
+        ["customresourcedefinition.apiextensions.k8s.io/memcacheds.cache.example.com"]
+    );
+    scene.kubectl(&["get", "memcached", "memcached-sample"]);
+    scene.ok(&["undeploy"]);
+    assert_eq!(scene.labelled(), Vec::<String>::new());
+    let namespaces = scene.kubectl(&["get", "namespaces", "-o", "name"]);
+    assert!(!namespaces.contains(NAMESPACE), "{namespaces}");
+}
+
+#[test]
+fn a_namespace_of_others_stays() {
+    let scene = Scene::new();
+    scene.kubectl(&["create", "namespace", "shared"]);
+    scene.ok(&["deploy", "--namespace", "shared"]);
+    scene.kubectl(&["-n", "shared", "get", "deployment", DEPLOYMENT]);
+    let subjects = "jsonpath={.subjects[0].namespace}";
+    let binding = "memcached-operator-manager-rolebinding";
+    assert_eq!(
+        scene.kubectl(&["get", "clusterrolebinding", binding, "-o", subjects]),
+        "shared"
+    );
+    scene.ok(&["undeploy", "--namespace", "shared"]);
+    assert_eq!(scene.labelled(), Vec::<String>::new());
+    assert_eq!(
+        scene.kubectl(&["-n", "shared", "get", "deployments", "-o", "name"]),
+        ""
+    );
+    scene.kubectl(&["get", "namespace", "shared"]);
+}
+
+#[test]
+fn one_file_installs_everything() {
+    let scene = Scene::new();
+    scene.ok(&["generate", "installer", "--image", "registry.example.com/op:v1"]);
+    let text = scene.dir.read("dist/install.yaml");
+    assert!(text.contains("image: registry.example.com/op:v1\n"), "{text}");
+    let again = scene.ok(&["generate", "installer", "--image", "registry.example.com/op:v1"]);
+    assert!(again.contains("Nothing has changed"), "{again}");
+    let diff = scene.ok(&["generate", "installer", "--image", "other:v2", "--dry-run"]);
+    assert!(diff.contains("+        image: other:v2\n"), "{diff}");
+
+    scene.kubectl(&["apply", "-f", "dist/install.yaml"]);
+    let rollout = [
+        "rollout",
+        "status",
+        "deployment",
+        DEPLOYMENT,
+        "-n",
+        NAMESPACE,
+        "--timeout=60s",
+    ];
+    scene.kubectl(&rollout);
+    scene.ok(&["generate", "installer"]);
+    let kustomize = kubectl(&["kustomize", "config/default"], &scene.dir.path);
+    let documents = |text: &str| {
+        let mut documents: Vec<String> = text.split("---\n").map(str::to_owned).collect();
+        documents.retain(|document| !document.trim().is_empty());
+        documents.len()
+    };
+    assert_eq!(
+        documents(&scene.dir.read("dist/install.yaml")),
+        documents(&kustomize)
+    );
+}
+
+#[test]
+fn finalizers_that_nobody_ends_are_named() {
+    let scene = Scene::new();
+    scene.ok(&["deploy"]);
+    scene.kubectl(&["apply", "-f", "config/samples/cache_v1alpha1_memcached.yaml"]);
+    let finalizer = r#"{"metadata":{"finalizers":["cache.example.com/finalizer"]}}"#;
+    let patch = ["patch", "memcached", "memcached-sample", "--type=merge", "-p"];
+    scene.kubectl(&[&patch[..], &[finalizer]].concat());
+    let errors = scene.fails(&["undeploy", "--timeout", "1s"]);
+    let reason = "Memcached memcached-sample waits for cache.example.com/finalizer";
+    assert!(errors.contains(reason), "{errors}");
+    // The operator is still there to end it.
+    scene.kubectl(&["-n", NAMESPACE, "get", "deployment", DEPLOYMENT]);
+    scene.kubectl(&[&patch[..], &[r#"{"metadata":{"finalizers":null}}"#]].concat());
+    scene.ok(&["undeploy"]);
+    assert_eq!(scene.labelled(), Vec::<String>::new());
+}
+
+#[test]
+fn an_operator_that_does_not_start_says_why() {
+    let scene = Scene::new();
+    let account = "      serviceAccountName: controller-manager";
+    let elsewhere = format!("      nodeSelector:\n        disk: fast\n{account}");
+    scene.edit("config/manager/manager.yaml", account, &elsewhere);
+    let errors = scene.fails(&["deploy", "--timeout", "2s"]);
+    assert!(errors.contains("0 of 1 are available"), "{errors}");
+    assert!(errors.contains("0/1 nodes are available"), "{errors}");
+    let child = sdk()
+        .args(["deploy", "--timeout", "10m"])
+        .env("KUBECONFIG", scene.dir.path.join("kubeconfig"))
+        .current_dir(&scene.dir.path)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    interrupt_when(child, "waiting for deployment");
+}
+
+/// Sends SIGINT when the program has said something; it must end with 130.
+#[track_caller]
+fn interrupt_when(mut child: std::process::Child, said: &str) {
+    use std::io::BufRead;
+    let errors = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = errors.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains(said)), "{said}");
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(lines.any(|line| line.contains("Interrupted")));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn fields_of_others_are_not_taken_without_asking() {
+    let scene = Scene::new();
+    scene.ok(&["deploy"]);
+    let object = format!(
+        r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"{DEPLOYMENT}"}},"spec":{{"replicas":2}}}}"#
+    );
+    scene.dir.write("scale.json", &object);
+    let apply = [
+        "-n",
+        NAMESPACE,
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=team",
+        "-f",
+        "scale.json",
+    ];
+    scene.kubectl(&apply);
+    let errors = scene.fails(&["deploy"]);
+    assert!(
+        errors.contains("\"team\"") && errors.contains(".spec.replicas"),
+        "{errors}"
+    );
+    assert!(errors.contains("--force-conflicts"), "{errors}");
+    scene.ok(&["deploy", "--force-conflicts"]);
+    let replicas = "jsonpath={.spec.replicas}";
+    assert_eq!(
+        scene.kubectl(&["-n", NAMESPACE, "get", "deployment", DEPLOYMENT, "-o", replicas]),
+        "1"
+    );
+}
+
+#[test]
+fn kinds_that_nothing_serves_are_an_error_before_anything_is_written() {
+    let scene = Scene::new();
+    scene.dir.write(
+        "config/manager/issuer.yaml",
+        "apiVersion: cert-manager.io/v1\nkind: Issuer\nmetadata:\n  name: issuer\n",
+    );
+    let path = "config/manager/kustomization.yaml";
+    let text = scene.dir.read(path);
+    scene.dir.write(
+        path,
+        &text.replace("- manager.yaml", "- manager.yaml\n- issuer.yaml"),
+    );
+    let errors = scene.fails(&["deploy"]);
+    assert!(
+        errors.contains("does not serve Issuer of cert-manager.io/v1"),
+        "{errors}"
+    );
+    assert_eq!(scene.labelled(), Vec::<String>::new());
+}
+
+#[test]
+fn bad_input() {
+    let dir = Dir::project();
+    let no_cluster = dir.path.join("none");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_operator-sdk"))
+            .args(arguments)
+            .env("KUBECONFIG", &no_cluster)
+            .env_remove("IMG")
+            .current_dir(&dir.path)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["install"],
+            &["config/crd/kustomization.yaml does not exist", "create api"],
+        ),
+        (&["deploy"], &["no cluster is named", "--kubeconfig"]),
+        (
+            &["deploy", "--kubeconfig", "gone"],
+            &["the kubeconfig gone cannot be used"],
+        ),
+        (&["deploy", "--timeout", "soon"], &["no time such as 90s"]),
+        (
+            &["deploy", "--namespace", "My NS"],
+            &["\"My NS\" is no name of a namespace"],
+        ),
+        (
+            &["deploy", "--kustomization", "config/none"],
+            &["config/none cannot be rendered"],
+        ),
+        (&["undeploy"], &["no cluster is named"]),
+        (
+            &["generate", "installer", "--kustomization", "."],
+            &["kustomization.yaml does not exist"],
+        ),
+    ];
+    for (arguments, parts) in cases {
+        let errors = run(arguments);
+        for part in parts {
+            assert!(
+                errors.contains(part),
+                "{arguments:?}: {part:?} is missing: {errors}"
+            );
+        }
+    }
+    dir.write("none", "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\nusers:\n- name: a\n  user: {}\nclusters:\n- name: a\n  cluster: {server: 'https://127.0.0.1:1'}\n");
+    let errors = run(&["deploy"]);
+    assert!(errors.contains("the API server does not answer"), "{errors}");
+}
