@@ -1,64 +1,111 @@
 //! Who may do what: `system:masters` everything, others what roles grant them.
 
+mod escalation;
 mod rbac;
+mod rule;
 
+pub(crate) use self::escalation::check as check_escalation;
+pub(crate) use self::rbac::{aggregate, rules_of_user};
+pub(crate) use self::rule::Rule;
 use crate::authn::User;
 use crate::registry::Registry;
 use crate::request_info::RequestInfo;
+use crate::status::{self, Status, Subject};
 
-/// Paths that anyone may read.
-const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-/// Paths that everyone with a name may read.
-const DISCOVERY: [&str; 3] = ["/api", "/apis", "/openapi"];
+/// What is asked for, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) verb: &'a str,
+    /// Whether it is about a resource; otherwise it is about a path.
+    pub(crate) is_resource: bool,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) path: &'a str,
+}
+
+impl<'a> Attributes<'a> {
+    /// What a request asks for.
+    pub(crate) fn of(user: &'a User, info: &'a RequestInfo) -> Self {
+        Self {
+            user,
+            verb: info.verb,
+            is_resource: info.is_resource,
+            group: &info.group,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: info.authorized_name(),
+            path: &info.path,
+        }
+    }
+}
+
+/// A decision, and where it comes from. Refusals usually have no reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) allowed: bool,
+    pub(crate) reason: String,
+}
 
 /// Decides on a request.
-///
-/// # Errors
-/// The text of the refusal.
-pub(crate) fn authorize(registry: &Registry, user: &User, info: &RequestInfo) -> Result<(), String> {
-    let allowed = user.is_master()
-        || (!info.is_resource && reads_documents(user, info))
-        || asks_about_itself(user, info)
-        || rbac::allows(registry, user, info);
-    if allowed { Ok(()) } else { Err(refusal(user, info)) }
-}
-
-fn reads_documents(user: &User, info: &RequestInfo) -> bool {
-    let below = |root: &str| info.path == root || info.path.starts_with(&format!("{root}/"));
-    let named = user.groups.iter().any(|group| group == "system:authenticated");
-    let known = PUBLIC.iter().any(|root| below(root)) || (named && DISCOVERY.iter().any(|root| below(root)));
-    known && matches!(info.verb, "get" | "head")
-}
-
-/// Everyone with a name may ask who it is and what it may do.
-fn asks_about_itself(user: &User, info: &RequestInfo) -> bool {
-    let named = user.groups.iter().any(|group| group == "system:authenticated");
-    let group = matches!(
-        info.group.as_str(),
-        "authorization.k8s.io" | "authentication.k8s.io"
-    );
-    named && group && info.verb == "create" && info.resource.starts_with("selfsubject")
-}
-
-fn refusal(user: &User, info: &RequestInfo) -> String {
-    if !info.is_resource {
-        return format!(
-            "User \"{}\" cannot {} path \"{}\"",
-            user.name, info.verb, info.path
-        );
+pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Decision {
+    if attributes.user.is_master() {
+        return Decision {
+            allowed: true,
+            reason: String::new(),
+        };
     }
-    let resource = if info.subresource.is_empty() {
-        info.resource.clone()
-    } else {
-        format!("{}/{}", info.resource, info.subresource)
+    rbac::authorize(registry, attributes)
+}
+
+/// Lets a request through, or refuses it.
+pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let decision = authorize(registry, attributes);
+    if decision.allowed {
+        return Ok(());
+    }
+    Err(refusal(attributes, &decision.reason))
+}
+
+/// The answer to a request that is not allowed.
+pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
+    let mut why = sentence(attributes);
+    if !reason.is_empty() {
+        why = format!("{why}: {reason}");
+    }
+    let subject = Subject {
+        group: attributes.group.to_owned(),
+        resource: attributes.resource.to_owned(),
+        kind: String::new(),
     };
-    let scope = if info.namespace.is_empty() {
+    if attributes.is_resource {
+        return status::forbidden(&subject, attributes.name, &why);
+    }
+    let mut refused = status::forbidden(&subject, "", &why);
+    refused.body["message"] = format!("forbidden: {why}").into();
+    refused
+}
+
+fn sentence(attributes: &Attributes<'_>) -> String {
+    let quote = crate::object::go_quote;
+    let (user, verb) = (quote(&attributes.user.name), attributes.verb);
+    if !attributes.is_resource {
+        return format!("User {user} cannot {verb} path {}", quote(attributes.path));
+    }
+    let resource = if attributes.subresource.is_empty() {
+        quote(attributes.resource)
+    } else {
+        quote(&format!("{}/{}", attributes.resource, attributes.subresource))
+    };
+    let scope = if attributes.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
-        format!("in the namespace \"{}\"", info.namespace)
+        format!("in the namespace {}", quote(attributes.namespace))
     };
-    format!(
-        "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
-        user.name, info.verb, info.group
-    )
+    let group = quote(attributes.group);
+    format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}")
 }

@@ -1,14 +1,18 @@
 //! What exists in a new cluster.
 
+mod policy;
+
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::registry::{Registry, builtin_catalog};
 
+const RBAC: &str = "rbac.authorization.k8s.io";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Puts the first objects into the store, unless it came with them.
 pub(crate) fn populate(registry: &Registry) {
+    populate_roles(registry);
     for name in NAMESPACES {
         insert(
             registry,
@@ -38,6 +42,16 @@ pub(crate) fn populate(registry: &Registry) {
             "status": {"loadBalancer": {}},
         }),
     );
+}
+
+/// Puts the first roles and bindings into the store.
+fn populate_roles(registry: &Registry) {
+    for role in policy::cluster_roles() {
+        insert(registry, (RBAC, "v1", "clusterroles"), role);
+    }
+    for binding in policy::cluster_role_bindings() {
+        insert(registry, (RBAC, "v1", "clusterrolebindings"), binding);
+    }
 }
 
 fn insert(registry: &Registry, (group, version, resource): (&str, &str, &str), mut object: Value) {

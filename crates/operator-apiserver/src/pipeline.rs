@@ -9,8 +9,8 @@ use http::request::Parts;
 use http::{Method, Response};
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::User;
-use crate::authz;
+use crate::authn::{self, User};
+use crate::authz::{self, Attributes};
 use crate::call::{Answer, Body, Call};
 use crate::deadline::Deadline;
 use crate::discovery;
@@ -18,7 +18,7 @@ use crate::negotiate::{Asked, Form, encoding, negotiate, negotiate_error};
 use crate::query::{self, Query};
 use crate::registry::{Backing, Definition, Registry, Warnings, builtin_catalog};
 use crate::request_info::RequestInfo;
-use crate::status::{self, Status, Subject};
+use crate::status::{self, Status};
 use crate::verb;
 
 /// A request as it comes in.
@@ -50,10 +50,10 @@ pub(crate) async fn handle(
         warnings: Warnings::default(),
         drain: incoming.drain,
     };
-    if let Some(user) = impersonated(&call) {
-        call.user = user;
-    }
-    let answer = in_time(registry, &parts.method, &mut call, incoming.body, incoming.limit).await;
+    let answer = match identify(registry, &mut call) {
+        Ok(()) => in_time(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
+        Err(refusal) => Err(refusal),
+    };
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
     answer.warn(&call.warnings.take());
     encoding::compress(&mut answer, &call.headers);
@@ -74,20 +74,18 @@ async fn in_time(
     deadline.answer(route(registry, method, call)).await
 }
 
-/// The user that an administrator acts as.
-fn impersonated(call: &Call) -> Option<User> {
-    let name = call.header(HeaderName::from_static("impersonate-user"));
-    if name.is_empty() || !call.user.is_master() {
-        return None;
+/// Whose the request is: that of its user, or of the one that the user acts as.
+fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+    let asked = Attributes::of(&call.user, &call.info);
+    if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
+        call.user = user;
     }
-    let groups = call.headers.get_all("impersonate-group").iter();
-    let groups = groups.filter_map(|group| group.to_str().ok()).map(str::to_owned);
-    Some(User::impersonated(name, groups.collect()))
+    Ok(())
 }
 
 async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    authz::authorize(registry, &call.user, info).map_err(|why| forbidden(info, &why))?;
+    authz::check(registry, &Attributes::of(&call.user, info))?;
     if !info.is_resource {
         return discovery::serve(registry, method, call);
     }
@@ -148,18 +146,4 @@ fn unknown(registry: &Registry, info: &RequestInfo) -> Result<Answer, Status> {
     }
     let _ = registry;
     Ok(Answer::not_found())
-}
-
-fn forbidden(info: &RequestInfo, why: &str) -> Status {
-    let subject = Subject {
-        group: info.group.clone(),
-        resource: info.resource.clone(),
-        kind: String::new(),
-    };
-    if info.is_resource {
-        return status::forbidden(&subject, &info.name, why);
-    }
-    let mut refused = status::forbidden(&subject, "", why);
-    refused.body["message"] = format!("forbidden: {why}").into();
-    refused
 }

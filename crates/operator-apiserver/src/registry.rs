@@ -2,7 +2,7 @@
 //!
 //! Knows no HTTP. Where kinds differ it asks the [`Definition`] (tables of `builtin`, or a CRD's version).
 
-mod create;
+pub(crate) mod create;
 mod delete;
 mod list;
 pub(crate) mod metadata;

@@ -2,7 +2,9 @@
 
 use http::Method;
 
+use crate::builtin::names;
 use crate::query::Query;
+use crate::selector::FieldSelector;
 
 /// The meaning of a method and a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(crate) struct RequestInfo {
     pub(crate) subresource: String,
     /// What follows the subresource: too long a path.
     pub(crate) rest: String,
+    /// The one name that the field selector of a list or a watch lets through.
+    selected_name: String,
 }
 
 /// Subresources of a namespace; any other third segment is a resource inside of it.
@@ -51,7 +55,20 @@ impl RequestInfo {
         };
         info.read_resource(rest);
         info.verb = info.resource_verb(method, query, watch);
+        if info.name.is_empty() && matches!(info.verb, "list" | "watch") {
+            info.selected_name = selected_name(query);
+        }
         info
+    }
+
+    /// The name of the object that the request is about, as authorization sees it: a list of a single object by its
+    /// name counts as a request to that object.
+    pub(crate) fn authorized_name(&self) -> &str {
+        if self.name.is_empty() {
+            &self.selected_name
+        } else {
+            &self.name
+        }
     }
 
     fn read_resource(&mut self, segments: &[&str]) {
@@ -91,6 +108,17 @@ impl RequestInfo {
             _ => "",
         }
     }
+}
+
+fn selected_name(query: &Query) -> String {
+    let selector: Result<FieldSelector, _> = query.text("fieldSelector").parse();
+    let terms = selector.map(|selector| selector.terms).unwrap_or_default();
+    let name = terms
+        .into_iter()
+        .find(|term| term.field == "metadata.name" && term.equal)
+        .map(|term| term.value);
+    name.filter(|name| names::path_segment(name).is_empty())
+        .unwrap_or_default()
 }
 
 fn plain_verb(method: &Method) -> &'static str {
@@ -178,6 +206,26 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn a_selected_name_is_the_name_that_authorization_sees() {
+        let name = |method: &Method, path: &str, query: &str| {
+            let info = RequestInfo::parse(method, path, &Query::parse(query));
+            info.authorized_name().to_owned()
+        };
+        let by_name = "fieldSelector=metadata.name%3Da";
+        assert_eq!(name(&Method::GET, "/api/v1/pods", by_name), "a");
+        assert_eq!(name(&Method::GET, "/api/v1/pods/b", by_name), "b");
+        assert_eq!(
+            name(&Method::GET, "/api/v1/pods", "fieldSelector=metadata.name!%3Da"),
+            ""
+        );
+        assert_eq!(
+            name(&Method::GET, "/api/v1/pods", "fieldSelector=metadata.name%3Da/b"),
+            ""
+        );
+        assert_eq!(name(&Method::DELETE, "/api/v1/pods", by_name), "");
     }
 
     #[test]

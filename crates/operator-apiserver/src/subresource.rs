@@ -87,8 +87,11 @@ pub(crate) async fn serve(
         "scale" => scale::serve(registry, call, definition, form).await,
         "binding" => binding::serve(registry, call, definition, form),
         "eviction" => eviction::serve(registry, call, definition, form).await,
-        other => Err(status::internal(&format!(
-            "the embedded server does not serve the subresource {other}"
-        ))),
+        other => {
+            registry.get(definition, &call.info.namespace, &call.info.name)?;
+            Err(status::internal(&format!(
+                "the embedded server does not serve the subresource {other}"
+            )))
+        }
     }
 }

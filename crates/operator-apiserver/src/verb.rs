@@ -57,6 +57,9 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
     if !info.rest.is_empty() {
         return Err(status::unknown_resource());
     }
+    if !info.name.is_empty() && !has_items(definition) {
+        return Err(status::unknown_resource());
+    }
     let fits = match info.verb {
         "create" => info.name.is_empty() || !info.subresource.is_empty(),
         "update" | "patch" => !info.name.is_empty(),
@@ -82,6 +85,13 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
         return Err(status::method_not_supported(&definition.subject, info.verb));
     }
     Err(status::method_not_allowed())
+}
+
+/// Whether there is anything at the path of a single object: questions have no objects.
+fn has_items(definition: &Definition) -> bool {
+    ["get", "update", "patch", "delete"]
+        .iter()
+        .any(|verb| definition.allows(verb))
 }
 
 /// The write that a request is.

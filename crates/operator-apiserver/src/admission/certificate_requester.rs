@@ -1,17 +1,18 @@
 //! Who asks for a certificate is what the server knows of the requester, whatever the request says.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::authn::User;
 use crate::object;
 
 pub(super) fn admit(user: &User, request: &mut Value) {
     let spec = object::child_mut(request, "spec");
-    for field in ["uid", "extra"] {
+    for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
     }
-    spec.insert("username".to_owned(), user.name.as_str().into());
-    spec.insert("groups".to_owned(), json!(user.groups));
+    if let Value::Object(info) = user.info() {
+        spec.extend(info);
+    }
 }
 
 #[cfg(test)]

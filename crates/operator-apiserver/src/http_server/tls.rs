@@ -70,7 +70,7 @@ impl Certificates {
         let server = issue(&issuer, server, subject, ExtendedKeyUsagePurpose::ServerAuth)?;
 
         let admin = CertificateParams::new(Vec::new()).map_err(failed)?;
-        let subject = distinguished("kubernetes-admin", Some(crate::authn::MASTERS));
+        let subject = distinguished("admin", Some(crate::authn::MASTERS));
         let admin = issue(&issuer, admin, subject, ExtendedKeyUsagePurpose::ClientAuth)?;
         Ok(Self {
             authority: pem,

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Registry, Write, metadata, service_address};
 use crate::admission::{self, Operation};
+use crate::authz::{self, Attributes};
 use crate::managed_fields;
 use crate::object;
 use crate::status::{self, Status};
@@ -58,6 +59,7 @@ impl Registry {
             managed_fields::update(self, write, None, &mut object);
         }
         admission::admit(self, write, Operation::Create, &mut object, None).await?;
+        authz::check_escalation(self, write, &object, None)?;
         definition.prepare_for_create(&mut object);
         if metadata::dedupe_owners(&mut object) {
             write.warnings.add(DUPLICATE_OWNERS);
@@ -79,8 +81,29 @@ impl Registry {
         for warning in outcome.warnings {
             write.warnings.add(warning);
         }
+        self.check_upsert(write)?;
         admission::validate(self, write, Operation::Create, &object, None).await?;
         self.insert(write, object, &name, draws)
+    }
+
+    /// A PUT or an apply that creates was allowed as what it is; it needs to be allowed as a create too.
+    fn check_upsert(&self, write: &Write) -> Result<(), Status> {
+        if write.name.is_empty() {
+            return Ok(());
+        }
+        let subject = &write.definition.subject;
+        let asked = Attributes {
+            user: &write.user,
+            verb: "create",
+            is_resource: true,
+            group: &subject.group,
+            resource: &subject.resource,
+            subresource: "",
+            namespace: &write.namespace,
+            name: &write.name,
+            path: "",
+        };
+        authz::check(self, &asked)
     }
 
     fn insert(&self, write: &Write, object: Value, name: &str, draws: bool) -> Result<Arc<Value>, Refused> {
@@ -144,7 +167,7 @@ pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Statu
 }
 
 /// The namespace of the object is the one of the request.
-pub(super) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), Status> {
     let given = object::namespace(object);
     if !write.definition.namespaced {
         if !given.is_empty() && given != write.namespace {

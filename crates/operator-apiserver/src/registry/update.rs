@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Registry, Write, create, metadata, service_address};
 use crate::admission::{self, Operation};
+use crate::authz;
 use crate::managed_fields;
 use crate::object;
 use crate::status::{self, Status};
@@ -74,6 +75,7 @@ impl Registry {
             managed_fields::update(self, write, Some(&old), &mut object);
         }
         admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
+        authz::check_escalation(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         restore_server_fields(&mut object, &old);
         if metadata::dedupe_owners(&mut object) {

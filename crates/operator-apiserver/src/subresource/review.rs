@@ -3,10 +3,15 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::call::{Answer, Call};
+use crate::authn::User;
+use crate::authz::{self, Attributes, Decision, Rule};
+use crate::call::Answer;
+use crate::managed_fields;
 use crate::negotiate::Form;
-use crate::registry::Definition;
-use crate::status::{self, Status};
+use crate::object;
+use crate::registry::create::fill_namespace;
+use crate::registry::{Definition, Registry, Write};
+use crate::status::{self, Status, Subject};
 
 /// Whether a resource is a question rather than a thing.
 pub(crate) fn is_review(definition: &Definition) -> bool {
@@ -15,37 +20,153 @@ pub(crate) fn is_review(definition: &Definition) -> bool {
 
 /// Answers a review.
 pub(crate) fn serve(
-    call: &Call,
-    definition: &Definition,
+    registry: &Registry,
+    write: &Write,
     form: Form,
     mut review: Value,
 ) -> Result<Answer, Status> {
-    let user = &call.user;
-    let status = match definition.subject.resource.as_str() {
-        "selfsubjectreviews" => json!({
-            "userInfo": {"username": user.name, "groups": user.groups},
-        }),
-        "selfsubjectaccessreviews" => json!({"allowed": user.is_master()}),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            let masters = review
-                .pointer("/spec/groups")
-                .and_then(Value::as_array)
-                .is_some_and(|groups| groups.iter().any(|group| group == "system:masters"));
-            json!({"allowed": masters})
+    fill_namespace(write, &mut review)?;
+    managed_fields::update(registry, write, None, &mut review);
+    let user = &write.user;
+    let answered = match write.definition.subject.resource.as_str() {
+        "selfsubjectreviews" => who_am_i(registry, user, &review),
+        "selfsubjectaccessreviews" => {
+            validate(&write.definition, &review)?;
+            may(registry, user, review)
         }
-        "selfsubjectrulesreviews" => json!({
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": false,
-        }),
-        "tokenreviews" => json!({"user": {}}),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            validate(&write.definition, &review)?;
+            may(registry, &subject(&review), review)
+        }
+        "selfsubjectrulesreviews" => what_may_i(registry, user, &review)?,
+        "tokenreviews" => whose_token(review)?,
         _ => return Err(status::method_not_allowed()),
     };
-    let created = crate::object::meta(&review, "creationTimestamp").is_none();
-    if created && definition.subject.resource == "selfsubjectreviews" {
-        let now = crate::clock::rfc3339(std::time::SystemTime::now());
-        crate::object::set_meta(&mut review, "creationTimestamp", Some(now.into()));
+    Ok(Answer::object(StatusCode::CREATED, &answered, form))
+}
+
+/// Invalid reviews are named after their group alone.
+fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
+    let errors = definition.validate_create(review).errors;
+    if errors.is_empty() {
+        return Ok(());
     }
-    review["status"] = status;
-    Ok(Answer::object(StatusCode::CREATED, &review, form))
+    let subject = Subject {
+        kind: String::new(),
+        ..definition.subject.clone()
+    };
+    Err(status::invalid(&subject, "", &errors))
+}
+
+fn who_am_i(registry: &Registry, user: &User, review: &Value) -> Value {
+    let metadata = json!({"creationTimestamp": registry.timestamp()});
+    let status = json!({"userInfo": user.info()});
+    answer(review, [("metadata", metadata), ("status", status)])
+}
+
+/// A new object of the kind of a review, with nothing of what was asked.
+fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
+    let mut answer = json!({"apiVersion": review.get("apiVersion"), "kind": review.get("kind")});
+    for (field, value) in parts {
+        answer[field] = value;
+    }
+    answer
+}
+
+/// The user that a review asks about.
+fn subject(review: &Value) -> User {
+    let texts = |value: Option<&Value>| -> Vec<String> {
+        let list = value.and_then(Value::as_array).into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
+    let extra = extra.into_iter().flatten();
+    User {
+        name: object::text(review, &["spec", "user"]).to_owned(),
+        uid: object::text(review, &["spec", "uid"]).to_owned(),
+        groups: texts(object::get(review, &["spec", "groups"])),
+        extra: extra
+            .map(|(key, values)| (key.clone(), texts(Some(values))))
+            .collect(),
+    }
+}
+
+fn may(registry: &Registry, user: &User, mut review: Value) -> Value {
+    let decision = authz::authorize(registry, &asked(user, &review));
+    review["status"] = access_status(&decision);
+    review
+}
+
+fn asked<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
+    let part = |attributes: &str, field: &str| object::text(review, &["spec", attributes, field]);
+    let is_resource =
+        object::get(review, &["spec", "resourceAttributes"]).is_some_and(|attributes| !attributes.is_null());
+    let resource = |field: &str| part("resourceAttributes", field);
+    Attributes {
+        user,
+        verb: if is_resource {
+            resource("verb")
+        } else {
+            part("nonResourceAttributes", "verb")
+        },
+        is_resource,
+        group: resource("group"),
+        resource: resource("resource"),
+        subresource: resource("subresource"),
+        namespace: resource("namespace"),
+        name: resource("name"),
+        path: part("nonResourceAttributes", "path"),
+    }
+}
+
+fn access_status(decision: &Decision) -> Value {
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.as_str().into();
+    }
+    status
+}
+
+fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Result<Value, Status> {
+    let namespace = object::text(review, &["spec", "namespace"]);
+    if namespace.is_empty() {
+        return Err(status::bad_request("no namespace on request"));
+    }
+    let (rules, unresolved) = authz::rules_of_user(registry, user, namespace);
+    let listed = |is_listed: fn(&Rule) -> bool, part: fn(&Rule) -> Rule| -> Vec<Value> {
+        let rules = rules.iter().filter(|rule| is_listed(rule));
+        rules.map(|rule| part(rule).to_json()).collect()
+    };
+    let resources = listed(
+        |rule| !rule.resources.is_empty(),
+        |rule| Rule {
+            non_resource_urls: Vec::new(),
+            ..rule.clone()
+        },
+    );
+    let paths = listed(
+        |rule| !rule.non_resource_urls.is_empty(),
+        |rule| Rule {
+            verbs: rule.verbs.clone(),
+            non_resource_urls: rule.non_resource_urls.clone(),
+            ..Rule::default()
+        },
+    );
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if !unresolved.is_empty() {
+        let texts = unresolved.iter().map(ToString::to_string).collect();
+        status["evaluationError"] = authz::aggregate(texts).into();
+    }
+    let parts = [("metadata", json!({})), ("spec", json!({})), ("status", status)];
+    Ok(answer(review, parts))
+}
+
+fn whose_token(mut review: Value) -> Result<Value, Status> {
+    if object::text(&review, &["spec", "token"]).is_empty() {
+        return Err(status::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    }
+    review["status"] = json!({"user": {}, "error": "invalid bearer token"});
+    Ok(review)
 }

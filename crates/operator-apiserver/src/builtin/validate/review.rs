@@ -1,51 +1,34 @@
 //! Questions about access.
 
-use serde_json::Value;
-use structural_schema::field::Path;
+use serde_json::{Map, Value};
+use structural_schema::field::{Path, render};
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::tree::{at, list, text};
+use crate::builtin::tree::{at, is_zero, list, text};
 
 const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", &[]), GoPrint("Verb", "verb", &[])];
 
 /// May I?
 pub(super) fn own_access(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    let (resource, other) = (
-        at(spec, &["resourceAttributes"]),
-        at(spec, &["nonResourceAttributes"]),
-    );
-    match (resource.is_null(), other.is_null()) {
-        (false, false) => check.invalid_text(
-            path.child("nonResourceAttributes"),
-            render_go(other, ATTRIBUTES),
-            "cannot be specified in combination with resourceAttributes",
-        ),
-        (true, true) => check.invalid(
-            path.child("resourceAttributes"),
-            resource,
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        ),
-        _ => {}
-    }
+    spec(check, object, false);
+    metadata(check, object, &["managedFields"], "must be empty");
 }
 
 /// May somebody?
 pub(super) fn access(check: &mut Check, object: &Value) {
-    own_access(check, object);
-    let spec = at(object, &["spec"]);
-    if text(spec, &["user"]).is_empty() && list(spec, &["groups"]).is_empty() {
-        check.invalid(
-            Path::new("spec").child("user"),
-            &"".into(),
-            "at least one of user or group must be specified",
-        );
-    }
+    spec(check, object, true);
+    metadata(check, object, &["managedFields"], "must be empty");
 }
 
 /// May somebody in this namespace?
 pub(super) fn local_access(check: &mut Check, object: &Value) {
-    access(check, object);
+    spec(check, object, true);
+    metadata(
+        check,
+        object,
+        &["managedFields", "namespace"],
+        "must be empty except for namespace",
+    );
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let namespace = text(spec, &["resourceAttributes", "namespace"]);
     let is_given = at(spec, &["resourceAttributes"]).is_object();
@@ -64,4 +47,151 @@ pub(super) fn local_access(check: &mut Check, object: &Value) {
             "disallowed on this kind of request",
         );
     }
+}
+
+fn spec(check: &mut Check, object: &Value, names_a_user: bool) {
+    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
+    let (resource, other) = (
+        at(spec, &["resourceAttributes"]),
+        at(spec, &["nonResourceAttributes"]),
+    );
+    match (resource.is_null(), other.is_null()) {
+        (false, false) => check.invalid_text(
+            path.child("nonResourceAttributes"),
+            render_go(other, ATTRIBUTES),
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (true, true) => check.invalid(
+            path.child("resourceAttributes"),
+            resource,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ),
+        _ => {}
+    }
+    if names_a_user && text(spec, &["user"]).is_empty() && list(spec, &["groups"]).is_empty() {
+        check.invalid(
+            path.child("user"),
+            &"".into(),
+            "at least one of user or group must be specified",
+        );
+    }
+    let path = path.child("resourceAttributes");
+    selector(
+        check,
+        at(resource, &["fieldSelector"]),
+        &path.child("fieldSelector"),
+    );
+    selector(
+        check,
+        at(resource, &["labelSelector"]),
+        &path.child("labelSelector"),
+    );
+}
+
+/// A selector is given as a text or as requirements. Operators that are not known are let through.
+fn selector(check: &mut Check, selector: &Value, path: &Path) {
+    if selector.is_null() {
+        return;
+    }
+    let (raw, requirements) = (
+        text(selector, &["rawSelector"]),
+        list(selector, &["requirements"]),
+    );
+    if !raw.is_empty() && !requirements.is_empty() {
+        check.invalid(
+            path.child("rawSelector"),
+            &raw.into(),
+            "may not specified at the same time as requirements",
+        );
+    }
+    if raw.is_empty() && requirements.is_empty() {
+        let why = format!("when {path} is specified, requirements or rawSelector is required");
+        check.required(path.child("requirements"), &why);
+    }
+    for (index, requirement) in requirements.iter().enumerate() {
+        let path = path.child("requirements").index(index);
+        let has_values = !list(requirement, &["values"]).is_empty();
+        match text(requirement, &["operator"]) {
+            "In" | "NotIn" if !has_values => check.required(
+                path.child("values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            ),
+            "Exists" | "DoesNotExist" if has_values => check.forbidden(
+                path.child("values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ),
+            _ => {}
+        }
+        if text(requirement, &["key"]).is_empty() {
+            check.required(path.child("key"), "must be specified");
+        }
+    }
+}
+
+/// A review is no object: it has no metadata but what may be `left`.
+fn metadata(check: &mut Check, object: &Value, left: &[&str], why: &str) {
+    let metadata = at(object, &["metadata"]);
+    let fields = metadata.as_object().into_iter().flatten();
+    let mut others = fields.filter(|(name, value)| !left.contains(&name.as_str()) && !is_zero(value));
+    if others.next().is_some() {
+        check.invalid_text(Path::new("metadata"), render_metadata(metadata), why);
+    }
+}
+
+/// The fields of `ObjectMeta` in the order of the Go struct.
+const METADATA: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+const MANAGED_FIELDS: &[&str] = &[
+    "manager",
+    "operation",
+    "apiVersion",
+    "time",
+    "fieldsType",
+    "fieldsV1",
+    "subresource",
+];
+
+fn render_metadata(metadata: &Value) -> String {
+    let Some(fields) = metadata.as_object() else {
+        return render(metadata);
+    };
+    render_ordered(fields, METADATA, |name, value| match value {
+        Value::Array(entries) if name == "managedFields" => {
+            let entries = entries.iter().filter_map(Value::as_object);
+            let entries: Vec<String> = entries
+                .map(|entry| render_ordered(entry, MANAGED_FIELDS, |_, value| render(value)))
+                .collect();
+            format!("[{}]", entries.join(","))
+        }
+        value => render(value),
+    })
+}
+
+fn render_ordered(
+    fields: &Map<String, Value>,
+    order: &[&str],
+    print: impl Fn(&str, &Value) -> String,
+) -> String {
+    let given = order
+        .iter()
+        .filter_map(|name| Some((*name, fields.get(*name).filter(|value| !is_zero(value))?)));
+    let fields: Vec<String> = given
+        .map(|(name, value)| format!("\"{name}\":{}", print(name, value)))
+        .collect();
+    format!("{{{}}}", fields.join(","))
 }

@@ -1,0 +1,115 @@
+//! Client certificates: whom they name. Their signatures were checked in the handshake.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+use yasna::models::ObjectIdentifier;
+use yasna::{ASN1Result, BERReader, Tag};
+
+use super::{AUTHENTICATED, CREDENTIAL_ID, User};
+
+/// The common name, with the organisations as groups; known by the fingerprint of the certificate.
+pub(super) fn user(der: &[u8]) -> Option<User> {
+    let subject = subject_of(der).ok()?;
+    let texts = |id: &[u64]| {
+        let of_type = subject
+            .iter()
+            .filter(|(type_, _)| type_.components().as_slice() == id);
+        of_type
+            .filter_map(|(_, text)| String::from_utf8(text.clone()).ok())
+            .collect::<Vec<_>>()
+    };
+    let mut user = User {
+        name: texts(COMMON_NAME).into_iter().next()?,
+        groups: texts(ORGANIZATION),
+        extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(der)])]),
+        ..User::default()
+    };
+    user.join(AUTHENTICATED);
+    Some(user)
+}
+
+fn fingerprint(der: &[u8]) -> String {
+    let digest = Sha256::digest(der);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("X509SHA256={hex}")
+}
+
+const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
+const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
+
+/// The attributes of a certificate's subject in their order: type, and text in bytes.
+fn subject_of(der: &[u8]) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+    yasna::parse_der(der, |reader| {
+        reader.read_sequence(|certificate| {
+            let attributes = certificate.next().read_sequence(|body| {
+                // Version (optional), serial number, signature algorithm, issuer, validity come before the subject.
+                body.read_optional(|version| {
+                    version.read_tagged(Tag::context(0), |version| version.read_u8())
+                })?;
+                for _ in 0..4 {
+                    body.next().read_der()?;
+                }
+                let attributes = attributes_of(body.next())?;
+                while body.read_optional(|rest| rest.read_der())?.is_some() {}
+                Ok(attributes)
+            })?;
+            certificate.next().read_der()?;
+            certificate.next().read_der()?;
+            Ok(attributes)
+        })
+    })
+}
+
+/// A distinguished name: a sequence of sets of attributes.
+fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+    let sets = name.collect_sequence_of(|set| {
+        set.collect_set_of(|attribute| {
+            attribute.read_sequence(|parts| {
+                let type_ = parts.next().read_oid()?;
+                Ok((type_, parts.next().read_tagged_der()?.value().to_vec()))
+            })
+        })
+    })?;
+    Ok(sets.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(attributes: &[(rcgen::DnType, &str)]) -> Vec<u8> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        for (type_, text) in attributes {
+            parameters.distinguished_name.push(type_.clone(), *text);
+        }
+        parameters.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn a_certificate_names_the_user_and_a_group() {
+        let der = certificate(&[
+            (rcgen::DnType::OrganizationName, "system:masters"),
+            (rcgen::DnType::CountryName, "CH"),
+            (rcgen::DnType::CommonName, "Zoë"),
+        ]);
+        let user = super::user(&der).unwrap();
+        assert_eq!(user.name, "Zoë");
+        assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+        let [credential] = user.extra[CREDENTIAL_ID].as_slice() else {
+            panic!("one credential: {user:?}");
+        };
+        assert!(
+            credential.starts_with("X509SHA256=") && credential.len() == 75,
+            "{credential}"
+        );
+    }
+
+    #[test]
+    fn a_certificate_without_a_common_name_names_nobody() {
+        assert_eq!(super::user(&certificate(&[])), None);
+        assert_eq!(super::user(b"no certificate"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! One rule of a role: what it allows, what it covers of other rules, and how it is printed.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
+
+use serde_json::{Map, Value};
+
+use super::Attributes;
+use crate::object::go_quote;
+
+/// A `PolicyRule` of `rbac.authorization.k8s.io/v1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) verbs: Vec<String>,
+    pub(crate) api_groups: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) resource_names: Vec<String>,
+    pub(crate) non_resource_urls: Vec<String>,
+}
+
+/// Stands for everything in each list of a rule.
+const ALL: &str = "*";
+
+impl Rule {
+    pub(crate) fn read(rule: &Value) -> Self {
+        let texts = |field: &str| -> Vec<String> {
+            let list = rule.get(field).and_then(Value::as_array);
+            let texts = list.into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
+        Self {
+            verbs: texts("verbs"),
+            api_groups: texts("apiGroups"),
+            resources: texts("resources"),
+            resource_names: texts("resourceNames"),
+            non_resource_urls: texts("nonResourceURLs"),
+        }
+    }
+
+    /// Everything there is: what a user needs to hold who aggregates roles.
+    pub(super) fn full_authority() -> [Self; 2] {
+        let all = || vec![ALL.to_owned()];
+        let everything = Self {
+            verbs: all(),
+            ..Self::default()
+        };
+        [
+            Self {
+                api_groups: all(),
+                resources: all(),
+                ..everything.clone()
+            },
+            Self {
+                non_resource_urls: all(),
+                ..everything
+            },
+        ]
+    }
+
+    /// Whether the rule allows a request.
+    pub(super) fn allows(&self, asked: &Attributes<'_>) -> bool {
+        if !has(&self.verbs, asked.verb) {
+            return false;
+        }
+        if !asked.is_resource {
+            return self
+                .non_resource_urls
+                .iter()
+                .any(|url| url == ALL || url_covers(url, asked.path));
+        }
+        has(&self.api_groups, asked.group)
+            && self.allows_resource(asked)
+            && (self.resource_names.is_empty() || self.resource_names.iter().any(|name| name == asked.name))
+    }
+
+    fn allows_resource(&self, asked: &Attributes<'_>) -> bool {
+        if asked.subresource.is_empty() {
+            return has(&self.resources, asked.resource);
+        }
+        self.resources.iter().any(|known| {
+            known == ALL
+                || match known.split_once('/') {
+                    Some((resource, subresource)) => {
+                        (resource == ALL || resource == asked.resource) && subresource == asked.subresource
+                    }
+                    None => false,
+                }
+        })
+    }
+
+    /// The rules with one verb, one resource and one name each that say the same together.
+    fn atoms(&self) -> Vec<Self> {
+        let mut atoms = Vec::new();
+        let one = |text: &String| vec![text.clone()];
+        let names: Vec<Vec<String>> = if self.resource_names.is_empty() {
+            vec![Vec::new()]
+        } else {
+            self.resource_names.iter().map(one).collect()
+        };
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    atoms.extend(names.iter().map(|name| Self {
+                        verbs: one(verb),
+                        api_groups: one(group),
+                        resources: one(resource),
+                        resource_names: name.clone(),
+                        non_resource_urls: Vec::new(),
+                    }));
+                }
+            }
+        }
+        for url in &self.non_resource_urls {
+            atoms.extend(self.verbs.iter().map(|verb| Self {
+                verbs: one(verb),
+                non_resource_urls: one(url),
+                ..Self::default()
+            }));
+        }
+        atoms
+    }
+
+    /// Whether whoever holds this rule holds that atom.
+    fn covers(&self, atom: &Self) -> bool {
+        let covers_names = self.resource_names.is_empty()
+            || (!atom.resource_names.is_empty()
+                && atom
+                    .resource_names
+                    .iter()
+                    .all(|name| self.resource_names.contains(name)));
+        atom.verbs.iter().all(|verb| has(&self.verbs, verb))
+            && atom.api_groups.iter().all(|group| has(&self.api_groups, group))
+            && atom
+                .resources
+                .iter()
+                .all(|resource| self.covers_resource(resource))
+            && atom
+                .non_resource_urls
+                .iter()
+                .all(|url| self.non_resource_urls.iter().any(|known| url_covers(known, url)))
+            && covers_names
+    }
+
+    fn covers_resource(&self, resource: &str) -> bool {
+        has(&self.resources, resource)
+            || resource.split_once('/').is_some_and(|(_, subresource)| {
+                self.resources
+                    .iter()
+                    .any(|known| known.split_once('/') == Some((ALL, subresource)))
+            })
+    }
+
+    /// The rule in JSON, without the lists that are empty.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut json = Map::new();
+        for (_, field, texts) in self.lists() {
+            if !texts.is_empty() {
+                json.insert(field.to_owned(), texts.to_vec().into());
+            }
+        }
+        json.into()
+    }
+
+    fn lists(&self) -> [(&'static str, &'static str, &[String]); 5] {
+        [
+            ("APIGroups", "apiGroups", &self.api_groups),
+            ("Resources", "resources", &self.resources),
+            ("NonResourceURLs", "nonResourceURLs", &self.non_resource_urls),
+            ("ResourceNames", "resourceNames", &self.resource_names),
+            ("Verbs", "verbs", &self.verbs),
+        ]
+    }
+}
+
+/// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
+impl Display for Rule {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        let lists = self.lists();
+        let parts: Vec<String> = lists
+            .iter()
+            .filter(|(_, _, texts)| !texts.is_empty())
+            .map(|(name, _, texts)| format!("{name}:{}", go_list(texts)))
+            .collect();
+        write!(formatter, "{{{}}}", parts.join(", "))
+    }
+}
+
+/// A list as Go's `%q` prints it.
+pub(super) fn go_list(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+fn has(known: &[String], wanted: &str) -> bool {
+    known.iter().any(|known| known == ALL || known == wanted)
+}
+
+fn url_covers(known: &str, url: &str) -> bool {
+    known == url || (known.ends_with('*') && url.starts_with(known.trim_end_matches('*')))
+}
+
+/// The atoms of `wanted` that none of `held` covers.
+pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    let mut atoms: Vec<Rule> = wanted.iter().flat_map(Rule::atoms).collect();
+    atoms.retain(|atom| !held.iter().any(|rule| rule.covers(atom)));
+    atoms
+}
+
+/// Rules that differ in nothing but their verbs, made one. Those about paths stay as they are.
+pub(super) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut compacted = Vec::new();
+    let mut simple: BTreeMap<[Vec<String>; 3], Rule> = BTreeMap::new();
+    for mut rule in rules {
+        let is_simple = rule.api_groups.len() == 1
+            && rule.resources.len() == 1
+            && rule.resource_names.len() <= 1
+            && rule.non_resource_urls.is_empty();
+        if !is_simple {
+            compacted.push(rule);
+            continue;
+        }
+        let key = [
+            rule.api_groups.clone(),
+            rule.resources.clone(),
+            rule.resource_names.clone(),
+        ];
+        let verbs = std::mem::take(&mut rule.verbs);
+        let known = &mut simple.entry(key).or_insert(rule).verbs;
+        for verb in verbs {
+            if !known.contains(&verb) {
+                known.push(verb);
+            }
+        }
+    }
+    compacted.extend(simple.into_values());
+    compacted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rules(rules: &[Value]) -> Vec<Rule> {
+        rules.iter().map(Rule::read).collect()
+    }
+
+    fn shown(held: &[Value], wanted: &[Value]) -> Vec<String> {
+        let missing = compact(missing(&rules(held), &rules(wanted)));
+        missing.iter().map(Rule::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_compacted_by_verbs() {
+        let wanted = [
+            json!({"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["a"]}),
+            json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["a"]}),
+            json!({"verbs": ["get", "put"], "nonResourceURLs": ["/x"]}),
+        ];
+        let held = [json!({"verbs": ["list"], "apiGroups": ["*"], "resources": ["*"]})];
+        assert_eq!(
+            shown(&held, &wanted),
+            [
+                r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#,
+                r#"{NonResourceURLs:["/x"], Verbs:["put"]}"#,
+                r#"{APIGroups:[""], Resources:["a"], Verbs:["get" "watch"]}"#,
+                r#"{APIGroups:["apps"], Resources:["a"], Verbs:["get"]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn one_rule_covers_another_as_far_as_it_reaches() {
+        let covered = |held: Value, wanted: Value| shown(&[held], &[wanted]).is_empty();
+        let pods = |resources: &[&str], names: &[&str]| json!({"verbs": ["get"], "apiGroups": [""], "resources": resources, "resourceNames": names});
+        assert!(covered(pods(&["pods"], &[]), pods(&["pods"], &["a"])));
+        assert!(!covered(pods(&["pods"], &["a"]), pods(&["pods"], &[])));
+        assert!(!covered(pods(&["pods"], &["a"]), pods(&["pods"], &["a", "b"])));
+        assert!(covered(pods(&["*/status"], &[]), pods(&["pods/status"], &[])));
+        assert!(!covered(pods(&["pods"], &[]), pods(&["pods/status"], &[])));
+        assert!(covered(pods(&["*"], &[]), pods(&["pods/status"], &[])));
+        assert!(!covered(pods(&["pods"], &[]), pods(&["*"], &[])));
+        let url = |url: &str| json!({"verbs": ["get"], "nonResourceURLs": [url]});
+        assert!(covered(url("/a/*"), url("/a/b")));
+        assert!(covered(url("*"), url("/a/*")));
+        assert!(!covered(url("/a"), url("/a/*")));
+    }
+}
