@@ -133,7 +133,7 @@ pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<
     };
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
-    let certificates = Certificates::generate(address.ip(), &options.host_names)?;
+    let certificates = Certificates::make(address.ip(), &options.host_names, &server.registry.keyring)?;
     let config = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();

@@ -9,8 +9,9 @@
 //! A log that ends inside a record was being written when its server died: the unfinished record, which nobody was
 //! told of, is cut off. Damage anywhere else is an error, and nothing is changed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const LOG_MAGIC: &[u8; 8] = b"opsdklg1";
@@ -25,7 +26,7 @@ const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The directory is in use by another server.
-    #[error("the data directory {} is in use by another server", .directory.display())]
+    #[error("{} is in use by another server", .directory.display())]
     Locked { directory: PathBuf },
     /// A file has damage that no interrupted write explains.
     #[error("{} is damaged at byte {offset}: restore it from a copy, or remove the data directory to start empty", .file.display())]
@@ -92,7 +93,9 @@ pub(crate) struct Recovered {
 impl Journal {
     /// Opens a data directory, making it if needed, and reads what it holds.
     pub(crate) fn open(directory: &Path, options: Options) -> Result<(Self, Recovered), Error> {
-        fs::create_dir_all(directory).map_err(io_error("create", directory))?;
+        // Secrets are in it: it is its owner's alone.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(io_error("create", directory))?;
         let lock = lock(directory)?;
         let generation = newest_generation(directory)?;
         let (snapshot, snapshot_length) = match generation {
@@ -253,6 +256,7 @@ fn open_log(path: &Path) -> Result<File, Error> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)
         .map_err(io_error("open", path))?;
     let length = file.metadata().map_err(io_error("read", path))?.len();
@@ -348,7 +352,9 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
 /// Writes a snapshot: its records, then an empty record that says it is complete. Returns the file's length.
 fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item = R>) -> Result<u64, Error> {
     let write = || -> io::Result<u64> {
-        let mut writer = BufWriter::new(File::create(path)?);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut writer = BufWriter::new(options.open(path)?);
         writer.write_all(SNAPSHOT_MAGIC)?;
         let mut length = SNAPSHOT_MAGIC.len() as u64;
         for record in records {

@@ -48,6 +48,7 @@ mod selector;
 pub(crate) mod builtin;
 pub(crate) mod journal;
 pub(crate) mod json;
+pub(crate) mod keyring;
 pub(crate) mod openapi;
 pub(crate) mod protobuf;
 pub(crate) mod yaml;

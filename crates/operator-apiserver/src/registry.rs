@@ -25,6 +25,7 @@ pub(crate) use self::resource::{Backing, Catalog, Definition, Subresource, api_v
 use crate::authn::User;
 use crate::clock::{self, Clock};
 use crate::crd;
+use crate::keyring::Keyring;
 use crate::random::Random;
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
@@ -44,6 +45,8 @@ pub(crate) struct Registry {
     pub(crate) stop: CancellationToken,
     /// The admission plug-ins that are off, by name.
     pub(crate) disabled_plugins: BTreeSet<String>,
+    /// Where keys and certificates are kept.
+    pub(crate) keyring: Keyring,
 }
 
 /// A write: to what, by whom, how.
@@ -114,6 +117,7 @@ impl Registry {
             addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
             disabled_plugins: BTreeSet::new(),
+            keyring: Keyring::default(),
         }
     }
 

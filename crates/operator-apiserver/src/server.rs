@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::deadline::REQUEST_MAX;
 use crate::http_server::{self, ListenOptions, Listener, Peer};
+use crate::keyring::Keyring;
 use crate::pipeline::{self, Incoming};
 use crate::random::Random;
 use crate::registry::Registry;
@@ -193,6 +194,7 @@ impl Builder {
 
     /// Keeps every commit in a journal in this directory, which is made if it does not exist; a server that is built
     /// on it later has the same objects. What was acknowledged survives the end of the process, by SIGKILL too.
+    /// The authority of its certificates is kept there as well, so that kubeconfigs stay valid.
     ///
     /// Without it, everything is in memory.
     #[must_use]
@@ -222,6 +224,11 @@ impl Builder {
         };
         let mut registry = Registry::new(store, self.clock, random);
         registry.disabled_plugins = self.disabled_plugins;
+        registry.keyring = self
+            .data_directory
+            .as_deref()
+            .map(Keyring::of)
+            .unwrap_or_default();
         bootstrap::populate(&registry);
         registry.establish_stored();
         Ok(ApiServer {

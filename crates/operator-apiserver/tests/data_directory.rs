@@ -1,14 +1,21 @@
 //! What a server acknowledged is there after a restart, however the process ended.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use operator_apiserver::ApiServer;
+use common::connector;
 use operator_apiserver::client::{Gvr, Patch};
+use operator_apiserver::{ApiServer, ListenOptions};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 fn open(directory: &Path) -> ApiServer {
     ApiServer::builder().data_directory(directory).build().unwrap()
@@ -108,6 +115,42 @@ async fn a_directory_in_use_is_refused() {
         .build()
         .unwrap_err();
     assert!(error.to_string().contains("in use by another server"), "{error}");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_stays_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut kubeconfig = None;
+    for _ in 0..2 {
+        let server = open(directory.path());
+        let listener = server.listen(ListenOptions::default()).await.unwrap();
+        let first = kubeconfig.get_or_insert_with(|| listener.kubeconfig()).clone();
+        let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = connector(&first, b"http/1.1")
+            .connect(name, stream)
+            .await
+            .unwrap();
+        let request = b"GET /api/v1/namespaces/default HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        drop(stream);
+        listener.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_secret_is_for_its_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = open(&data);
+    drop(server.listen(ListenOptions::default()).await.unwrap());
+    for path in ["", "log-0", "pki", "pki/ca.key"] {
+        let mode = std::fs::metadata(data.join(path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{path}");
+    }
 }
 
 /// The writer below, as a process of its own: prints each name and value after the server acknowledged it.

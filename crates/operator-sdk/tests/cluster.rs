@@ -6,6 +6,7 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use common::running::Running;
 use common::{CREATE_MEMCACHED, Dir, kubectl, sdk};
@@ -45,6 +46,80 @@ fn a_cluster_is_ready_with_its_kubeconfig_and_ends_cleanly() {
 
     assert_eq!(cluster.stop().code(), Some(0));
     assert!(!kubeconfig.exists(), "what leads nowhere is removed");
+}
+
+/// Starts a cluster of a data directory, without controllers.
+fn up_with_data(data: &Path) -> Running {
+    let mut command = sdk();
+    command.args(["cluster", "up", "--controllers", "none", "--data-dir"]);
+    let mut cluster = Running::start(command.arg(data));
+    cluster.line_with("ready");
+    cluster
+}
+
+/// Creates ConfigMaps until the cluster is gone; how many of them were acknowledged.
+fn create_until_killed(dir: &Dir, round: usize) -> usize {
+    (0..)
+        .take_while(|index| {
+            let name = format!("round-{round}-{index}");
+            let create = ["--kubeconfig", "kubeconfig", "create", "configmap", &name];
+            let output = std::process::Command::new("kubectl")
+                .args(create)
+                .current_dir(&dir.path)
+                .output()
+                .unwrap();
+            output.status.success()
+        })
+        .count()
+}
+
+#[test]
+fn a_cluster_with_a_data_directory_survives_sigkill() {
+    let dir = Dir::named("cluster");
+    let data = dir.path.join("data");
+    let mut acknowledged = Vec::new();
+    for (round, milliseconds) in [700, 150, 420, 1_000].into_iter().enumerate() {
+        let cluster = up_with_data(&data);
+        if round == 0 {
+            // The kubeconfig of the first start is good for all that follow.
+            std::fs::copy(data.join("kubeconfig"), dir.path.join("kubeconfig")).unwrap();
+        }
+        let created = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| create_until_killed(&dir, round));
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            cluster.kill();
+            writer.join().unwrap()
+        });
+        acknowledged.extend((0..created).map(|index| format!("configmap/round-{round}-{index}")));
+    }
+    let cluster = up_with_data(&data);
+    let list = ["--kubeconfig", "kubeconfig", "get", "configmaps", "-o", "name"];
+    let stored = kubectl(&list, &dir.path);
+    for name in acknowledged {
+        assert!(
+            stored.lines().any(|line| line == name),
+            "{name} was acknowledged: {stored}"
+        );
+    }
+    assert_eq!(cluster.stop().code(), Some(0));
+    assert!(
+        data.join("kubeconfig").exists(),
+        "the cluster can be started again"
+    );
+}
+
+#[test]
+fn a_data_directory_in_use() {
+    let dir = Dir::named("cluster");
+    let _cluster = up_with_data(&dir.path.join("data"));
+    let output = dir.run(&["cluster", "up", "--data-dir", "data"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("data is in use by another server"), "{errors}");
+    assert!(
+        errors.contains("hint: end the other program that uses data"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
 use super::ServerIdentity;
+use crate::keyring::Keyring;
 use crate::server::Error;
 
 /// A certificate and its key, both as PEM.
@@ -44,20 +45,9 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl Certificates {
-    /// Certificates for a server at an address and under further names.
-    pub(super) fn generate(address: IpAddr, host_names: &[String]) -> Result<Self, Error> {
-        let authority_key = KeyPair::generate().map_err(failed)?;
-        let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
-        authority.distinguished_name = distinguished("kubernetes", None);
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::CrlSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
-        let pem = authority.self_signed(&authority_key).map_err(failed)?.pem();
-        let issuer = Issuer::new(authority, authority_key);
-
+    /// Certificates for a server at an address and under further names, of the authority that the keyring holds.
+    pub(super) fn make(address: IpAddr, host_names: &[String], keyring: &Keyring) -> Result<Self, Error> {
+        let (pem, issuer) = authority(keyring)?;
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
         names.push(Ipv4Addr::LOCALHOST.to_string());
         names.push("10.0.0.1".to_owned());
@@ -108,6 +98,26 @@ impl Certificates {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
+}
+
+/// The certificate of the authority, and what signs in its name.
+fn authority(keyring: &Keyring) -> Result<(String, Issuer<'static, KeyPair>), Error> {
+    let key = keyring.keep("ca.key", || {
+        Ok(KeyPair::generate().map_err(failed)?.serialize_pem())
+    })?;
+    let key = KeyPair::from_pem(&key).map_err(|error| unusable("authority's key", error))?;
+    let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
+    authority.distinguished_name = distinguished("kubernetes", None);
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    let pem = keyring.keep("ca.crt", || {
+        Ok(authority.self_signed(&key).map_err(failed)?.pem())
+    })?;
+    Ok((pem, Issuer::new(authority, key)))
 }
 
 fn unusable(what: &str, error: impl std::fmt::Display) -> Error {

@@ -6,20 +6,24 @@ use clap::{Args, ValueEnum};
 
 /// Run a Kubernetes control plane in the foreground, until Ctrl-C.
 ///
-/// It serves HTTPS on this machine alone, holds everything in memory, and runs pods in name only. One line says when
+/// It serves HTTPS on this machine alone, forgets everything at its end unless it has a --data-dir, and runs pods in name only. One line says when
 /// it is ready, and names its address and the kubeconfig of its administrator.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  operator-sdk cluster up --kubeconfig kubeconfig &\n  kubectl --kubeconfig kubeconfig get nodes"
 )]
 pub(crate) struct UpArgs {
-    /// Where the kubeconfig is written, readable for you alone, and removed at the end
-    /// [default: in a temporary directory].
+    /// Where the kubeconfig is written, readable for you alone, and removed at the end unless the cluster has a
+    /// --data-dir [default: in the data directory, or in a temporary one].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The port; 0 takes one that is free.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) port: u16,
+    /// The port; 0 takes one that is free [default: with --data-dir the port of the last time, else 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) port: Option<u16>,
+    /// Keep everything in this directory, which is made if it does not exist: the cluster is there again when it is
+    /// next started on it, at the same address and with the same authority [default: in memory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
     /// Which controllers run: those of Deployments, garbage and namespaces among others, or none, as in envtest.
     #[arg(long, value_enum, default_value_t = ControllersArg::All)]
     pub(crate) controllers: ControllersArg,

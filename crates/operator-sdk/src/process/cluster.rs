@@ -21,15 +21,17 @@ const CLUSTER_NAME: &str = "operator-sdk";
 /// What an embedded cluster is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterOptions {
-    /// 0 takes a free port.
-    pub(crate) port: u16,
+    /// 0 takes a free port; `None` the port that the data directory remembers, or a free one.
+    pub(crate) port: Option<u16>,
+    /// Where everything is kept; `None` is in memory.
+    pub(crate) data_directory: Option<PathBuf>,
     pub(crate) controllers: bool,
     pub(crate) nodes: usize,
-    /// Where the kubeconfig goes; `None` is a private temporary directory.
+    /// Where the kubeconfig goes; `None` is the data directory, or a private temporary one.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// An embedded cluster. Its kubeconfig is removed when it ends.
+/// An embedded cluster. Its kubeconfig is removed when it ends, unless there is a data directory to go on from.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     server: ApiServer,
@@ -43,6 +45,13 @@ pub(crate) struct Cluster {
 pub(crate) enum ClusterError {
     #[error("{0}")]
     Listen(#[source] operator_apiserver::Error),
+    #[error("{source}")]
+    DataDirectory {
+        directory: PathBuf,
+        source: operator_apiserver::Error,
+    },
+    #[error("cannot remember the port in {}: {source}", path.display())]
+    Port { path: PathBuf, source: io::Error },
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
     Kubeconfig { path: PathBuf, source: io::Error },
     #[error("the file {} exists and is not a kubeconfig of an embedded control plane", .0.display())]
@@ -59,6 +68,11 @@ impl Hinted for ClusterError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Listen(_) => "choose another port, or `--port 0` for one that is free".to_owned(),
+            Self::DataDirectory { directory, .. } => format!(
+                "end the other program that uses {}, or name another directory with `--data-dir`",
+                directory.display()
+            ),
+            Self::Port { .. } => "name a directory that you may write to with `--data-dir`".to_owned(),
             Self::Kubeconfig { .. } => "name another file with `--kubeconfig`".to_owned(),
             Self::Foreign(_) => "name a new file with `--kubeconfig`: yours is not overwritten".to_owned(),
             Self::Definition { .. } | Self::Refused { .. } => {
@@ -73,15 +87,25 @@ impl Hinted for ClusterError {
 
 impl Cluster {
     pub(crate) async fn start(options: &ClusterOptions) -> Result<Self, ClusterError> {
-        if let Some(path) = &options.kubeconfig {
+        let data = options.data_directory.as_deref();
+        let kubeconfig = options.kubeconfig.clone();
+        let kubeconfig = kubeconfig.or_else(|| Some(data?.join("kubeconfig")));
+        if let Some(path) = &kubeconfig {
             check_replaceable(path)?;
         }
-        let server = ApiServer::builder().build().map_err(ClusterError::Listen)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+        let server = server(data)?;
+        let port = options
+            .port
+            .or_else(|| remembered_port(data?))
+            .unwrap_or_default();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = server
             .listen(ListenOptions::at(address))
             .await
             .map_err(ClusterError::Listen)?;
+        if let Some(data) = data {
+            remember_port(data, listener.local_addr().port())?;
+        }
         let text = listener.kubeconfig();
         let control_plane = ControlPlane::start(
             &server.client(),
@@ -103,7 +127,7 @@ impl Cluster {
             server,
             listener,
             control_plane,
-            kubeconfig: Kubeconfig::write(options.kubeconfig.clone(), &text)?,
+            kubeconfig: Kubeconfig::write(kubeconfig, data.is_some(), &text)?,
         })
     }
 
@@ -140,6 +164,32 @@ impl Cluster {
         self.server.shutdown();
         self.listener.shutdown().await;
     }
+}
+
+fn server(data_directory: Option<&Path>) -> Result<ApiServer, ClusterError> {
+    let Some(directory) = data_directory else {
+        return ApiServer::builder().build().map_err(ClusterError::Listen);
+    };
+    let built = ApiServer::builder().data_directory(directory).build();
+    built.map_err(|source| ClusterError::DataDirectory {
+        directory: directory.to_owned(),
+        source,
+    })
+}
+
+/// Kubeconfigs name the port, so that a cluster keeps it.
+fn port_file(data_directory: &Path) -> PathBuf {
+    data_directory.join("port")
+}
+
+fn remembered_port(data_directory: &Path) -> Option<u16> {
+    let text = fs::read_to_string(port_file(data_directory)).ok()?;
+    text.trim().parse().ok()
+}
+
+fn remember_port(data_directory: &Path, port: u16) -> Result<(), ClusterError> {
+    let path = port_file(data_directory);
+    write_private(&path, &format!("{port}\n")).map_err(|source| ClusterError::Port { path, source })
 }
 
 /// The manifests of a directory, in the order of their file names. No directory, no manifests.
@@ -182,10 +232,11 @@ fn authority_of(kubeconfig: &str) -> String {
 
 // === the kubeconfig ===
 
-/// A file that only this user can read, removed when the value is dropped.
+/// A file that only this user can read, removed when the value is dropped, unless it is to be kept.
 #[derive(Debug)]
 struct Kubeconfig {
     path: PathBuf,
+    keep: bool,
     /// The temporary directory that was made for it.
     directory: Option<PathBuf>,
 }
@@ -207,7 +258,7 @@ fn is_ours(kubeconfig: &str) -> bool {
 }
 
 impl Kubeconfig {
-    fn write(path: Option<PathBuf>, text: &str) -> Result<Self, ClusterError> {
+    fn write(path: Option<PathBuf>, keep: bool, text: &str) -> Result<Self, ClusterError> {
         let (path, directory) = match path {
             Some(path) => (path, None),
             None => {
@@ -215,7 +266,11 @@ impl Kubeconfig {
                 (directory.join("kubeconfig"), Some(directory))
             }
         };
-        let kubeconfig = Self { path, directory };
+        let kubeconfig = Self {
+            path,
+            keep,
+            directory,
+        };
         write_private(&kubeconfig.path, text).map_err(|source| ClusterError::Kubeconfig {
             path: kubeconfig.path.clone(),
             source,
@@ -226,6 +281,9 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
         let _ = fs::remove_file(&self.path);
         if let Some(directory) = &self.directory {
             let _ = fs::remove_dir(directory);

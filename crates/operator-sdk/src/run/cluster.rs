@@ -10,6 +10,7 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let cluster = Cluster::start(&ClusterOptions {
             port: args.port,
+            data_directory: args.data_dir.clone(),
             controllers: args.controllers == ControllersArg::All,
             nodes: args.nodes.into(),
             kubeconfig: args.kubeconfig.clone(),

@@ -53,7 +53,8 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
 
 async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Cluster, Failure> {
     let cluster = Cluster::start(&ClusterOptions {
-        port: 0,
+        port: None,
+        data_directory: None,
         controllers: true,
         nodes: 1,
         kubeconfig: args.kubeconfig.clone(),

@@ -161,7 +161,8 @@ fn type_command(directory: &Path, words: &[&str], report: &Report) -> Result<(),
 async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), Failure> {
     report.command("operator-sdk run local --embedded &");
     let cluster = Cluster::start(&ClusterOptions {
-        port: 0,
+        port: None,
+        data_directory: None,
         controllers: true,
         nodes: 1,
         kubeconfig: None,

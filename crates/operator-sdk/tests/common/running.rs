@@ -39,6 +39,12 @@ impl Running {
         }
     }
 
+    /// Sends SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn terminate(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));

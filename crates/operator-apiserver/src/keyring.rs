@@ -1,0 +1,91 @@
+//! Keys and certificates that outlive a server: files beside its data, or nothing but memory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::server::Error;
+
+/// The directory of the files, inside the data directory.
+const DIRECTORY: &str = "pki";
+
+/// Where a server keeps what it proves itself with.
+#[derive(Debug, Default)]
+pub(crate) struct Keyring {
+    /// `None` keeps nothing.
+    directory: Option<PathBuf>,
+}
+
+impl Keyring {
+    /// The keyring of a data directory, which the caller has locked.
+    pub(crate) fn of(data_directory: &Path) -> Self {
+        Self {
+            directory: Some(data_directory.join(DIRECTORY)),
+        }
+    }
+
+    /// The text that is kept under a name; the first time it is made, and kept from then on.
+    ///
+    /// The file is readable for its owner alone, and is there as a whole or not at all.
+    pub(crate) fn keep(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<String, Error>,
+    ) -> Result<String, Error> {
+        let Some(directory) = &self.directory else {
+            return make();
+        };
+        let path = directory.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => return Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unusable(&path, &error)),
+        }
+        let text = make()?;
+        write(directory, &path, &text).map_err(|error| unusable(&path, &error))?;
+        Ok(text)
+    }
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Error {
+    Error::DataDirectory(format!("cannot keep {}: {error}", path.display()))
+}
+
+fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let part = path.with_extension("part");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in ["first", "second"] {
+            let keyring = Keyring::of(directory.path());
+            assert_eq!(keyring.keep("a.key", || Ok(text.to_owned())).unwrap(), "first");
+        }
+        let mode = |path: &str| {
+            let path = directory.path().join(path);
+            fs::metadata(path).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!((mode("pki"), mode("pki/a.key")), (0o700, 0o600));
+        let memory = Keyring::default();
+        assert_eq!(memory.keep("a.key", || Ok("third".to_owned())).unwrap(), "third");
+    }
+}
