@@ -51,7 +51,7 @@ pub(crate) mod json;
 pub(crate) mod keyring;
 pub(crate) mod openapi;
 pub(crate) mod protobuf;
-pub(crate) mod yaml;
+pub mod yaml;
 
 pub use call::Body;
 pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};

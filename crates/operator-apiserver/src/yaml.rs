@@ -4,12 +4,14 @@
 //! server's decoder reads YAML 1.1 and goes through JSON.
 
 mod emit;
+mod located;
 mod scalar;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
 pub(crate) use emit::to_string;
+pub use located::{Document, Place, documents};
 
 use crate::json::Parsed;
 
@@ -20,12 +22,7 @@ const NODES_MAX: usize = 1_000_000;
 
 /// Parses the first document of a body. The error begins with `yaml: `, as the real one's does.
 pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
-    let mut loader = Loader {
-        parser: Parser::new_from_str(text),
-        anchors: Vec::new(),
-        nodes: 0,
-        duplicates: Vec::new(),
-    };
+    let mut loader = Loader::new(text);
     let value = loader.document().map_err(|error| error.text(text))?;
     Ok(Parsed {
         value,
@@ -53,6 +50,8 @@ struct Loader<'a> {
     anchors: Vec<(usize, Node)>,
     nodes: usize,
     duplicates: Vec<String>,
+    /// Where the nodes of the document stand, if somebody wants to know.
+    places: Option<located::Places>,
 }
 
 /// A node, with what a mapping key needs to know of it.
@@ -64,13 +63,29 @@ struct Node {
 }
 
 impl<'a> Loader<'a> {
-    fn event(&mut self) -> Result<(Event<'a>, usize), Error> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            parser: Parser::new_from_str(text),
+            anchors: Vec::new(),
+            nodes: 0,
+            duplicates: Vec::new(),
+            places: None,
+        }
+    }
+
+    fn event(&mut self) -> Result<(Event<'a>, Place), Error> {
         loop {
             match self.parser.next_event() {
-                None => return Ok((Event::StreamEnd, 0)),
+                None => return Ok((Event::StreamEnd, Place::default())),
                 Some(Err(error)) => return Err(Error::Scan(error)),
                 Some(Ok((Event::Comment(..), _))) => {}
-                Some(Ok((event, span))) => return Ok((event, span.start.line())),
+                Some(Ok((event, span))) => {
+                    let place = Place {
+                        line: span.start.line(),
+                        column: span.start.col() + 1,
+                    };
+                    return Ok((event, place));
+                }
             }
         }
     }
@@ -81,8 +96,8 @@ impl<'a> Loader<'a> {
             match self.event()? {
                 (Event::StreamStart | Event::DocumentStart(..), _) => {}
                 (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(Value::Null),
-                (event, line) => {
-                    let node = self.node(event, line, 0)?;
+                (event, place) => {
+                    let node = self.node(event, place.line, 0)?;
                     // The rest of the document must be well-formed; further documents are not looked at.
                     return self.event().map(|_| node.value);
                 }
@@ -134,8 +149,25 @@ impl<'a> Loader<'a> {
                         merge: false,
                     });
                 }
-                (event, line) => items.push(self.node(event, line, depth + 1)?.value),
+                (event, place) => {
+                    let outer = self.enter(&items.len().to_string(), place);
+                    items.push(self.node(event, place.line, depth + 1)?.value);
+                    self.leave(outer);
+                }
             }
+        }
+    }
+
+    /// Goes into a field or an item, and notes where it stands; what is returned leads back.
+    fn enter(&mut self, segment: &str, place: Place) -> usize {
+        self.places
+            .as_mut()
+            .map_or(0, |places| places.enter(segment, place))
+    }
+
+    fn leave(&mut self, outer: usize) {
+        if let Some(places) = &mut self.places {
+            places.leave(outer);
         }
     }
 
@@ -143,17 +175,21 @@ impl<'a> Loader<'a> {
         let mut fields = Map::new();
         let mut merged = Vec::new();
         loop {
-            let key = match self.event()? {
+            let (key, place) = match self.event()? {
                 (Event::MappingEnd, _) => break,
-                (event, line) => self.node(event, line, depth + 1)?,
+                (event, place) => (self.node(event, place.line, depth + 1)?, place),
             };
-            let (event, value_line) = self.event()?;
-            let value = self.node(event, value_line, depth + 1)?.value;
             if key.merge {
-                merged.push(value);
+                let (event, place) = self.event()?;
+                merged.push(self.node(event, place.line, depth + 1)?.value);
                 continue;
             }
-            let name = scalar::key(&key.value).map_err(Error::Message)?;
+            let name = scalar::key(&key.value);
+            let outer = self.enter(name.as_deref().unwrap_or_default(), place);
+            let (event, value_place) = self.event()?;
+            let value = self.node(event, value_place.line, depth + 1)?.value;
+            self.leave(outer);
+            let name = name.map_err(Error::Message)?;
             if fields.contains_key(&name) {
                 let shown = scalar::shown_key(&key.value);
                 self.duplicates

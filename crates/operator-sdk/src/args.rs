@@ -2,6 +2,7 @@
 
 mod cluster;
 mod completion;
+mod crd;
 mod create_api;
 mod deploy;
 mod envtest;
@@ -15,6 +16,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
+pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
 pub(crate) use self::deploy::{
     ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs, UninstallArgs,
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     /// Run a Kubernetes control plane of your own.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Crd(CrdCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),

@@ -75,6 +75,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Undeploy(args) => return run::deploy::undeploy(&args, report),
         Command::Run(RunCommand::Local(args)) => return run::local::local(&args, report),
         Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
+        Command::Crd(command) => return run::crd::run(&command, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => args.print(),

@@ -1,6 +1,7 @@
 //! Commands, from their arguments to their report.
 
 pub(crate) mod cluster;
+pub(crate) mod crd;
 pub(crate) mod deploy;
 pub(crate) mod envtest;
 pub(crate) mod local;

@@ -6,8 +6,10 @@
 mod column;
 mod conversion;
 mod default_value;
+pub mod diff;
 mod internal;
 mod keyword;
+pub mod lint;
 mod structural;
 
 pub(crate) use column::resolve as resolve_field_path;

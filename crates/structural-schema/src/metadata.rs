@@ -319,6 +319,31 @@ pub(crate) fn validate(value: &Value, schema: &Node, path: &Path, is_root: bool)
     errors
 }
 
+/// The checks of a new object's own apiVersion, kind and metadata, its name included.
+pub(crate) fn validate_root(object: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let Some(map) = object.as_object() else {
+        return errors;
+    };
+    validate_resource(map, &Path::default(), &mut errors);
+    let text = |name: &str| {
+        let metadata = map.get("metadata").and_then(Value::as_object);
+        let found = metadata.and_then(|metadata| metadata.get(name));
+        found.and_then(Value::as_str).unwrap_or("")
+    };
+    let path = Path::new("metadata").child("name");
+    match (text("name"), text("generateName")) {
+        ("", "") => errors.push(Error::required(path, "name or generateName is required")),
+        ("", _) => {}
+        (name, _) => errors.extend(
+            names::dns1123_subdomain(name)
+                .into_iter()
+                .map(|problem| Error::invalid(path.clone(), name.into(), problem)),
+        ),
+    }
+    errors
+}
+
 fn validate_value(value: &Value, schema: &Node, path: &Path, is_root: bool, errors: &mut Vec<Error>) {
     match value {
         Value::Object(map) => {

@@ -144,6 +144,11 @@ impl Schema {
         self.check_rest(object, old, errors)
     }
 
+    /// Checks the apiVersion, kind and metadata of a new object, which a server does apart from the schema.
+    pub fn check_root(object: &Value) -> Vec<Error> {
+        metadata::validate_root(object)
+    }
+
     fn check_rest(&self, object: &Value, old: Option<&Value>, mut errors: Vec<Error>) -> Outcome {
         let root = Path::default();
         errors.extend(embedded_errors(object, self.root()));

@@ -102,11 +102,19 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// The kubeconfig that a client would use: the one that was named, or `KUBECONFIG`, or the one in the home directory.
+/// Nothing where the operator finds it by itself.
 pub(crate) fn find_kubeconfig(named: Option<&Path>) -> Result<Option<PathBuf>, NoKubeconfig> {
+    // The operator reads the variable itself; several files are merged there.
+    let found = kubeconfig_file(named)?;
+    Ok(named.is_some().then_some(found))
+}
+
+/// The file that [`find_kubeconfig`] finds, the first where there are several.
+pub(crate) fn kubeconfig_file(named: Option<&Path>) -> Result<PathBuf, NoKubeconfig> {
     if let Some(path) = named {
         let whole = path.canonicalize().map_err(|_| NoKubeconfig(path.to_owned()))?;
         return if whole.is_file() {
-            Ok(Some(whole))
+            Ok(whole)
         } else {
             Err(NoKubeconfig(path.to_owned()))
         };
@@ -121,12 +129,8 @@ pub(crate) fn find_kubeconfig(named: Option<&Path>) -> Result<Option<PathBuf>, N
     } else {
         listed
     };
-    // The operator reads the variable itself; several files are merged there.
-    if candidates.iter().any(|path| path.is_file()) {
-        Ok(None)
-    } else {
-        Err(NoKubeconfig(candidates.into_iter().next().unwrap_or_default()))
-    }
+    let existing = candidates.iter().find(|path| path.is_file()).cloned();
+    existing.ok_or_else(|| NoKubeconfig(candidates.into_iter().next().unwrap_or_default()))
 }
 
 #[derive(Debug, thiserror::Error)]

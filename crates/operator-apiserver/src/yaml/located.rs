@@ -1,0 +1,109 @@
+//! Documents of a file with the places of their nodes, for tools that point at what is wrong.
+
+use std::collections::HashMap;
+
+use granit_parser::Event;
+use serde_json::Value;
+
+use super::{Error, Loader};
+
+/// A place in a text. Both numbers count from one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+/// One document of a YAML (or JSON) file.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The document as a tree; YAML 1.1 scalars, as a server and kubectl read them.
+    pub value: Value,
+    /// Keys that are set twice: `line 5: key "k" already set in map`.
+    pub duplicates: Vec<String>,
+    start: Place,
+    places: HashMap<String, Place>,
+}
+
+impl Document {
+    /// Where the node at a JSON pointer stands: a field at its key, an item at its beginning. A node that does not
+    /// exist, or comes from an alias, is the nearest one around it.
+    pub fn place(&self, pointer: &str) -> Place {
+        let mut pointer = pointer;
+        loop {
+            if let Some(place) = self.places.get(pointer) {
+                return *place;
+            }
+            match pointer.rfind('/') {
+                Some(end) => pointer = pointer.get(..end).unwrap_or_default(),
+                None => return self.start,
+            }
+        }
+    }
+}
+
+/// The places found so far, and the pointer of the node that is read.
+#[derive(Default)]
+pub(super) struct Places {
+    pointer: String,
+    found: HashMap<String, Place>,
+}
+
+impl Places {
+    pub(super) fn enter(&mut self, segment: &str, place: Place) -> usize {
+        let outer = self.pointer.len();
+        self.pointer.push('/');
+        self.pointer
+            .push_str(&segment.replace('~', "~0").replace('/', "~1"));
+        self.found.insert(self.pointer.clone(), place);
+        outer
+    }
+
+    pub(super) fn leave(&mut self, outer: usize) {
+        self.pointer.truncate(outer);
+    }
+}
+
+/// All documents of a text that are not empty.
+///
+/// # Errors
+/// What a YAML parser says of the text, with the line: `yaml: line 3: ...`.
+///
+/// ```
+/// let text = "a: 1\n---\nb:\n- c: 2\n";
+/// let documents = operator_apiserver::yaml::documents(text).unwrap();
+/// let place = documents[1].place("/b/0/c");
+/// assert_eq!((place.line, place.column), (4, 3));
+/// assert_eq!(documents[1].place("/b/0/missing"), documents[1].place("/b/0"));
+/// ```
+pub fn documents(text: &str) -> Result<Vec<Document>, String> {
+    let mut loader = Loader::new(text);
+    let mut found = Vec::new();
+    while let Some(document) = next(&mut loader).map_err(|error| error.text(text))? {
+        if !document.value.is_null() {
+            found.push(document);
+        }
+    }
+    Ok(found)
+}
+
+fn next(loader: &mut Loader<'_>) -> Result<Option<Document>, Error> {
+    loop {
+        match loader.event()? {
+            (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
+            (Event::StreamEnd, _) => return Ok(None),
+            (event, start) => {
+                loader.places = Some(Places::default());
+                let value = loader.node(event, start.line, 0)?.value;
+                return Ok(Some(Document {
+                    value,
+                    duplicates: std::mem::take(&mut loader.duplicates),
+                    start,
+                    places: loader.places.take().unwrap_or_default().found,
+                }));
+            }
+        }
+    }
+}

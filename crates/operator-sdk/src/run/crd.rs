@@ -1,0 +1,35 @@
+//! `crd`: definitions checked, compared and tried, offline.
+
+mod diff;
+mod finding;
+mod lint;
+mod source;
+mod validate;
+
+use std::process::ExitCode;
+
+use crate::args::CrdCommand;
+use crate::report::{Failure, Report};
+
+/// `operator-sdk crd`.
+pub(crate) fn run(command: &CrdCommand, report: &Report) -> Result<ExitCode, Failure> {
+    match command {
+        CrdCommand::Lint(args) => lint::lint(args, report),
+        CrdCommand::Diff(args) => diff::diff(args, report),
+        CrdCommand::Validate(args) => validate::validate(args, report),
+    }
+}
+
+/// `1 error`, `2 errors`.
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+fn exit_code(failed: bool) -> ExitCode {
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,38 @@
+//! Paths of the server's internal form, as paths in the definition that was written.
+
+use crate::field::Path;
+
+/// What the server calls by a name of its own: prefixes, and what they are in `apiextensions.k8s.io/v1`.
+///
+/// What all versions have in common is reported once, above the versions; it is found in the first of them.
+const PREFIXES: &[(&str, &str)] = &[
+    ("spec.validation", "spec.versions[0].schema"),
+    ("spec.subresources", "spec.versions[0].subresources"),
+    (
+        "spec.additionalPrinterColumns",
+        "spec.versions[0].additionalPrinterColumns",
+    ),
+    ("spec.selectableFields", "spec.versions[0].selectableFields"),
+    ("spec.version", "spec.versions[0].name"),
+    (
+        "spec.conversion.webhookClientConfig",
+        "spec.conversion.webhook.clientConfig",
+    ),
+    (
+        "spec.conversion.conversionReviewVersions",
+        "spec.conversion.webhook.conversionReviewVersions",
+    ),
+];
+
+pub(super) fn as_written(path: &Path) -> Path {
+    let text = path.as_str();
+    let renamed = PREFIXES.iter().find_map(|(internal, written)| {
+        let rest = text.strip_prefix(internal)?;
+        (rest.is_empty() || rest.starts_with(['.', '['])).then(|| format!("{written}{rest}"))
+    });
+    let text = renamed.unwrap_or_else(|| text.to_owned());
+    match text.strip_suffix(".JSONPath") {
+        Some(column) => Path::new(&format!("{column}.jsonPath")),
+        None => Path::new(&text),
+    }
+}
