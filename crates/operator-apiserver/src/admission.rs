@@ -1,15 +1,26 @@
 //! Admission: the plug-ins between authorisation and the registry, in the order of the real server.
+//!
+//! Policies and webhooks are read once, when they are written ([`hooks`]): a request that none of them is about pays
+//! for one look at an empty list.
 
+mod attributes;
+mod authorizer;
 mod certificate_requester;
 mod default_toleration_seconds;
+pub(crate) mod expression;
+mod hooks;
+mod matching;
 mod namespace_lifecycle;
 mod node_taint;
+mod policy;
 mod priority;
 mod service_account;
 mod storage_protection;
 
 use serde_json::Value;
 
+use self::attributes::Attributes;
+pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use crate::object;
 use crate::registry::{Registry, Write};
 use crate::status::{self, Status};
@@ -65,7 +76,7 @@ pub(crate) async fn admit(
     Ok(())
 }
 
-/// The plug-ins that only look.
+/// The plug-ins that only look at a new or changed object.
 pub(crate) async fn validate(
     registry: &Registry,
     write: &Write,
@@ -73,9 +84,33 @@ pub(crate) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let _ = old;
-    if operation == Operation::Delete {
-        namespace_lifecycle::check(registry, write, operation, object)?;
+    ask(registry, write, operation, Some(object), old).await
+}
+
+/// The plug-ins that look at an object that is to be deleted.
+pub(crate) async fn validate_delete(registry: &Registry, write: &Write, old: &Value) -> Result<(), Status> {
+    namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
+    ask(registry, write, Operation::Delete, None, Some(old)).await
+}
+
+/// Asks the policies and webhooks that only look.
+async fn ask(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let hooks = registry.hooks.current();
+    if hooks.is_empty() || matching::is_exempt(&write.definition) {
+        return Ok(());
     }
-    Ok(())
+    let attributes = Attributes {
+        registry,
+        write,
+        operation,
+        object,
+        old,
+    };
+    policy::validating::validate(&attributes, &hooks.validating_policies)
 }

@@ -33,7 +33,7 @@ pub(crate) use prepare::{
 pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
-pub(crate) use validate::{rechecks_metadata, validate_create, validate_update};
+pub(crate) use validate::{is_empty_selector, rechecks_metadata, selects, validate_create, validate_update};
 pub(crate) use warnings::warnings;
 
 #[cfg(test)]

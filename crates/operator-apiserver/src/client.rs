@@ -213,6 +213,7 @@ impl Client {
         patch: Patch,
     ) -> Result<Arc<Value>, Status> {
         let mut write = self.write(gvr, namespace, name, subresource)?;
+        write.patches = true;
         let patch = match patch {
             Patch::Merge(patch) => verb::patch::Patch::Merge(patch),
             Patch::Json(Value::Array(operations)) => verb::patch::Patch::Json(operations),
@@ -327,7 +328,9 @@ impl Client {
             manager: self.manager.clone(),
             tracked: false,
             replaces: true,
+            patches: false,
             dry_run: false,
+            options: Value::Null,
             warnings: Warnings::default(),
         })
     }

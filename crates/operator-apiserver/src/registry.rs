@@ -13,15 +13,17 @@ mod strategy;
 mod update;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 pub(crate) use self::resource::{Backing, Catalog, Definition, Subresource, api_version, builtin_catalog};
+use crate::admission;
 use crate::authn::User;
 use crate::clock::{self, Clock};
 use crate::crd;
@@ -47,6 +49,10 @@ pub(crate) struct Registry {
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// Where keys and certificates are kept.
     pub(crate) keyring: Keyring,
+    /// The policies and webhooks that are asked about writes.
+    pub(crate) hooks: admission::Hooks,
+    /// This registry, for what outlives a borrow of it.
+    pub(crate) this: Weak<Registry>,
 }
 
 /// A write: to what, by whom, how.
@@ -64,7 +70,11 @@ pub(crate) struct Write {
     pub(crate) tracked: bool,
     /// Whether the request is a PUT: a uid in its body is then a precondition.
     pub(crate) replaces: bool,
+    /// Whether the request is a PATCH.
+    pub(crate) patches: bool,
     pub(crate) dry_run: bool,
+    /// The options that the client gave, as an object without its type; null if there are none.
+    pub(crate) options: Value,
     pub(crate) warnings: Warnings,
 }
 
@@ -118,6 +128,8 @@ impl Registry {
             stop: CancellationToken::new(),
             disabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),
+            hooks: admission::Hooks::default(),
+            this: Weak::new(),
         }
     }
 
@@ -160,9 +172,10 @@ impl Registry {
             .ok_or_else(|| status::not_found(definition.stored_subject(), name))
     }
 
-    /// Serves what the stored CRDs define: the store may have come with some.
+    /// Serves what the stored CRDs define, and asks the stored policies and webhooks: the store may have come with some.
     pub(crate) fn establish_stored(&self) {
         crd::establish(self);
+        admission::configure(self);
     }
 
     /// What a commit changes beyond the object itself: a CRD changes what is served.
@@ -171,6 +184,8 @@ impl Registry {
             crd::establish(self);
         } else if definition.is_custom() {
             crd::finish_deletions(self, definition);
+        } else if admission::is_configuration(definition) {
+            admission::configure(self);
         }
     }
 }

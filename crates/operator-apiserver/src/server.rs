@@ -231,8 +231,10 @@ impl Builder {
             .unwrap_or_default();
         bootstrap::populate(&registry);
         registry.establish_stored();
-        Ok(ApiServer {
-            registry: Arc::new(registry),
-        })
+        let registry = Arc::new_cyclic(|this| {
+            registry.this = this.clone();
+            registry
+        });
+        Ok(ApiServer { registry })
     }
 }

@@ -250,6 +250,15 @@ pub(crate) fn forbidden_because(subject: &Subject, name: &str, why: &str, cause:
     status
 }
 
+/// A refusal with another code and reason, and its text as a cause.
+pub(crate) fn with_reason(mut refused: Status, code: u16, reason: &str, cause: &str) -> Status {
+    refused.code = code;
+    refused.body["code"] = code.into();
+    refused.body["reason"] = reason.into();
+    refused.body["details"]["causes"] = json!([{"message": cause}]);
+    refused
+}
+
 pub(crate) fn method_not_supported(subject: &Subject, verb: &str) -> Status {
     let message = format!(
         "{verb} is not supported on resources of kind {}",

@@ -110,7 +110,9 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         manager: options::field_manager(call),
         tracked: false,
         replaces: call.info.verb == "update",
+        patches: call.info.verb == "patch",
         dry_run: options::dry_run(call)?,
+        options: options::given(call),
         warnings: call.warnings.clone(),
     })
 }

@@ -1,10 +1,11 @@
 //! Validation: what is wrong with an object, metadata apart.
 //!
 //! The rules and their texts are those of Kubernetes' own validation packages, in their order. They expect objects
-//! that have been decoded and defaulted. Rules that need more than the object (allocated addresses, other objects,
-//! CEL) belong to the registry, admission and the CEL room.
+//! that have been decoded and defaulted. Rules that need more than the object (allocated addresses, other objects)
+//! belong to the registry and to admission.
 
 mod admission;
+mod admission_policy;
 mod batch;
 mod check;
 mod config;
@@ -22,6 +23,7 @@ mod volume;
 mod workload;
 
 use check::Check;
+pub(crate) use check::{is_empty_selector, selects};
 use serde_json::Value;
 use structural_schema::field::Error;
 
@@ -144,10 +146,14 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
     let rule: CreateRule = match kind {
         "MutatingWebhookConfiguration" => |check, object| admission::webhooks(check, object, true),
         "ValidatingWebhookConfiguration" => |check, object| admission::webhooks(check, object, false),
-        "ValidatingAdmissionPolicy" => admission::validating_policy,
-        "MutatingAdmissionPolicy" => admission::mutating_policy,
-        "ValidatingAdmissionPolicyBinding" => |check, object| admission::policy_binding(check, object, true),
-        "MutatingAdmissionPolicyBinding" => |check, object| admission::policy_binding(check, object, false),
+        "ValidatingAdmissionPolicy" => admission_policy::validating_policy,
+        "MutatingAdmissionPolicy" => admission_policy::mutating_policy,
+        "ValidatingAdmissionPolicyBinding" => {
+            |check, object| admission_policy::policy_binding(check, object, true)
+        }
+        "MutatingAdmissionPolicyBinding" => {
+            |check, object| admission_policy::policy_binding(check, object, false)
+        }
         _ => return None,
     };
     Some(rule)

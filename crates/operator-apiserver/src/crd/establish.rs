@@ -97,7 +97,9 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         manager: "kube-apiserver".to_owned(),
         tracked: false,
         replaces: false,
+        patches: false,
         dry_run: false,
+        options: Value::Null,
         warnings: Warnings::default(),
     };
     let mut value = value;

@@ -52,14 +52,14 @@ impl Registry {
             )));
         }
         self.fill_metadata(write, &mut object)?;
-        if draws {
-            self.draw_name(&mut object);
-        }
         if !write.tracked {
             managed_fields::update(self, write, None, &mut object);
         }
         admission::admit(self, write, Operation::Create, &mut object, None).await?;
         authz::check_escalation(self, write, &object, None)?;
+        if draws {
+            self.draw_name(&mut object);
+        }
         definition.prepare_for_create(&mut object);
         if metadata::dedupe_owners(&mut object) {
             write.warnings.add(DUPLICATE_OWNERS);

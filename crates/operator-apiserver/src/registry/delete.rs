@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Definition, Registry, Write};
-use crate::admission::{self, Operation};
+use crate::admission;
 use crate::clock;
 use crate::crd;
 use crate::object;
@@ -88,8 +88,8 @@ impl Registry {
         loop {
             let live = self.load(write)?;
             options.check(write, &live.value)?;
-            admission::validate(self, write, Operation::Delete, &live.value, Some(&live.value)).await?;
             let definition = &write.definition;
+            admission::validate_delete(self, write, &definition.serve(&live.value)).await?;
             let plan = plan(self, definition, &live.value, options);
             if write.dry_run {
                 return Ok(deleted(definition, plan, &live.value));

@@ -252,7 +252,9 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
         manager: "kube-apiserver".to_owned(),
         tracked: false,
         replaces: true,
+        patches: false,
         dry_run: false,
+        options: Value::Null,
         warnings: crate::registry::Warnings::default(),
     };
     registry.update(&of_budget, &change).await.map(drop)

@@ -53,7 +53,9 @@ pub(super) async fn serve_collection(
             manager: write.manager.clone(),
             tracked: false,
             replaces: false,
+            patches: false,
             dry_run: write.dry_run,
+            options: write.options.clone(),
             warnings: write.warnings.clone(),
         };
         match registry.delete(&one, &delete_options).await {
@@ -80,7 +82,9 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
         write.dry_run = true;
     }
     options::check_delete(call, &body)?;
-    Ok(DeleteOptions::from_json(&body))
+    let options = DeleteOptions::from_json(&body);
+    write.options = body;
+    Ok(options)
 }
 
 /// The parameters of the URL in the form of a body.

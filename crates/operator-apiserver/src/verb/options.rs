@@ -103,6 +103,23 @@ pub(crate) fn dry_run(call: &Call) -> Result<bool, Status> {
     ))
 }
 
+/// The options of a write that are in the query, as an object.
+pub(crate) fn given(call: &Call) -> Value {
+    let mut options = serde_json::Map::new();
+    for field in ["fieldManager", "fieldValidation"] {
+        if let Some(value) = call.query.get(field).filter(|value| !value.is_empty()) {
+            options.insert(field.to_owned(), value.into());
+        }
+    }
+    if let Some(value) = call.query.get("dryRun") {
+        options.insert("dryRun".to_owned(), vec![value].into());
+    }
+    if call.query.flag("force") {
+        options.insert("force".to_owned(), true.into());
+    }
+    Value::Object(options)
+}
+
 pub(crate) fn field_validation(call: &Call) -> Result<FieldValidation, Status> {
     match call.query.text("fieldValidation") {
         "" | "Warn" => Ok(FieldValidation::Warn),

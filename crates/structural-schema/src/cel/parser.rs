@@ -421,6 +421,20 @@ impl Parser {
         if self.is(close) {
             return args;
         }
+        if !Self::starts_expression(self.token()) {
+            let closes = |kind: &TokenKind| matches!(kind, TokenKind::Symbol(symbol) if *symbol == close);
+            let extraneous = Self::starts_expression(self.peek()) || closes(self.peek());
+            let kind = if extraneous { "extraneous" } else { "mismatched" };
+            let wanted = STARTS.replacen("'(', ", &format!("'(', '{close}', "), 1);
+            self.syntax_error(&format!("{kind} input {} expecting {wanted}", self.shown()));
+            if !extraneous {
+                return args;
+            }
+            self.advance();
+            if self.is(close) {
+                return args;
+            }
+        }
         loop {
             args.push(self.expr());
             if !self.take(",") {

@@ -1,4 +1,4 @@
-//! Webhook configurations and admission policies. CEL expressions are compiled elsewhere.
+//! Webhook configurations, and what they have in common with admission policies: rules and match conditions.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,9 @@ use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use super::check::Check;
+use crate::admission::expression::{Environment, Mentions, Returns};
 use crate::builtin::names;
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::builtin::tree::{at, list, text};
 
 pub(super) fn webhooks(check: &mut Check, object: &Value, mutating: bool) {
     let mut seen = HashSet::new();
@@ -67,7 +68,7 @@ fn rules_of_webhook(check: &mut Check, webhook: &Value, mutating: bool, path: &P
         check.optional_one_of(webhook, path, "reinvocationPolicy", &["IfNeeded", "Never"]);
     }
     client_config(check, at(webhook, &["clientConfig"]), &path.child("clientConfig"));
-    match_conditions(check, webhook, &path.child("matchConditions"));
+    match_conditions(check, webhook, &path.child("matchConditions"), false);
 }
 
 fn client_config(check: &mut Check, config: &Value, path: &Path) {
@@ -172,7 +173,7 @@ fn review_versions(check: &mut Check, webhook: &Value, path: &Path) {
 
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-fn rule_with_operations(check: &mut Check, rule: &Value, path: &Path) {
+pub(super) fn rule_with_operations(check: &mut Check, rule: &Value, path: &Path) {
     let operations = list(rule, &["operations"]);
     let operations_path = path.child("operations");
     if operations.is_empty() {
@@ -261,11 +262,33 @@ fn resources(check: &mut Check, rule: &Value, path: &Path) {
     }
 }
 
-fn match_conditions(check: &mut Check, parent: &Value, path: &Path) {
+/// The most match conditions of a policy or webhook.
+const MATCH_CONDITIONS_MAX: usize = 64;
+
+pub(super) fn match_conditions(check: &mut Check, parent: &Value, path: &Path, params: bool) {
+    let conditions = list(parent, &["matchConditions"]);
+    if conditions.is_empty() {
+        return;
+    }
+    if conditions.len() > MATCH_CONDITIONS_MAX {
+        let error = Error::too_many(path.clone(), conditions.len(), MATCH_CONDITIONS_MAX);
+        check.errors.push(error);
+    }
+    let environment = Environment::new(Mentions {
+        params,
+        authorizer: true,
+        patches: false,
+    });
     let mut seen = HashSet::new();
-    for (index, condition) in list(parent, &["matchConditions"]).iter().enumerate() {
+    for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
-        check.required_text(condition, &path, "expression");
+        let source = text(condition, &["expression"]).trim();
+        let expression = path.child("expression");
+        if source.is_empty() {
+            check.required(expression, "");
+        } else {
+            compiles(check, &environment, source, Returns::Bool, expression);
+        }
         check.required_form(condition, &path, "name", names::qualified_name);
         let name = text(condition, &["name"]);
         if !name.is_empty() && !seen.insert(name) {
@@ -274,155 +297,14 @@ fn match_conditions(check: &mut Check, parent: &Value, path: &Path) {
     }
 }
 
-// === policies ===
-
-pub(super) fn validating_policy(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    policy(check, spec, &path);
-    let validations = list(spec, &["validations"]);
-    let annotations = list(spec, &["auditAnnotations"]);
-    if validations.is_empty() && annotations.is_empty() {
-        let detail = "validations or auditAnnotations must contain at least one item";
-        check.required(path.child("validations"), detail);
-        check.required(path.child("auditAnnotations"), detail);
-    }
-    for (index, validation) in validations.iter().enumerate() {
-        let path = path.child("validations").index(index);
-        if text(validation, &["expression"]).trim().is_empty() {
-            check.required(path.child("expression"), "expression is not specified");
-        }
-        let message = text(validation, &["message"]);
-        if message.contains('\n') {
-            check.invalid(
-                path.child("message"),
-                &message.into(),
-                "message must not contain line breaks",
-            );
-        }
-        check.optional_one_of(
-            validation,
-            &path,
-            "reason",
-            &["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"],
-        );
-    }
-}
-
-pub(super) fn mutating_policy(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    policy(check, spec, &path);
-    let mutations = list(spec, &["mutations"]);
-    if mutations.is_empty() {
-        check.required(
-            path.child("mutations"),
-            "mutations must contain at least one item",
-        );
-    }
-    check.one_of(spec, &path, "reinvocationPolicy", &["IfNeeded", "Never"]);
-}
-
-/// What validating and mutating policies have in common.
-fn policy(check: &mut Check, spec: &Value, path: &Path) {
-    if text(spec, &["failurePolicy"]).is_empty() {
-        check.required(path.child("failurePolicy"), "");
-    } else {
-        check.one_of(spec, path, "failurePolicy", &["Fail", "Ignore"]);
-    }
-    let kind = at(spec, &["paramKind"]);
-    if kind.is_object() {
-        let path = path.child("paramKind");
-        check.required_text(kind, &path, "apiVersion");
-        check.required_text(kind, &path, "kind");
-    }
-    let constraints = at(spec, &["matchConstraints"]);
-    let constraints_path = path.child("matchConstraints");
-    if constraints.is_null() {
-        check.required(constraints_path, "");
-    } else {
-        match_resources(check, constraints, &constraints_path);
-        if list(constraints, &["resourceRules"]).is_empty() {
-            check.required(constraints_path.child("resourceRules"), "");
-        }
-    }
-    match_conditions(check, spec, &path.child("matchConditions"));
-    for (index, variable) in list(spec, &["variables"]).iter().enumerate() {
-        let path = path.child("variables").index(index);
-        if text(variable, &["name"]).is_empty() {
-            check.required(path.child("name"), "name is not specified");
-        }
-        if text(variable, &["expression"]).is_empty() {
-            check.required(path.child("expression"), "expression is not specified");
-        }
-    }
-}
-
-fn match_resources(check: &mut Check, constraints: &Value, path: &Path) {
-    for field in ["resourceRules", "excludeResourceRules"] {
-        for (index, rule) in list(constraints, &[field]).iter().enumerate() {
-            rule_with_operations(check, rule, &path.child(field).index(index));
-        }
-    }
-    check.optional_one_of(constraints, path, "matchPolicy", &["Equivalent", "Exact"]);
-    for field in ["namespaceSelector", "objectSelector"] {
-        check.label_selector(at(constraints, &[field]), &path.child(field));
-    }
-}
-
-pub(super) fn policy_binding(check: &mut Check, object: &Value, validating: bool) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    check.required_form(spec, &path, "policyName", names::dns_subdomain);
-    let reference = at(spec, &["paramRef"]);
-    if reference.is_object() {
-        parameter_reference(check, reference, &path.child("paramRef"));
-    }
-    let constraints = at(spec, &["matchResources"]);
-    if constraints.is_object() {
-        match_resources(check, constraints, &path.child("matchResources"));
-    }
-    if validating {
-        actions(check, spec, &path.child("validationActions"));
-    }
-}
-
-fn parameter_reference(check: &mut Check, reference: &Value, path: &Path) {
-    let has_name = !text(reference, &["name"]).is_empty();
-    let has_selector = !at(reference, &["selector"]).is_null();
-    match (has_name, has_selector) {
-        (true, true) => {
-            for field in ["name", "selector"] {
-                check.forbidden(path.child(field), "name and selector are mutually exclusive");
-            }
-        }
-        (false, false) => check.required(path.clone(), "one of name or selector must be specified"),
-        _ => {}
-    }
-    if is_zero(at(reference, &["parameterNotFoundAction"])) {
-        check.required(path.child("parameterNotFoundAction"), "");
-    } else {
-        check.one_of(reference, path, "parameterNotFoundAction", &["Deny", "Allow"]);
-    }
-}
-
-const BOTH: &str = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
-
-fn actions(check: &mut Check, spec: &Value, path: &Path) {
-    let actions = list(spec, &["validationActions"]);
-    if actions.is_empty() {
-        check.required(path.clone(), "at least one validation action is required");
-    }
-    let supported = ["Audit", "Deny", "Warn"];
-    let mut seen = HashSet::new();
-    for (index, action) in actions.iter().enumerate() {
-        let name = action.as_str().unwrap_or_default();
-        if !supported.contains(&name) {
-            let error = Error::not_supported(path.index(index), action, &supported);
-            check.errors.push(error);
-        }
-        if !seen.insert(name) {
-            check.duplicate(path.index(index), action);
-        }
-    }
-    if seen.contains("Deny") && seen.contains("Warn") {
-        check.invalid(path.clone(), at(spec, &["validationActions"]), BOTH);
+pub(super) fn compiles(
+    check: &mut Check,
+    environment: &Environment,
+    source: &str,
+    returns: Returns,
+    path: Path,
+) {
+    if let Err(why) = environment.compile(source, returns) {
+        check.invalid(path, &source.into(), why);
     }
 }

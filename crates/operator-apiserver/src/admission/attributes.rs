@@ -1,0 +1,135 @@
+//! What admission looks at: a write, and the object before and after it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Operation;
+use crate::object;
+use crate::registry::{Definition, Registry, Write};
+use crate::status::{self, Status};
+
+/// One request on its way through admission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) write: &'a Write,
+    pub(crate) operation: Operation,
+    /// The new object, in the version of the request; `None` for a delete.
+    pub(crate) object: Option<&'a Value>,
+    /// The object as it is; `None` for a create.
+    pub(crate) old: Option<&'a Value>,
+}
+
+impl<'a> Attributes<'a> {
+    /// The name of the object; empty while a generated one is not drawn yet.
+    pub(crate) fn name(&self) -> &'a str {
+        if !self.write.name.is_empty() {
+            return &self.write.name;
+        }
+        self.object.map(object::name).unwrap_or_default()
+    }
+
+    /// The namespace of the object; a Namespace lies in itself.
+    pub(crate) fn namespace(&self) -> &'a str {
+        if self.is_namespace() {
+            return self.name();
+        }
+        &self.write.namespace
+    }
+
+    pub(crate) fn is_namespace(&self) -> bool {
+        self.write.definition.is("", "namespaces")
+    }
+
+    /// Group, version and kind of the object, as a version of the resource has them.
+    pub(crate) fn kind<'d>(&self, definition: &'d Definition) -> (&'d str, &'d str, &'d str) {
+        match definition.subresource(&self.write.subresource) {
+            Some(body) if !body.kind.is_empty() => (&body.group, &body.version, &body.kind),
+            _ => (
+                &definition.subject.group,
+                &definition.version,
+                &definition.subject.kind,
+            ),
+        }
+    }
+
+    /// The object or the old one in another version of its resource.
+    pub(crate) fn versioned(&self, object: &'a Value, target: &Definition) -> Cow<'a, Value> {
+        let own = &self.write.definition;
+        if own.version == target.version && own.subject.group == target.subject.group {
+            return Cow::Borrowed(object);
+        }
+        let stored = own.to_storage(object.clone());
+        Cow::Owned(Arc::unwrap_or_clone(target.serve(&Arc::new(stored))))
+    }
+
+    /// The request as policies and webhooks see it, without the objects; `target` is the version that a rule named.
+    pub(crate) fn request(&self, target: &Definition) -> Map<String, Value> {
+        let own = &self.write.definition;
+        let mut request = Map::new();
+        let mut put = |field: &str, value: Value| request.insert(field.to_owned(), value);
+        let subresource = &self.write.subresource;
+        put("kind", kind_value(self.kind(target)));
+        put("resource", resource_value(target));
+        if !subresource.is_empty() {
+            put("subResource", subresource.as_str().into());
+        }
+        put("requestKind", kind_value(self.kind(own)));
+        put("requestResource", resource_value(own));
+        if !subresource.is_empty() {
+            put("requestSubResource", subresource.as_str().into());
+        }
+        for (field, value) in [("name", self.name()), ("namespace", self.namespace())] {
+            if !value.is_empty() {
+                put(field, value.into());
+            }
+        }
+        put("operation", self.operation.name().into());
+        put("userInfo", self.write.user.info());
+        put("dryRun", self.write.dry_run.into());
+        put("options", self.options());
+        request
+    }
+
+    /// The options of the request, as an object of `meta.k8s.io/v1`.
+    fn options(&self) -> Value {
+        let kind = match self.operation {
+            Operation::Delete => "DeleteOptions",
+            _ if self.write.patches => "PatchOptions",
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if let (Some(options), Some(given)) = (options.as_object_mut(), self.write.options.as_object()) {
+            let fields = given
+                .iter()
+                .filter(|(field, _)| !matches!(field.as_str(), "kind" | "apiVersion"));
+            options.extend(fields.map(|(field, value)| (field.clone(), value.clone())));
+        }
+        options
+    }
+
+    /// A refusal in the words that admission uses.
+    pub(crate) fn forbidden(&self, why: &str) -> Status {
+        let generated = || {
+            self.object
+                .map(|object| object::text(object, &["metadata", "generateName"]))
+        };
+        let name = match self.name() {
+            "" => generated().filter(|name| !name.is_empty()).unwrap_or("Unknown"),
+            name => name,
+        };
+        status::forbidden(&self.write.definition.subject, name, why)
+    }
+}
+
+fn kind_value((group, version, kind): (&str, &str, &str)) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}
+
+fn resource_value(definition: &Definition) -> Value {
+    let subject = &definition.subject;
+    json!({"group": subject.group, "version": definition.version, "resource": subject.resource})
+}

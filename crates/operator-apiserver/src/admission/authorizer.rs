@@ -1,0 +1,182 @@
+//! `authorizer` in expressions: may the user of the request, or a service account, do something else too?
+
+use std::sync::{Arc, Weak};
+
+use structural_schema::cel::Host;
+use structural_schema::cel::value::Value;
+
+use super::attributes::Attributes;
+use crate::authn::{self, User};
+use crate::authz::{self, Decision};
+use crate::registry::Registry;
+
+/// `authorizer`, and `authorizer.requestResource`.
+pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'a>); 2] {
+    let asking = Asking {
+        registry: attributes.registry.this.clone(),
+        user: attributes.write.user.clone(),
+    };
+    let definition = &attributes.write.definition;
+    let request = Resource {
+        group: definition.subject.group.clone(),
+        resource: definition.subject.resource.clone(),
+        subresource: attributes.write.subresource.clone(),
+        namespace: attributes.namespace().to_owned(),
+        name: attributes.name().to_owned(),
+    };
+    let resource = Question::Resource(asking.clone(), request);
+    [
+        ("authorizer", Value::host(Arc::new(Question::Anything(asking)))),
+        ("authorizer.requestResource", Value::host(Arc::new(resource))),
+    ]
+}
+
+/// On whose behalf is asked.
+#[derive(Clone, Debug)]
+struct Asking {
+    registry: Weak<Registry>,
+    user: User,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Resource {
+    group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+/// What is asked, as far as it is known, and in the end the answer.
+#[derive(Clone, Debug)]
+enum Question {
+    Anything(Asking),
+    Path(Asking, String),
+    Group(Asking, String),
+    Resource(Asking, Resource),
+    Answered(Decision),
+}
+
+impl Question {
+    fn next(&self, function: &str, args: &[&str]) -> Option<Self> {
+        Some(match (self, function, args) {
+            (Self::Anything(asking), "path", [path]) => Self::Path(asking.clone(), (*path).to_owned()),
+            (Self::Anything(asking), "group", [group]) => Self::Group(asking.clone(), (*group).to_owned()),
+            (Self::Anything(asking), "serviceAccount", [namespace, name]) => Self::Anything(Asking {
+                user: service_account(namespace, name),
+                ..asking.clone()
+            }),
+            (Self::Group(asking, group), "resource", [resource]) => {
+                let resource = Resource {
+                    group: group.clone(),
+                    resource: (*resource).to_owned(),
+                    ..Resource::default()
+                };
+                Self::Resource(asking.clone(), resource)
+            }
+            (Self::Resource(asking, resource), "check", [verb]) => {
+                Self::Answered(asking.about_resource(verb, resource))
+            }
+            (Self::Path(asking, path), "check", [verb]) => Self::Answered(asking.about_path(verb, path)),
+            (Self::Resource(asking, resource), field, [value]) => {
+                let mut resource = resource.clone();
+                match field {
+                    "namespace" => resource.namespace = (*value).to_owned(),
+                    "name" => resource.name = (*value).to_owned(),
+                    "subresource" => resource.subresource = (*value).to_owned(),
+                    // Roles know nothing of selectors.
+                    "fieldSelector" | "labelSelector" => {}
+                    _ => return None,
+                }
+                Self::Resource(asking.clone(), resource)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The user that a service account is.
+fn service_account(namespace: &str, name: &str) -> User {
+    let mut groups = authn::service_account_groups(namespace);
+    groups.push(authn::AUTHENTICATED.to_owned());
+    User {
+        name: authn::service_account_name(namespace, name),
+        groups,
+        ..User::default()
+    }
+}
+
+impl Asking {
+    fn about_resource(&self, verb: &str, resource: &Resource) -> Decision {
+        self.decide(&authz::Attributes {
+            is_resource: true,
+            group: &resource.group,
+            resource: &resource.resource,
+            subresource: &resource.subresource,
+            namespace: &resource.namespace,
+            name: &resource.name,
+            ..self.nothing(verb)
+        })
+    }
+
+    fn about_path(&self, verb: &str, path: &str) -> Decision {
+        self.decide(&authz::Attributes {
+            path,
+            ..self.nothing(verb)
+        })
+    }
+
+    fn nothing<'a>(&'a self, verb: &'a str) -> authz::Attributes<'a> {
+        authz::Attributes {
+            user: &self.user,
+            verb,
+            is_resource: false,
+            group: "",
+            resource: "",
+            subresource: "",
+            namespace: "",
+            name: "",
+            path: "",
+        }
+    }
+
+    fn decide(&self, attributes: &authz::Attributes<'_>) -> Decision {
+        let registry = self.registry.upgrade();
+        registry.map_or_else(Decision::default, |registry| {
+            authz::authorize(&registry, attributes)
+        })
+    }
+}
+
+impl Host for Question {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Self::Anything(_) => "kubernetes.authorization.Authorizer",
+            Self::Path(..) => "kubernetes.authorization.PathCheck",
+            Self::Group(..) => "kubernetes.authorization.GroupCheck",
+            Self::Resource(..) => "kubernetes.authorization.ResourceCheck",
+            Self::Answered(_) => "kubernetes.authorization.Decision",
+        }
+    }
+
+    fn call<'a>(&self, function: &str, args: &[Value<'a>]) -> Option<Result<Value<'a>, String>> {
+        if let Self::Answered(decision) = self {
+            return match (function, args) {
+                ("allowed", []) => Some(Ok(Value::Bool(decision.allowed))),
+                ("reason", []) => Some(Ok(Value::String(decision.reason.clone().into()))),
+                ("errored", []) => Some(Ok(Value::Bool(false))),
+                ("error", []) => Some(Ok(Value::String("".into()))),
+                _ => None,
+            };
+        }
+        let texts: Option<Vec<&str>> = args
+            .iter()
+            .map(|arg| match arg {
+                Value::String(text) => Some(text.as_ref()),
+                _ => None,
+            })
+            .collect();
+        let next = self.next(function, &texts?)?;
+        Some(Ok(Value::host(Arc::new(next))))
+    }
+}

@@ -1,0 +1,414 @@
+//! The expressions of policies and of match conditions: what they may mention, compiling them, running them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use structural_schema::cel::ast::describe;
+use structural_schema::cel::types::{ObjectType, Type};
+use structural_schema::cel::value::{Value, from_json};
+use structural_schema::cel::{Activation, Checked, Failure, Lookup, Variables, check, evaluate, parse};
+
+/// What one expression may cost.
+pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
+/// What all expressions of a policy may cost for one binding and parameter.
+pub(crate) const BUDGET: u64 = 10_000_000;
+/// What all match conditions of a policy or webhook may cost.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// What an expression has to result in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returns {
+    Anything,
+    Bool,
+    Text,
+    TextOrNull,
+    /// An `Object`: what an apply configuration is made of.
+    Object,
+    /// A list of `JSONPatch`.
+    JsonPatch,
+}
+
+/// What expressions may mention, beside what all of them may.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mentions {
+    pub(crate) params: bool,
+    pub(crate) authorizer: bool,
+    /// The types that mutations construct.
+    pub(crate) patches: bool,
+}
+
+/// The type that the variables of a policy are fields of.
+const VARIABLES_TYPE: &str = "kubernetes.variables";
+
+/// The names that expressions know, with the variables of a policy as they are added.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    names: Variables,
+    composed: Vec<(String, Type)>,
+}
+
+impl Environment {
+    pub(crate) fn new(mentions: Mentions) -> Self {
+        let mut names = Variables::from([
+            ("object".to_owned(), Type::Dyn),
+            ("oldObject".to_owned(), Type::Dyn),
+            ("request".to_owned(), request_type()),
+            ("namespaceObject".to_owned(), namespace_type()),
+        ]);
+        if mentions.params {
+            names.insert("params".to_owned(), Type::Dyn);
+        }
+        if mentions.authorizer {
+            let authorizer = Type::Opaque("kubernetes.authorization.Authorizer");
+            names.insert("authorizer".to_owned(), authorizer);
+            let check = Type::Opaque("kubernetes.authorization.ResourceCheck");
+            names.insert("authorizer.requestResource".to_owned(), check);
+        }
+        if mentions.patches {
+            names.insert("Object".to_owned(), Type::Type(Box::new(Type::Dyn)));
+            names.insert("JSONPatch".to_owned(), Type::Type(Box::new(json_patch_type())));
+        }
+        Self {
+            names,
+            composed: Vec::new(),
+        }
+    }
+
+    /// The same names without the authorizer: for the texts of refusals.
+    pub(crate) fn without_authorizer(&self) -> Self {
+        let mut other = self.clone();
+        other.names.retain(|name, _| !name.starts_with("authorizer"));
+        other
+    }
+
+    /// Adds a variable of the policy: `variables.name` for later expressions.
+    pub(crate) fn compose(&mut self, name: &str, kind: &Type) {
+        let kind = plain(kind);
+        self.names.insert(format!("variables.{name}"), kind.clone());
+        self.composed.push((name.to_owned(), kind));
+        let fields = self.composed.iter().cloned().collect();
+        let all = Type::Object(Arc::new(ObjectType {
+            name: VARIABLES_TYPE.to_owned(),
+            fields,
+        }));
+        self.names.insert("variables".to_owned(), all);
+    }
+
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What validation says of it.
+    pub(crate) fn compile(&self, source: &str, returns: Returns) -> Result<Checked, String> {
+        let checked = parse(source)
+            .and_then(|expr| check(expr, &self.names))
+            .map_err(|issues| format!("compilation failed: {}", describe(source, &issues)))?;
+        let wanted = match returns {
+            Returns::Anything => return Ok(checked),
+            Returns::Bool if checked.result == Type::Bool => return Ok(checked),
+            Returns::Text if checked.result == Type::String => return Ok(checked),
+            Returns::TextOrNull if matches!(checked.result, Type::String | Type::Null) => return Ok(checked),
+            Returns::Object if is_object(&checked.result, "Object") => return Ok(checked),
+            Returns::JsonPatch => match &checked.result {
+                Type::List(item) if is_object(item, "JSONPatch") => return Ok(checked),
+                _ => "list(JSONPatch)",
+            },
+            Returns::Bool => "bool",
+            Returns::Text => "string",
+            Returns::Object => "Object",
+            Returns::TextOrNull => "one of [string null_type]",
+        };
+        Err(format!("must evaluate to {wanted}"))
+    }
+}
+
+/// The type of a variable as later expressions know it: objects and libraries' values are anything.
+fn plain(kind: &Type) -> Type {
+    match kind {
+        Type::List(item) => Type::list(plain(item)),
+        Type::Map(key, value) => Type::map(plain(key), plain(value)),
+        Type::Object(_) | Type::Opaque(_) | Type::Optional(_) | Type::Type(_) => Type::Dyn,
+        other => other.clone(),
+    }
+}
+
+fn is_object(found: &Type, name: &str) -> bool {
+    matches!(found, Type::Object(object) if object.name == name)
+}
+
+fn object_type(name: &str, fields: &[(&str, Type)]) -> Type {
+    let fields = fields
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), kind.clone()));
+    Type::Object(Arc::new(ObjectType {
+        name: name.to_owned(),
+        fields: fields.collect(),
+    }))
+}
+
+/// An `admission.k8s.io/v1` AdmissionRequest, as far as expressions see it.
+fn request_type() -> Type {
+    let text = || Type::String;
+    let kind = object_type(
+        "kubernetes.GroupVersionKind",
+        &[("group", text()), ("version", text()), ("kind", text())],
+    );
+    let resource = object_type(
+        "kubernetes.GroupVersionResource",
+        &[("group", text()), ("version", text()), ("resource", text())],
+    );
+    let user = object_type(
+        "kubernetes.UserInfo",
+        &[
+            ("username", text()),
+            ("uid", text()),
+            ("groups", Type::list(text())),
+            ("extra", Type::map(text(), Type::list(text()))),
+        ],
+    );
+    object_type(
+        "kubernetes.AdmissionRequest",
+        &[
+            ("kind", kind.clone()),
+            ("resource", resource.clone()),
+            ("subResource", text()),
+            ("requestKind", kind),
+            ("requestResource", resource),
+            ("requestSubResource", text()),
+            ("name", text()),
+            ("namespace", text()),
+            ("operation", text()),
+            ("userInfo", user),
+            ("dryRun", Type::Bool),
+            ("options", Type::Dyn),
+        ],
+    )
+}
+
+/// A `v1` Namespace, as far as expressions see it.
+fn namespace_type() -> Type {
+    let text = || Type::String;
+    let texts = || Type::map(text(), text());
+    let metadata = object_type(
+        "kubernetes.NamespaceMetadata",
+        &[
+            ("name", text()),
+            ("generateName", text()),
+            ("namespace", text()),
+            ("labels", texts()),
+            ("annotations", texts()),
+            ("UID", text()),
+            ("creationTimestamp", Type::Timestamp),
+            ("deletionGracePeriodSeconds", Type::Int),
+            ("deletionTimestamp", Type::Timestamp),
+            ("generation", Type::Int),
+            ("resourceVersion", text()),
+            ("finalizers", Type::list(text())),
+        ],
+    );
+    let condition = object_type(
+        "kubernetes.NamespaceCondition",
+        &[
+            ("status", text()),
+            ("type", text()),
+            ("lastTransitionTime", Type::Timestamp),
+            ("message", text()),
+            ("reason", text()),
+        ],
+    );
+    let status = object_type(
+        "kubernetes.NamespaceStatus",
+        &[("conditions", Type::list(condition)), ("phase", text())],
+    );
+    let spec = object_type("kubernetes.NamespaceSpec", &[("finalizers", Type::list(text()))]);
+    object_type(
+        "kubernetes.Namespace",
+        &[("metadata", metadata), ("spec", spec), ("status", status)],
+    )
+}
+
+/// One operation of a JSON patch, as an expression constructs it.
+fn json_patch_type() -> Type {
+    object_type(
+        "JSONPatch",
+        &[
+            ("op", Type::String),
+            ("path", Type::String),
+            ("from", Type::String),
+            ("value", Type::Dyn),
+        ],
+    )
+}
+
+/// An expression with its source. One that does not compile (it was stored before its rules became stricter) fails when
+/// it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) source: String,
+    compiled: Result<Checked, String>,
+}
+
+/// The budget of a policy is spent: nothing more is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{OUT_OF_BUDGET}")]
+pub(crate) struct OutOfBudget;
+
+impl Program {
+    pub(crate) fn new(environment: &Environment, source: &str, returns: Returns) -> Self {
+        Self {
+            source: source.to_owned(),
+            compiled: environment.compile(source, returns),
+        }
+    }
+
+    /// The type of its result; anything if it does not compile.
+    pub(crate) fn result(&self) -> Type {
+        let result = self.compiled.as_ref().map(|checked| checked.result.clone());
+        result.unwrap_or(Type::Dyn)
+    }
+
+    /// Runs the expression: its value, or why it has none.
+    pub(crate) fn run<'a>(
+        &self,
+        scope: &Scope<'a>,
+        budget: &mut u64,
+    ) -> Result<Result<Value<'a>, String>, OutOfBudget> {
+        let checked = match &self.compiled {
+            Ok(checked) => checked,
+            Err(why) => return Ok(Err(format!("compilation error: {why}"))),
+        };
+        let (result, cost) = evaluate(checked, scope, PER_CALL_LIMIT);
+        let cost = cost.saturating_add(scope.spent.take());
+        *budget = budget.checked_sub(cost).ok_or(OutOfBudget)?;
+        let source = &self.source;
+        Ok(result.map_err(|failure| format!("expression '{source}' resulted in error: {failure}")))
+    }
+}
+
+/// A variable of a policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) program: Program,
+}
+
+/// The values that the expressions of one policy see in one request. Variables of the policy are worked out when they
+/// are first asked for.
+#[derive(Debug)]
+pub(crate) struct Scope<'a> {
+    values: Activation<'a>,
+    variables: &'a [Variable],
+    known: RefCell<HashMap<usize, Result<Value<'a>, Failure>>>,
+    /// A variable sees those before it.
+    visible: Cell<usize>,
+    /// What variables cost since it was last asked.
+    spent: Cell<u64>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(variables: &'a [Variable]) -> Self {
+        Self {
+            values: Activation::new(),
+            variables,
+            known: RefCell::default(),
+            visible: Cell::new(variables.len()),
+            spent: Cell::new(0),
+        }
+    }
+
+    /// Gives a name a JSON value.
+    pub(crate) fn set(&mut self, name: &str, value: Option<&'a Json>) {
+        let value = value.map_or(Value::Null, |value| from_json(value, None));
+        self.values.insert(name.to_owned(), value);
+    }
+
+    pub(crate) fn set_value(&mut self, name: &str, value: Value<'a>) {
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// The value of the last visible variable of a name.
+    fn variable(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
+        let visible = self.variables.get(..self.visible.get())?;
+        let index = visible.iter().rposition(|variable| variable.name == name)?;
+        if let Some(known) = self.known.borrow().get(&index) {
+            return Some(known.clone());
+        }
+        let program = &visible.get(index)?.program;
+        let outer = self.visible.replace(index);
+        let result = match &program.compiled {
+            Ok(checked) => {
+                let (result, cost) = evaluate(checked, self, PER_CALL_LIMIT);
+                self.spent.set(self.spent.get().saturating_add(cost));
+                result.map_err(|failure| {
+                    let message = format!("composited variable {name:?} fails to evaluate: {failure}");
+                    Failure::Error(message)
+                })
+            }
+            Err(why) => {
+                let message = format!("composited variable {name:?} fails to compile: {why}");
+                Err(Failure::Error(message))
+            }
+        };
+        self.visible.set(outer);
+        self.known.borrow_mut().insert(index, result.clone());
+        Some(result)
+    }
+}
+
+impl<'a> Lookup<'a> for Scope<'a> {
+    fn lookup(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
+        match name.strip_prefix("variables.") {
+            Some(variable) => self.variable(variable),
+            None => self.values.get(name).cloned().map(Ok),
+        }
+    }
+}
+
+/// Conditions that must all be true before a policy or a webhook is asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conditions(Vec<Program>);
+
+impl Conditions {
+    /// Reads `matchConditions`.
+    pub(crate) fn read(parent: &Json, mentions: Mentions) -> Self {
+        let list = parent.get("matchConditions").and_then(Json::as_array);
+        let list = list.map_or(&[] as &[Json], Vec::as_slice);
+        if list.is_empty() {
+            return Self::default();
+        }
+        let environment = Environment::new(mentions);
+        let programs = list.iter().map(|condition| {
+            let source = crate::object::text(condition, &["expression"]);
+            Program::new(&environment, source, Returns::Bool)
+        });
+        Self(programs.collect())
+    }
+
+    /// Whether all conditions are true. One that is false decides, whatever the others are.
+    ///
+    /// # Errors
+    /// Why conditions have no value, if none is false.
+    pub(crate) fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
+        let mut budget = CONDITIONS_BUDGET;
+        let mut errors = Vec::new();
+        for program in &self.0 {
+            match program
+                .run(scope, &mut budget)
+                .map_err(|error| error.to_string())?
+            {
+                Ok(Value::Bool(true)) => {}
+                Ok(_) => return Ok(false),
+                Err(why) => errors.push(why),
+            }
+        }
+        match errors.as_slice() {
+            [] => Ok(true),
+            [only] => Err(only.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! ValidatingAdmissionPolicies.
+
+use serde_json::Value as Json;
+use structural_schema::cel::value::Value;
+
+use super::{Body, Bound, Policy, Subjects};
+use crate::admission::attributes::Attributes;
+use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
+use crate::object;
+use crate::status::{self, Status};
+
+/// Longer messages of expressions fall back to the plain one, in bytes.
+const MESSAGE_MAX: usize = 5 << 10;
+
+/// What a policy checks.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    validations: Vec<Validation>,
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Debug)]
+struct Validation {
+    program: Program,
+    message: String,
+    message_expression: Option<Program>,
+    /// Empty if none is given.
+    reason: String,
+}
+
+/// A value for the audit log. There is none here, but one that fails refuses the request.
+#[derive(Debug)]
+struct Annotation(Program);
+
+impl Body for Checks {
+    const PATCHES: bool = false;
+
+    fn read(spec: &Json, environment: &Environment) -> Self {
+        let list = |field: &str| spec.get(field).and_then(Json::as_array).into_iter().flatten();
+        let texts = environment.without_authorizer();
+        let validation = |value: &Json| {
+            let text = |field: &str| object::text(value, &[field]);
+            let message_expression = text("messageExpression");
+            Validation {
+                program: Program::new(environment, text("expression"), Returns::Bool),
+                message: text("message").trim().to_owned(),
+                message_expression: (!message_expression.trim().is_empty())
+                    .then(|| Program::new(&texts, message_expression, Returns::Text)),
+                reason: text("reason").to_owned(),
+            }
+        };
+        let annotation = |value: &Json| {
+            let source = object::text(value, &["valueExpression"]);
+            Annotation(Program::new(environment, source, Returns::TextOrNull))
+        };
+        Self {
+            validations: list("validations").map(validation).collect(),
+            annotations: list("auditAnnotations").map(annotation).collect(),
+        }
+    }
+}
+
+/// Why a policy refuses: the text, and the reason if it gives one.
+#[derive(Debug)]
+struct Refusal {
+    message: String,
+    reason: String,
+}
+
+impl Refusal {
+    fn of(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            reason: String::new(),
+        }
+    }
+}
+
+/// Asks the policies. All of them are asked, since those that do not refuse may warn; the first refusal is answered.
+pub(crate) fn validate(attributes: &Attributes<'_>, policies: &[Bound<Checks>]) -> Result<(), Status> {
+    let mut first = None;
+    for bound in policies {
+        let refused = ask(attributes, bound)?;
+        first = first.or(refused);
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// The first refusal of a policy, after all its bindings have been tried.
+fn ask(attributes: &Attributes<'_>, bound: &Bound<Checks>) -> Result<Option<Status>, Status> {
+    let Some((target, invocations)) = bound.invocations(attributes) else {
+        return Ok(None);
+    };
+    let policy = &*bound.policy;
+    let subjects = Subjects::new(attributes, &target)?;
+    let mut refusals = Vec::new();
+    for invocation in invocations {
+        let name = invocation.binding.map(|binding| binding.name.as_str());
+        let params = match invocation.params {
+            Ok(params) => params,
+            Err(_) if policy.fails_open => continue,
+            Err(why) => {
+                refusals.push((name, Refusal::of(why)));
+                continue;
+            }
+        };
+        let Some(binding) = invocation.binding else {
+            continue;
+        };
+        let scope = subjects.scope(attributes, &policy.variables, params.as_deref());
+        let verdict = policy.evaluate(&scope);
+        for refusal in verdict.refusals {
+            if binding.does("Warn") {
+                attributes.write.warnings.add(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                    policy.name, binding.name, refusal.message
+                ));
+            }
+            if binding.does("Deny") {
+                refusals.push((name, refusal));
+            }
+        }
+        let failed = verdict.failed_annotations.into_iter();
+        refusals.extend(failed.map(|why| (name, Refusal::of(why))));
+    }
+    let first = refusals.first();
+    Ok(first.map(|(binding, refusal)| denied(attributes, &policy.name, *binding, refusal)))
+}
+
+#[derive(Debug, Default)]
+struct Verdict {
+    refusals: Vec<Refusal>,
+    /// Annotations that have no value refuse whatever the binding's actions are.
+    failed_annotations: Vec<String>,
+}
+
+impl Policy<Checks> {
+    fn evaluate(&self, scope: &Scope<'_>) -> Verdict {
+        let failed = |why: String| Verdict {
+            refusals: self.fault(why).into_iter().collect(),
+            ..Verdict::default()
+        };
+        match self.conditions.hold(scope) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::default(),
+            Err(why) => return failed(why),
+        }
+        let mut budget = BUDGET;
+        let mut results = Vec::new();
+        for validation in &self.body.validations {
+            match validation.program.run(scope, &mut budget) {
+                Ok(result) => results.push((validation, result)),
+                Err(spent) => return failed(spent.to_string()),
+            }
+        }
+        let mut verdict = Verdict::default();
+        for (validation, result) in results {
+            let refusal = match result {
+                Ok(Value::Bool(true)) => None,
+                Ok(_) => match validation.refusal(scope, &mut budget) {
+                    Ok(refusal) => Some(refusal),
+                    Err(why) => self.fault(why),
+                },
+                Err(why) => self.fault(why),
+            };
+            verdict.refusals.extend(refusal);
+        }
+        let mut budget = BUDGET;
+        for Annotation(program) in &self.body.annotations {
+            match program.run(scope, &mut budget) {
+                Ok(Err(why)) if !self.fails_open => verdict.failed_annotations.push(why),
+                Ok(_) => {}
+                Err(spent) => return failed(spent.to_string()),
+            }
+        }
+        verdict
+    }
+
+    /// What an expression without a value means under the failure policy.
+    fn fault(&self, why: String) -> Option<Refusal> {
+        (!self.fails_open).then(|| Refusal::of(why))
+    }
+}
+
+impl Validation {
+    /// The refusal of a validation that is false; the error is that the text of it cost too much.
+    fn refusal(&self, scope: &Scope<'_>, budget: &mut u64) -> Result<Refusal, String> {
+        let text = match &self.message_expression {
+            None => None,
+            Some(program) => match program.run(scope, budget) {
+                Ok(Ok(Value::String(text))) => Some(text.trim().to_owned()),
+                Ok(_) => None,
+                Err(spent) => return Err(format!("failed messageExpression: {spent}")),
+            },
+        };
+        let usable = |text: &String| !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains('\n');
+        let message = text
+            .filter(usable)
+            .or_else(|| Some(self.message.clone()).filter(|message| !message.is_empty()))
+            .unwrap_or_else(|| format!("failed expression: {}", self.program.source.trim()));
+        Ok(Refusal {
+            message,
+            reason: self.reason.clone(),
+        })
+    }
+}
+
+fn denied(attributes: &Attributes<'_>, policy: &str, binding: Option<&str>, refusal: &Refusal) -> Status {
+    let with = binding.map_or(String::new(), |name| format!(" with binding '{name}'"));
+    let text = format!(
+        "ValidatingAdmissionPolicy '{policy}'{with} denied request: {}",
+        refusal.message
+    );
+    let (reason, code) = match refusal.reason.as_str() {
+        "Forbidden" => ("Forbidden", 403),
+        "Unauthorized" => ("Unauthorized", 401),
+        "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
+        _ => ("Invalid", 422),
+    };
+    status::with_reason(attributes.forbidden(&text), code, reason, &text)
+}

@@ -1,0 +1,431 @@
+//! ValidatingAdmissionPolicies: which requests they are asked about, with what, and what they answer.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use operator_apiserver::ApiServer;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// What a server answered.
+struct Answer {
+    code: u16,
+    body: Value,
+    warnings: Vec<String>,
+}
+
+impl Answer {
+    fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn is_refused(&self, code: u16, why: &str) {
+        assert_eq!(self.code, code, "{}", self.body);
+        assert!(
+            self.message().ends_with(why),
+            "{} does not end with {why}",
+            self.message()
+        );
+    }
+
+    #[track_caller]
+    fn is_done(&self) {
+        assert!(self.code < 300, "{}", self.body);
+    }
+}
+
+async fn send(server: &ApiServer, method: Method, path: &str, media: &str, body: &Value) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let warnings = parts.headers.get_all("warning").iter();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Answer {
+        code: parts.status.as_u16(),
+        warnings: warnings.map(|text| text.to_str().unwrap().to_owned()).collect(),
+        body: serde_json::from_slice(&bytes).unwrap(),
+    }
+}
+
+async fn post(server: &ApiServer, path: &str, body: Value) -> Answer {
+    send(server, Method::POST, path, "application/json", &body).await
+}
+
+async fn merge(server: &ApiServer, path: &str, body: Value) -> Answer {
+    send(server, Method::PATCH, path, "application/merge-patch+json", &body).await
+}
+
+async fn delete(server: &ApiServer, path: &str) -> Answer {
+    send(server, Method::DELETE, path, "application/json", &json!({})).await
+}
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn server() -> ApiServer {
+    ApiServer::builder().build().unwrap()
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+fn rule(resource: &str, operations: &[&str]) -> Value {
+    json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": [resource]})
+}
+
+/// A policy `p` over a rule with further fields of its specification.
+async fn policy(server: &ApiServer, rule: Value, mut spec: Value) {
+    if spec["matchConstraints"].is_null() {
+        spec["matchConstraints"] = json!({});
+    }
+    spec["matchConstraints"]["resourceRules"] = json!([rule]);
+    let path = format!("{ADMISSION}/validatingadmissionpolicies");
+    let made = post(server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    made.is_done();
+}
+
+async fn bind(server: &ApiServer, name: &str, mut spec: Value) {
+    spec["policyName"] = "p".into();
+    if spec["validationActions"].is_null() {
+        spec["validationActions"] = json!(["Deny"]);
+    }
+    let path = format!("{ADMISSION}/validatingadmissionpolicybindings");
+    let made = post(server, &path, json!({"metadata": {"name": name}, "spec": spec})).await;
+    made.is_done();
+}
+
+#[tokio::test]
+async fn parameters_are_found_by_name_and_by_selector() {
+    let server = server();
+    for (name, max, labels) in [
+        ("a", "1", json!({"limit": "yes"})),
+        ("b", "2", json!({"limit": "yes"})),
+    ] {
+        let made = json!({"metadata": {"name": name, "labels": labels}, "data": {"max": max}});
+        post(&server, "/api/v1/namespaces/kube-system/configmaps", made)
+            .await
+            .is_done();
+    }
+    let spec = json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{
+            "expression": "object.data.size() <= int(params.data.max)",
+            "messageExpression": "'at most ' + params.data.max",
+        }],
+    });
+    policy(&server, rule("configmaps", &["CREATE"]), spec).await;
+    let reference = json!({"name": "b", "namespace": "kube-system", "parameterNotFoundAction": "Deny"});
+    bind(&server, "by-name", json!({"paramRef": reference})).await;
+    let with = |count: usize| {
+        let data: serde_json::Map<String, Value> = (0..count).map(|n| (format!("k{n}"), "".into())).collect();
+        json!({"metadata": {"name": format!("c{count}")}, "data": data})
+    };
+    post(&server, CONFIG_MAPS, with(2)).await.is_done();
+    post(&server, CONFIG_MAPS, with(3))
+        .await
+        .is_refused(422, "denied request: at most 2");
+    let reference = json!({
+        "selector": {"matchLabels": {"limit": "yes"}}, "namespace": "kube-system", "parameterNotFoundAction": "Deny",
+    });
+    bind(&server, "by-selector", json!({"paramRef": reference})).await;
+    let refused = post(&server, CONFIG_MAPS, with(2)).await;
+    refused.is_refused(422, "with binding 'by-selector' denied request: at most 1");
+}
+
+#[tokio::test]
+async fn missing_parameters_refuse_or_are_ignored() {
+    let server = server();
+    let spec = json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "false"}],
+    });
+    policy(&server, rule("configmaps", &["CREATE"]), spec).await;
+    bind(
+        &server,
+        "allows",
+        json!({"paramRef": {"name": "none", "parameterNotFoundAction": "Allow"}}),
+    )
+    .await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    bind(
+        &server,
+        "denies",
+        json!({"paramRef": {"name": "none", "parameterNotFoundAction": "Deny"}}),
+    )
+    .await;
+    let refused = post(&server, CONFIG_MAPS, config_map("b")).await;
+    refused.is_refused(
+        422,
+        "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+    );
+}
+
+#[tokio::test]
+async fn a_kind_of_parameters_that_is_not_served_is_a_fault_of_the_policy() {
+    let server = server();
+    let spec = json!({
+        "paramKind": {"apiVersion": "rules.example.com/v1", "kind": "Limit"},
+        "validations": [{"expression": "true"}],
+    });
+    policy(&server, rule("configmaps", &["CREATE"]), spec).await;
+    bind(&server, "b", json!({})).await;
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    assert_eq!(
+        refused.message(),
+        "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'rules.example.com/v1, Kind=Limit'"
+    );
+}
+
+#[tokio::test]
+async fn rules_and_selectors_say_which_requests_are_asked_about() {
+    let server = server();
+    let spec = json!({
+        "matchConstraints": {
+            "excludeResourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"],
+                "resourceNames": ["spared"],
+            }],
+            "objectSelector": {"matchExpressions": [{"key": "free", "operator": "DoesNotExist"}]},
+        },
+        "validations": [{"expression": "false", "message": "no"}],
+    });
+    policy(&server, rule("*", &["CREATE", "DELETE"]), spec).await;
+    bind(
+        &server,
+        "b",
+        json!({"matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}}),
+    )
+    .await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    post(&server, secrets, config_map("spared")).await.is_done();
+    post(&server, secrets, config_map("other"))
+        .await
+        .is_refused(422, "denied request: no");
+    let free = json!({"metadata": {"name": "free", "labels": {"free": ""}}});
+    post(&server, CONFIG_MAPS, free).await.is_done();
+    let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
+    post(&server, elsewhere, config_map("a")).await.is_done();
+    // The object that is there has the label, so its deletion is not asked about; a cluster-scoped object is in no
+    // namespace, so every selector of namespaces fits.
+    delete(&server, &format!("{CONFIG_MAPS}/free")).await.is_done();
+    delete(&server, &format!("{secrets}/spared")).await.is_done();
+    let class = json!({"metadata": {"name": "c"}, "value": 1});
+    let refused = post(&server, "/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    refused.is_refused(422, "denied request: no");
+}
+
+#[tokio::test]
+async fn configurations_of_admission_are_never_asked_about() {
+    let server = server();
+    policy(
+        &server,
+        rule("*/*", &["*"]),
+        json!({"validations": [{"expression": "false"}]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    post(&server, CONFIG_MAPS, config_map("a"))
+        .await
+        .is_refused(422, "failed expression: false");
+    delete(&server, &format!("{ADMISSION}/validatingadmissionpolicies/p"))
+        .await
+        .is_done();
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+}
+
+#[tokio::test]
+async fn a_changed_policy_holds_from_its_next_request_on() {
+    let server = server();
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({"validations": [{"expression": "false", "message": "first"}]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    post(&server, CONFIG_MAPS, config_map("a"))
+        .await
+        .is_refused(422, "first");
+    let changed = json!({"spec": {"validations": [{"expression": "false", "message": "second", "reason": "Unauthorized"}]}});
+    merge(
+        &server,
+        &format!("{ADMISSION}/validatingadmissionpolicies/p"),
+        changed,
+    )
+    .await
+    .is_done();
+    post(&server, CONFIG_MAPS, config_map("a"))
+        .await
+        .is_refused(401, "second");
+}
+
+#[tokio::test]
+async fn every_policy_is_asked_before_the_first_refusal_is_answered() {
+    let server = server();
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({"validations": [{"expression": "false", "message": "one"}, {"expression": "false", "message": "two"}]}),
+    )
+    .await;
+    bind(
+        &server,
+        "a-denies",
+        json!({"validationActions": ["Deny", "Audit"]}),
+    )
+    .await;
+    bind(&server, "b-warns", json!({"validationActions": ["Warn"]})).await;
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    refused.is_refused(422, "with binding 'a-denies' denied request: one");
+    assert_eq!(
+        refused.warnings,
+        ["one", "two"].map(|text| format!(
+            "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b-warns': {text}\""
+        ))
+    );
+}
+
+#[tokio::test]
+async fn a_generated_name_is_known_when_policies_are_asked() {
+    let server = server();
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({"validations": [{"expression": "request.name.startsWith('g-') && object.metadata.name == request.name"}]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    post(&server, CONFIG_MAPS, json!({"metadata": {"generateName": "g-"}}))
+        .await
+        .is_done();
+}
+
+#[tokio::test]
+async fn subresources_are_asked_about_by_their_own_rules() {
+    let server = server();
+    policy(
+        &server,
+        rule("namespaces/status", &["UPDATE"]),
+        json!({"validations": [{
+            "expression": "request.subResource != 'status'",
+            "messageExpression": "request.name + ' in ' + request.namespace",
+        }]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    merge(&server, "/api/v1/namespaces/default", labels.clone())
+        .await
+        .is_done();
+    let refused = merge(&server, "/api/v1/namespaces/default/status", labels).await;
+    refused.is_refused(422, "denied request: default in default");
+}
+
+#[tokio::test]
+async fn expressions_that_cost_too_much_fail() {
+    let server = server();
+    let endless = "lists.range(1000).all(x, lists.range(1000).all(y, x >= 0))";
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({"validations": [{"expression": endless}]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    refused.is_refused(
+        422,
+        "resulted in error: operation cancelled: actual cost limit exceeded",
+    );
+}
+
+#[tokio::test]
+async fn a_variable_that_fails_fails_only_who_needs_it() {
+    let server = server();
+    let variables = json!([{"name": "port", "expression": "object.data.port"}]);
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({
+            "variables": variables,
+            "validations": [{"expression": "!has(object.data) || int(variables.port) > 1024"}],
+        }),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    let refused = post(
+        &server,
+        CONFIG_MAPS,
+        json!({"metadata": {"name": "b"}, "data": {"x": "1"}}),
+    )
+    .await;
+    refused.is_refused(
+        422,
+        "resulted in error: composited variable \"port\" fails to evaluate: no such key: port",
+    );
+}
+
+#[tokio::test]
+async fn expressions_are_compiled_when_a_policy_is_written() {
+    let server = server();
+    let spec = json!({
+        "matchConstraints": {"resourceRules": [rule("configmaps", &["CREATE"])]},
+        "matchConditions": [{"name": "c", "expression": "'text'"}],
+        "variables": [{"name": "for", "expression": "1 +"}],
+        "validations": [
+            {"expression": "object.metadata.name"},
+            {"expression": "params.x == 1", "messageExpression": "authorizer.group('').resource('pods').check('get').reason()"},
+            {"expression": "variables.nope", "message": " "},
+        ],
+        "auditAnnotations": [{"key": "k", "valueExpression": "1"}],
+    });
+    let path = format!("{ADMISSION}/validatingadmissionpolicies");
+    let refused = post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    assert_eq!(refused.code, 422);
+    let causes = refused.body["details"]["causes"].as_array().unwrap();
+    let found: Vec<(String, String)> = causes
+        .iter()
+        .map(|cause| {
+            let message = cause["message"].as_str().unwrap();
+            let line = message.lines().next().unwrap().to_owned();
+            (cause["field"].as_str().unwrap().to_owned(), line)
+        })
+        .collect();
+    let expected = [
+        ("spec.matchConditions[0].expression", "Invalid value: \"'text'\": must evaluate to bool"),
+        ("spec.variables[0].name", "Invalid value: \"for\": name is not a valid CEL identifier"),
+        (
+            "spec.variables[0].expression",
+            "Invalid value: \"1 +\": compilation failed: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+        ),
+        ("spec.validations[0].expression", "Invalid value: \"object.metadata.name\": must evaluate to bool"),
+        (
+            "spec.validations[1].expression",
+            "Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')",
+        ),
+        (
+            "spec.validations[1].messageExpression",
+            "Invalid value: \"authorizer.group('').resource('pods').check('get').reason()\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')",
+        ),
+        (
+            "spec.validations[2].expression",
+            "Invalid value: \"variables.nope\": compilation failed: ERROR: <input>:1:10: undefined field 'nope'",
+        ),
+        ("spec.validations[2].message", "Invalid value: \" \": message must be non-empty if specified"),
+        (
+            "spec.auditAnnotations[0].valueExpression",
+            "Invalid value: \"1\": must evaluate to one of [string null_type]",
+        ),
+    ]
+    .map(|(field, message)| (field.to_owned(), message.to_owned()));
+    assert_eq!(found, expected);
+}
