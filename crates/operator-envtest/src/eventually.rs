@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -16,17 +16,18 @@ use crate::env::TestEnv;
 #[derive(Debug)]
 pub struct NotReached {
     what: String,
-    timeout: Duration,
+    /// As `within 10s`.
+    when: String,
     last: String,
 }
 
+/// What is shown of an object that is not there.
+const GONE: &str = "no such object";
+
 impl fmt::Display for NotReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, timeout, last } = self;
-        write!(
-            f,
-            "{what} was not as expected within {timeout:?}; last seen: {last}"
-        )
+        let Self { what, when, last } = self;
+        write!(f, "{what} was not as expected {when}; last seen: {last}")
     }
 }
 
@@ -130,6 +131,89 @@ impl TestEnv {
         }
     }
 
+    /// Looks on for so long, and makes sure that an object is there and `wanted` holds for it all the while.
+    ///
+    /// # Errors
+    /// [`NotReached`] as soon as it does not, with that state of the object.
+    pub async fn consistently<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        how_long: Duration,
+        wanted: impl Fn(&K) -> bool,
+    ) -> Result<(), NotReached>
+    where
+        K: Resource<DynamicType: Debug> + Clone + DeserializeOwned + Serialize + Debug + Send + 'static,
+    {
+        let mut seen = false;
+        let broken = async {
+            let mut states = std::pin::pin!(watcher::watch_object(api.clone(), name).default_backoff());
+            loop {
+                match states.next().await {
+                    Some(Ok(Some(object))) if wanted(&object) => seen = true,
+                    Some(Ok(object)) => {
+                        return object.map_or_else(|| GONE.to_owned(), |object| show(&object));
+                    }
+                    Some(Err(_)) => {}
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        let broken = tokio::time::timeout(how_long, broken).await;
+        let last = match broken {
+            Err(_) if seen => return Ok(()),
+            Err(_) => "nothing".to_owned(),
+            Ok(last) => last,
+        };
+        Err(NotReached {
+            what: name.to_owned(),
+            when: format!("all the time for {how_long:?}"),
+            last,
+        })
+    }
+
+    /// Changes an object: reads it, changes it and writes it, again if somebody else wrote meanwhile.
+    ///
+    /// # Errors
+    /// If the object is not there, or the API server refuses the change.
+    pub async fn update<K>(&self, api: &Api<K>, name: &str, change: impl Fn(&mut K)) -> Result<K, kube::Error>
+    where
+        K: Clone + DeserializeOwned + Serialize + Debug,
+    {
+        loop {
+            let mut object = api.get(name).await?;
+            change(&mut object);
+            match api.replace(name, &PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                written => return written,
+            }
+        }
+    }
+
+    /// Changes the status of an object, as [`TestEnv::update`] changes the rest: for what a controller would say that
+    /// does not run in the test.
+    ///
+    /// # Errors
+    /// As [`TestEnv::update`].
+    pub async fn update_status<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        change: impl Fn(&mut K),
+    ) -> Result<K, kube::Error>
+    where
+        K: Clone + DeserializeOwned + Serialize + Debug,
+    {
+        loop {
+            let mut object = api.get(name).await?;
+            change(&mut object);
+            match api.replace_status(name, &PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                written => return written,
+            }
+        }
+    }
+
     async fn watch<K>(
         &self,
         api: &Api<K>,
@@ -146,7 +230,7 @@ impl TestEnv {
                 match states.next().await {
                     Some(Ok(object)) if wanted(object.as_ref()) => return object,
                     Some(Ok(object)) => {
-                        last = object.as_ref().map_or_else(|| "no such object".to_owned(), show);
+                        last = object.as_ref().map_or_else(|| GONE.to_owned(), show);
                     }
                     Some(Err(error)) => last = format!("an error: {error}"),
                     None => std::future::pending().await,
@@ -160,7 +244,7 @@ impl TestEnv {
     fn not_reached(&self, what: &str, last: String) -> NotReached {
         NotReached {
             what: what.to_owned(),
-            timeout: self.timeout(),
+            when: format!("within {:?}", self.timeout()),
             last,
         }
     }

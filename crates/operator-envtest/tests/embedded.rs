@@ -147,6 +147,74 @@ async fn without_controllers_a_deployment_stays_as_it_is() {
 }
 
 #[tokio::test]
+async fn object_that_stays_as_it_is_and_one_that_does_not() {
+    let env = start().await;
+    let api = widget_api(&env);
+    api.create(&PostParams::default(), &widget(1)).await.unwrap();
+    let is_small = |widget: &DynamicObject| widget.data["spec"]["size"] == 1;
+    let briefly = Duration::from_millis(50);
+    env.consistently(&api, "w", briefly, is_small).await.unwrap();
+    let missing = env.consistently(&api, "x", briefly, is_small).await.unwrap_err();
+    assert!(
+        missing.to_string().ends_with("last seen: no such object"),
+        "{missing}"
+    );
+
+    let grow = env.update(&api, "w", |widget| widget.data["spec"]["size"] = 2.into());
+    let looking = env.consistently(&api, "w", Duration::from_secs(10), is_small);
+    let (grown, broken) = tokio::join!(grow, looking);
+    assert_eq!(grown.unwrap().data["spec"]["size"], 2);
+    let broken = broken.unwrap_err().to_string();
+    assert!(
+        broken.starts_with("w was not as expected all the time for 10s; last seen: {"),
+        "{broken}"
+    );
+    let refused = env
+        .update(&api, "w", |widget| widget.data["spec"]["size"] = 0.into())
+        .await;
+    assert!(refused.is_err());
+}
+
+#[tokio::test]
+async fn changes_of_several_writers_are_all_kept() {
+    let env = start().await;
+    let config_maps: Api<ConfigMap> = Api::default_namespaced(env.client());
+    let empty = serde_json::from_value(json!({"metadata": {"name": "c"}})).unwrap();
+    config_maps.create(&PostParams::default(), &empty).await.unwrap();
+    let put = |key: &'static str| {
+        env.update(&config_maps, "c", move |config: &mut ConfigMap| {
+            config
+                .data
+                .get_or_insert_default()
+                .insert(key.to_owned(), String::new());
+        })
+    };
+    let written = tokio::join!(put("a"), put("b"), put("c"), put("d"));
+    assert!(written.0.is_ok() && written.1.is_ok() && written.2.is_ok() && written.3.is_ok());
+    assert_eq!(config_maps.get("c").await.unwrap().data.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn status_can_be_played_for_a_controller_that_does_not_run() {
+    let env = TestEnv::builder()
+        .backend(Backend::Embedded)
+        .controllers(Controllers::None)
+        .start()
+        .await
+        .unwrap();
+    let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+    deployments
+        .create(&PostParams::default(), &deployment(1))
+        .await
+        .unwrap();
+    let available = |web: &mut Deployment| {
+        web.status.get_or_insert_default().replicas = Some(1);
+    };
+    let written = env.update_status(&deployments, "web", available).await.unwrap();
+    assert_eq!(written.status.unwrap().replicas, Some(1));
+}
+
+#[tokio::test]
 async fn each_test_may_have_a_namespace_of_its_own() {
     let env = start().await;
     let (one, two) = (env.namespace().await.unwrap(), env.namespace().await.unwrap());

@@ -170,6 +170,13 @@ impl Conditions {
         }
     }
 
+    /// The conditions in the order of their types.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.0.sort_by(|left, right| left.type_.cmp(&right.type_));
+        self
+    }
+
     /// Removes the condition of a type and returns it.
     pub fn remove(&mut self, type_: &str) -> Option<Condition> {
         let index = self.0.iter().position(|condition| condition.type_ == type_)?;
@@ -291,6 +298,24 @@ impl JsonSchema for Condition {
     }
 }
 
+/// The schema of [`Conditions`], for a field of another type that holds the same, such as a list of `metav1.Condition`.
+///
+/// ```
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+///
+/// #[derive(schemars::JsonSchema)]
+/// struct Status {
+///     #[schemars(schema_with = "operator_runtime::condition::list_schema")]
+///     conditions: Vec<Condition>,
+/// }
+///
+/// let schema = schemars::schema_for!(Status);
+/// assert_eq!(schema.pointer("/properties/conditions/x-kubernetes-list-type").unwrap(), "map");
+/// ```
+pub fn list_schema(generator: &mut SchemaGenerator) -> Schema {
+    Conditions::json_schema(generator)
+}
+
 impl JsonSchema for Conditions {
     fn schema_name() -> Cow<'static, str> {
         "Conditions".into()
@@ -366,6 +391,16 @@ mod tests {
         let mut conditions = Conditions::from(vec![Condition::degraded(false, "Fine", "")]);
         assert_eq!(conditions.remove("Degraded").unwrap().reason, "Fine");
         assert!(conditions.remove("Degraded").is_none());
+    }
+
+    #[test]
+    fn sorted_conditions_are_in_the_order_of_their_types() {
+        let (degraded, available) = (
+            Condition::degraded(false, "Fine", ""),
+            Condition::available(true, "Ready", ""),
+        );
+        let sorted = Conditions::from(vec![degraded.clone(), available.clone()]).sorted();
+        assert_eq!(*sorted, [available, degraded]);
     }
 
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]

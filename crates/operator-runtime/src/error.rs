@@ -3,6 +3,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 /// A result whose error is [`Error`] unless said otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -10,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Any error that ends a reconcile; `?` turns every [`std::error::Error`] into it.
 ///
 /// The key is tried again with exponential backoff (5 ms doubling up to 1000 s) until a reconcile succeeds.
-/// [`Error::terminal`] says that trying again cannot help.
+/// [`Error::terminal`] says that trying again cannot help, [`Error::retry_after`] when it can.
 ///
 /// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?` accept them all.
 ///
@@ -29,7 +30,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error {
     source: Box<dyn StdError + Send + Sync>,
-    terminal: bool,
+    retry: Retry,
+}
+
+/// What becomes of a key after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// It is tried again after its backoff.
+    Backoff,
+    /// It is tried again after this time.
+    After(Duration),
+    /// It waits for the next event.
+    Never,
 }
 
 // === impl Error ===
@@ -39,7 +51,7 @@ impl Error {
     pub fn msg(message: impl fmt::Display) -> Self {
         Self {
             source: message.to_string().into(),
-            terminal: false,
+            retry: Retry::Backoff,
         }
     }
 
@@ -49,13 +61,26 @@ impl Error {
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             source: source.into(),
-            terminal: true,
+            retry: Retry::Never,
         }
+    }
+
+    /// An error that is tried again after this time, instead of the backoff: for somebody else who said when to come
+    /// back.
+    pub fn retry_after(source: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
+        Self {
+            source: source.into(),
+            retry: Retry::After(after),
+        }
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
     }
 
     /// Whether trying again is pointless.
     pub fn is_terminal(&self) -> bool {
-        self.terminal
+        self.retry == Retry::Never
     }
 
     /// The error of type `T` in the chain of causes, if there is one.
@@ -92,7 +117,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(source: E) -> Self {
         Self {
             source: Box::new(source),
-            terminal: false,
+            retry: Retry::Backoff,
         }
     }
 }

@@ -58,6 +58,41 @@ pub fn set_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> R
     set(owner, object, reference_to(owner)?)
 }
 
+/// Whether some object controls `object`.
+pub fn has_controller<K: Object>(object: &K) -> bool {
+    let mut references = object.meta().owner_references.iter().flatten();
+    references.any(|reference| reference.controller == Some(true))
+}
+
+/// Whether `owner` is one of the owners of `object`: by group, kind and name.
+pub fn has_owner_reference<O: Object, K: Object>(owner: &O, object: &K) -> bool {
+    let wanted = names(owner);
+    let mut references = object.meta().owner_references.iter().flatten();
+    references.any(|reference| is_same(reference, &wanted))
+}
+
+/// Takes the reference to `owner` away, controlling or not, and says whether there was one.
+pub fn remove_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
+    let wanted = names(owner);
+    let Some(references) = &mut object.meta_mut().owner_references else {
+        return false;
+    };
+    let before = references.len();
+    references.retain(|reference| !is_same(reference, &wanted));
+    references.len() < before
+}
+
+/// What tells the references to `owner` from others; it need not have been stored.
+fn names<O: Object>(owner: &O) -> OwnerReference {
+    let kind = Kind::of::<O>();
+    OwnerReference {
+        api_version: kind.api_version(),
+        kind: kind.kind,
+        name: owner.meta().name.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    }
+}
+
 fn reference_to<O: Object>(owner: &O) -> Result<OwnerReference, OwnerError> {
     let reference = owner.owner_ref(&O::DynamicType::default());
     reference.ok_or_else(|| OwnerError::NotStored {
@@ -149,6 +184,18 @@ mod tests {
         );
         set_owner_reference(&deployment("b"), &mut config).unwrap();
         assert_eq!(config.metadata.owner_references.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn reference_that_is_removed_is_gone() {
+        let mut config = config("default");
+        assert!(!remove_owner_reference(&deployment("a"), &mut config));
+        set_controller_reference(&deployment("a"), &mut config).unwrap();
+        set_owner_reference(&deployment("b"), &mut config).unwrap();
+        assert!(has_controller(&config) && has_owner_reference(&deployment("a"), &config));
+        assert!(remove_owner_reference(&deployment("a"), &mut config));
+        assert!(!has_controller(&config) && !has_owner_reference(&deployment("a"), &config));
+        assert!(has_owner_reference(&deployment("b"), &config));
     }
 
     #[test]

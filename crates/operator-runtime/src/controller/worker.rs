@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::{Action, Context, ControllerError, ControllerOptions, Reconciler, Request, Requeue, Source};
 use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Retry};
 use crate::event_recorder::EventRecorder;
 use crate::metrics::{ControllerMetrics, Outcome};
 use crate::object::{Kind, ObjectKey};
@@ -177,8 +177,11 @@ impl Shared {
 /// What the queue does after a reconcile, and with which priority.
 fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
     match outcome {
-        Err(error) if error.is_terminal() => (Next::Terminal, priority),
-        Err(_) => (Next::Backoff, priority),
+        Err(error) => match error.retry() {
+            Retry::Backoff => (Next::Backoff, priority),
+            Retry::After(after) => (Next::After(after), priority),
+            Retry::Never => (Next::Terminal, priority),
+        },
         Ok(action) => {
             let next = match action.requeue {
                 Requeue::Never => Next::Done,
@@ -225,5 +228,9 @@ mod tests {
         assert_eq!(next(Ok(Action::requeue().with_priority(-5))), (Next::Backoff, -5));
         assert_eq!(next(Err(Error::msg("no"))), (Next::Backoff, 7));
         assert_eq!(next(Err(Error::terminal("no"))), (Next::Terminal, 7));
+        assert_eq!(
+            next(Err(Error::retry_after("no", after))),
+            (Next::After(after), 7)
+        );
     }
 }

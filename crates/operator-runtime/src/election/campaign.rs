@@ -19,12 +19,16 @@ pub(super) struct Campaign {
 // === impl Campaign ===
 
 impl Campaign {
-    pub(super) fn new(
+    /// Runs a campaign until it ends, or until the token that it is given is cancelled.
+    pub(super) fn start<R>(
         leadership: watch::Receiver<Leadership>,
-        stop: CancellationToken,
-        task: JoinHandle<Result<(), ElectionError>>,
-    ) -> Self {
-        let task = Some(task);
+        run: impl FnOnce(CancellationToken) -> R,
+    ) -> Self
+    where
+        R: Future<Output = Result<(), ElectionError>> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
+        let task = Some(tokio::spawn(run(stop.clone())));
         Self {
             leadership,
             stop,

@@ -174,12 +174,10 @@ impl LeaderElection {
     fn campaign(&mut self) -> &mut Campaign {
         let core = &self.core;
         self.campaign.get_or_insert_with(|| {
-            let (stop, running) = (CancellationToken::new(), core.clone());
-            let task = tokio::spawn({
-                let stop = stop.clone();
-                async move { running.run(stop).await }
-            });
-            Campaign::new(core.leadership.subscribe(), stop, task)
+            let running = core.clone();
+            Campaign::start(core.leadership.subscribe(), |stop| async move {
+                running.run(stop).await
+            })
         })
     }
 }

@@ -12,6 +12,7 @@ mod controller;
 mod election;
 mod events;
 mod finalizer;
+mod helpers;
 mod metrics;
 mod support;
 mod webhooks;

@@ -1,0 +1,152 @@
+//! `OperatorCondition`: what an operator tells the Operator Lifecycle Manager about itself, such as that it must not be
+//! upgraded now.
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+
+use crate::condition::{Condition, Conditions};
+use crate::election::{self, ElectionError};
+
+/// OLM sets it in the operator's containers.
+const NAME: &str = "OPERATOR_CONDITION_NAME";
+/// Whether OLM may upgrade the operator.
+pub const UPGRADEABLE: &str = "Upgradeable";
+/// How often to try again when somebody else wrote meanwhile.
+const TRIES: usize = 5;
+
+/// The `OperatorCondition` (`operators.coreos.com/v2`) that OLM made for this operator.
+///
+/// The operator needs permission to get and update it, which OLM gives.
+///
+/// ```no_run
+/// use operator_runtime::Condition;
+/// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+///
+/// # async fn example(client: kube::Client) -> Result<(), operator_runtime::operator_condition::OperatorConditionError> {
+/// if let Some(olm) = OperatorCondition::from_env(client)? {
+///     olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct OperatorCondition {
+    api: Api<DynamicObject>,
+    name: String,
+}
+
+/// Why a condition cannot be read or set.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorConditionError {
+    /// OLM runs the operator, and its namespace cannot be found out.
+    #[error("{NAME} is set, but the namespace of the operator is not known")]
+    NoNamespace(#[source] ElectionError),
+    /// The API server refused.
+    #[error("cannot {verb} OperatorCondition {name:?}")]
+    Request {
+        /// What was tried.
+        verb: &'static str,
+        /// The name of the object.
+        name: String,
+        /// The answer.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// `spec.conditions` is something else.
+    #[error("spec.conditions of OperatorCondition {name:?} is no list of conditions")]
+    Malformed {
+        /// The name of the object.
+        name: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+// === impl OperatorCondition ===
+
+impl OperatorCondition {
+    /// The one that OLM names in the environment; none where OLM does not run the operator.
+    ///
+    /// # Errors
+    /// If there is one, but no service account that says in which namespace.
+    pub fn from_env(client: Client) -> Result<Option<Self>, OperatorConditionError> {
+        let Some(name) = std::env::var(NAME).ok().filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let namespace = election::namespace().map_err(OperatorConditionError::NoNamespace)?;
+        Ok(Some(Self::new(client, &namespace, &name)))
+    }
+
+    /// The one of this name.
+    pub fn new(client: Client, namespace: &str, name: &str) -> Self {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
+            "operators.coreos.com",
+            "v2",
+            "OperatorCondition",
+        ));
+        Self {
+            api: Api::namespaced_with(client, namespace, &resource),
+            name: name.to_owned(),
+        }
+    }
+
+    /// The condition of a type, as the operator set it.
+    ///
+    /// # Errors
+    /// If the API server refuses, or the object does not exist.
+    pub async fn get(&self, type_: &str) -> Result<Option<Condition>, OperatorConditionError> {
+        let (_, mut conditions) = self.read().await?;
+        Ok(conditions.remove(type_))
+    }
+
+    /// Sets the condition of its type, and says whether anything changed. OLM copies it to the status, and acts on that.
+    ///
+    /// # Errors
+    /// If the API server refuses, or the object does not exist.
+    pub async fn set(&self, condition: Condition) -> Result<bool, OperatorConditionError> {
+        let mut tries = 1;
+        loop {
+            let (mut object, mut conditions) = self.read().await?;
+            if !conditions.set(condition.clone(), crate::clock::now()) {
+                return Ok(false);
+            }
+            object.data["spec"]["conditions"] = serde_json::json!(conditions);
+            match self
+                .api
+                .replace(&self.name, &PostParams::default(), &object)
+                .await
+            {
+                Err(kube::Error::Api(status)) if status.is_conflict() && tries < TRIES => tries += 1,
+                written => {
+                    return written
+                        .map(|_| true)
+                        .map_err(|source| self.failed("update", source));
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<(DynamicObject, Conditions), OperatorConditionError> {
+        let object = self.api.get(&self.name).await;
+        let object = object.map_err(|source| self.failed("read", source))?;
+        let conditions = match &object.data["spec"]["conditions"] {
+            serde_json::Value::Null => Ok(Conditions::default()),
+            conditions => serde_json::from_value(conditions.clone()),
+        };
+        let conditions = conditions.map_err(|source| OperatorConditionError::Malformed {
+            name: self.name.clone(),
+            source,
+        })?;
+        Ok((object, conditions))
+    }
+
+    fn failed(&self, verb: &'static str, source: kube::Error) -> OperatorConditionError {
+        OperatorConditionError::Request {
+            verb,
+            name: self.name.clone(),
+            source: Box::new(source),
+        }
+    }
+}
