@@ -1,5 +1,6 @@
 //! What was typed: one file per command, clap types only.
 
+mod build;
 mod cluster;
 mod completion;
 mod crd;
@@ -14,6 +15,7 @@ mod run;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     /// Run the operator.
     #[command(subcommand, arg_required_else_help = true)]
     Run(RunCommand),
+    Build(BuildArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Deploy(DeployArgs),

@@ -8,6 +8,7 @@ mod args;
 mod edit;
 mod lock;
 mod names;
+mod oci;
 mod plan;
 mod process;
 mod project;
@@ -69,6 +70,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Create(CreateCommand::Api(args)) => run::scaffold::create_api(&args, report)?,
         Command::Generate(GenerateCommand::Manifests(args)) => run::manifests::generate(&args, report)?,
         Command::Generate(GenerateCommand::Installer(args)) => run::render::installer(&args, report)?,
+        Command::Build(args) => run::build::build(&args, report)?,
         Command::Install(args) => return run::deploy::install(&args, report),
         Command::Uninstall(args) => return run::deploy::uninstall(&args, report),
         Command::Deploy(args) => return run::deploy::deploy(&args, report),

@@ -3,7 +3,9 @@
 pub(crate) mod api;
 pub(crate) mod cargo;
 pub(crate) mod cluster;
+pub(crate) mod engine;
 pub(crate) mod git;
 pub(crate) mod objects;
 pub(crate) mod operator;
+pub(crate) mod registry;
 pub(crate) mod signal;

@@ -1,5 +1,6 @@
 //! Commands, from their arguments to their report.
 
+pub(crate) mod build;
 pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod deploy;

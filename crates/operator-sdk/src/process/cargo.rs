@@ -15,6 +15,12 @@ pub(crate) struct BuildOptions {
     pub(crate) release: bool,
     /// Where cargo puts what it builds; `None` is where it always does.
     pub(crate) target_dir: Option<PathBuf>,
+    /// The target of the compiler; `None` is this machine, and what is built for it is shared with every other build.
+    pub(crate) target: Option<String>,
+    /// Flags for the compiler, beside those of `RUSTFLAGS`.
+    pub(crate) flags: Vec<String>,
+    /// More arguments for `cargo build`.
+    pub(crate) arguments: Vec<String>,
 }
 
 /// An operator could not be built.
@@ -65,12 +71,19 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
     command
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(options.release.then_some("--release"))
+        .args(options.target.iter().flat_map(|target| ["--target", target]))
+        .args(&options.arguments)
         .current_dir(root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
     if let Some(target_dir) = &options.target_dir {
         command.env("CARGO_TARGET_DIR", target_dir);
+    }
+    if !options.flags.is_empty() {
+        let outer = std::env::var("RUSTFLAGS").unwrap_or_default();
+        let all = format!("{outer} {}", options.flags.join(" "));
+        command.env("RUSTFLAGS", all.trim());
     }
     forget_outer_package(&mut command);
     let mut child = command.spawn().map_err(started)?;
@@ -83,6 +96,17 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
         return Err(BuildError::Failed);
     }
     program.ok_or(BuildError::NoProgram)
+}
+
+/// Whether the toolchain has the standard library of a target.
+pub(crate) fn has_target(target: &str) -> bool {
+    let output = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .output();
+    let folder = output
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok());
+    folder.is_some_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
 /// When cargo started this tool, its environment describes the tool's own package. Build scripts (ring's is one) are

@@ -24,7 +24,7 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
         &project.root,
         &BuildOptions {
             release: args.release,
-            target_dir: None,
+            ..BuildOptions::default()
         },
     )?;
     let start = Start {

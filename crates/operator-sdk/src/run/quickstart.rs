@@ -115,6 +115,7 @@ fn build_options() -> BuildOptions {
     BuildOptions {
         release: cargo::own_build_is_release(),
         target_dir: if chosen { None } else { cargo::own_target_dir() },
+        ..BuildOptions::default()
     }
 }
 

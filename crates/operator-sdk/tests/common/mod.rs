@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
 
+pub mod registry;
 pub mod running;
 
 use std::collections::BTreeMap;
@@ -113,6 +114,14 @@ pub fn target_dir() -> PathBuf {
 pub fn sample_dir() -> PathBuf {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator");
     sample.canonicalize().unwrap()
+}
+
+/// The digest of content, as images name it.
+pub fn digest(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    let hash = sha2::Sha256::digest(bytes);
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
 }
 
 /// The tool under test.

@@ -1,0 +1,204 @@
+//! Container images as values: the files of one layer become the blobs of an OCI image. Pure and reproducible: the same
+//! files give the same digests, on every machine and at every time.
+
+pub(crate) mod elf;
+pub(crate) mod reference;
+mod tar;
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+pub(crate) use self::tar::{Archive, Entry};
+
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// The user that the operator runs as: `nonroot` of the distroless images.
+const USER: u32 = 65532;
+
+/// The time of everything, unless `SOURCE_DATE_EPOCH` says another.
+const EPOCH: &str = "1970-01-01T00:00:00Z";
+
+/// Content and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blob {
+    /// `sha256:` and 64 hexadecimal digits.
+    pub(crate) digest: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What an image of an operator is made of.
+pub(crate) struct Contents<'a> {
+    /// A static program for Linux.
+    pub(crate) program: &'a [u8],
+    /// As in Go's `GOARCH`.
+    pub(crate) architecture: &'a str,
+    /// RFC 3339; `None` is the beginning of 1970.
+    pub(crate) created: Option<String>,
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+/// An image of one platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) architecture: String,
+    pub(crate) config: Blob,
+    pub(crate) layer: Blob,
+    pub(crate) manifest: Blob,
+}
+
+// === impl Blob ===
+
+impl Blob {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            digest: digest(&bytes),
+            bytes,
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        Self::new(value.to_string().into_bytes())
+    }
+
+    fn described(&self, media_type: &str) -> Value {
+        json!({"mediaType": media_type, "digest": self.digest, "size": self.bytes.len()})
+    }
+
+    /// Where the blob is in a layout.
+    fn path(&self) -> String {
+        format!("blobs/{}", self.digest.replace(':', "/"))
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+// === impl Image ===
+
+impl Image {
+    /// Puts the program at `/manager`, beside the names of its user and a `/tmp`.
+    pub(crate) fn new(contents: &Contents<'_>) -> std::io::Result<Self> {
+        let files = layer(contents.program);
+        let unpacked = digest(&files);
+        let layer = Blob::new(compress(&files)?);
+        let created = contents.created.as_deref().unwrap_or(EPOCH);
+        let mut config = json!({
+            "architecture": contents.architecture,
+            "os": "linux",
+            "created": created,
+            "config": {
+                "User": format!("{USER}:{USER}"),
+                "Entrypoint": ["/manager"],
+                "WorkingDir": "/",
+                "Env": ["PATH=/"],
+            },
+            "rootfs": {"type": "layers", "diff_ids": [unpacked]},
+            "history": [{"created": created, "created_by": "operator-sdk build"}],
+        });
+        for (key, value) in &contents.labels {
+            config["config"]["Labels"][key] = json!(value);
+        }
+        let config = Blob::of(&config);
+        let manifest = Blob::of(&json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.described(CONFIG),
+            "layers": [layer.described(LAYER)],
+        }));
+        Ok(Self {
+            architecture: contents.architecture.to_owned(),
+            config,
+            layer,
+            manifest,
+        })
+    }
+
+    /// The image as a tar of an OCI layout, which `docker load` and `kind load image-archive` read too.
+    pub(crate) fn layout(&self, name: &str, tag: &str) -> Vec<u8> {
+        let mut manifest = self.manifest.described(MANIFEST);
+        manifest["platform"] = json!({"architecture": self.architecture, "os": "linux"});
+        manifest["annotations"] = json!({
+            "io.containerd.image.name": format!("{name}:{tag}"),
+            "org.opencontainers.image.ref.name": tag,
+        });
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [manifest]});
+        let docker = json!([{
+            "Config": self.config.path(),
+            "RepoTags": [format!("{name}:{tag}")],
+            "Layers": [self.layer.path()],
+        }]);
+        let mut archive = Archive::default();
+        archive.add("oci-layout", &Entry::file(br#"{"imageLayoutVersion":"1.0.0"}"#));
+        archive.add("index.json", &Entry::file(index.to_string().as_bytes()));
+        archive.add("manifest.json", &Entry::file(docker.to_string().as_bytes()));
+        for blob in [&self.manifest, &self.config, &self.layer] {
+            archive.add(&blob.path(), &Entry::file(&blob.bytes));
+        }
+        archive.finish()
+    }
+}
+
+/// The file system of the image.
+fn layer(program: &[u8]) -> Vec<u8> {
+    let passwd =
+        format!("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n");
+    let group = format!("root:x:0:\nnonroot:x:{USER}:\n");
+    let mut archive = Archive::default();
+    archive.add("etc/", &Entry::folder(0o755));
+    archive.add("etc/group", &Entry::file(group.as_bytes()));
+    archive.add("etc/passwd", &Entry::file(passwd.as_bytes()));
+    archive.add("manager", &Entry::program(program));
+    archive.add("tmp/", &Entry::folder(0o1777));
+    archive.finish()
+}
+
+/// gzip without a name or a time.
+fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(program: &[u8]) -> Image {
+        Image::new(&Contents {
+            program,
+            architecture: "amd64",
+            created: None,
+            labels: vec![("a".to_owned(), "b".to_owned())],
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn the_same_program_gives_the_same_image() {
+        assert_eq!(image(b"one"), image(b"one"));
+        assert_ne!(image(b"one").manifest.digest, image(b"two").manifest.digest);
+        assert_eq!(image(b"one").layout("op", "v1"), image(b"one").layout("op", "v1"));
+    }
+
+    #[test]
+    fn everything_names_what_it_is_made_of() {
+        let image = image(b"one");
+        let manifest: Value = serde_json::from_slice(&image.manifest.bytes).unwrap();
+        assert_eq!(manifest["config"]["digest"], image.config.digest.as_str());
+        assert_eq!(manifest["layers"][0]["size"], image.layer.bytes.len());
+        let config: Value = serde_json::from_slice(&image.config.bytes).unwrap();
+        assert_eq!(config["config"]["User"], "65532:65532");
+        assert_eq!(config["config"]["Labels"]["a"], "b");
+        assert_eq!(config["rootfs"]["diff_ids"][0], digest(&layer(b"one")));
+    }
+}

@@ -1,0 +1,157 @@
+//! The name of an image: registry, repository, tag.
+
+use crate::report::Hinted;
+
+/// `registry/repository:tag`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    /// The host that serves the image, with its port.
+    pub(crate) registry: String,
+    pub(crate) repository: String,
+    pub(crate) tag: String,
+    /// The name as it was given, without the tag.
+    pub(crate) name: String,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{name:?} is no name of an image: {reason}")]
+pub(crate) struct ReferenceError {
+    name: String,
+    reason: &'static str,
+}
+
+impl Hinted for ReferenceError {
+    fn hint(&self) -> Option<String> {
+        Some("write it as in registry.example.com/team/memcached-operator:v0.0.1".to_owned())
+    }
+}
+
+/// The host behind names without one.
+const DOCKER: &str = "registry-1.docker.io";
+
+// === impl Reference ===
+
+impl Reference {
+    pub(crate) fn parse(text: &str) -> Result<Self, ReferenceError> {
+        let wrong = |reason| ReferenceError {
+            name: text.to_owned(),
+            reason,
+        };
+        if text.contains('@') {
+            return Err(wrong("an image that is built gets its digest afterwards"));
+        }
+        let (name, tag) = match text.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => (name, tag),
+            _ => (text, "latest"),
+        };
+        if !is_tag(tag) {
+            return Err(wrong(
+                "its tag has other characters than letters, digits, `_`, `.` and `-`, or is too long",
+            ));
+        }
+        let (registry, repository) = split_host(name);
+        if !repository.split('/').all(is_component) {
+            return Err(wrong(
+                "its repository has other characters than lower case letters, digits, `_`, `.` and `-`",
+            ));
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: if registry == DOCKER && !repository.contains('/') {
+                format!("library/{repository}")
+            } else {
+                repository.to_owned()
+            },
+            tag: tag.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Whether the registry is on this machine, where TLS is not usual.
+    pub(crate) fn is_local(&self) -> bool {
+        let host = self
+            .registry
+            .rsplit_once(':')
+            .map_or(self.registry.as_str(), |(host, _)| host);
+        ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+    }
+}
+
+/// The first part is a host if it could not be a part of a repository.
+fn split_host(name: &str) -> (&str, &str) {
+    match name.split_once('/') {
+        Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => match host {
+            "docker.io" | "index.docker.io" => (DOCKER, rest),
+            host => (host, rest),
+        },
+        _ => (DOCKER, name),
+    }
+}
+
+fn is_tag(tag: &str) -> bool {
+    let first = tag.chars().next();
+    first.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+        && tag.len() <= 128
+        && tag
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
+fn is_component(part: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    edge(part.chars().next())
+        && edge(part.chars().last())
+        && part
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart() {
+        let cases = [
+            ("op", DOCKER, "library/op", "latest"),
+            ("me/op:v1", DOCKER, "me/op", "v1"),
+            ("docker.io/me/op:v1", DOCKER, "me/op", "v1"),
+            (
+                "quay.io/example/memcached-operator:v0.0.1",
+                "quay.io",
+                "example/memcached-operator",
+                "v0.0.1",
+            ),
+            ("localhost:5000/op", "localhost:5000", "op", "latest"),
+        ];
+        for (text, registry, repository, tag) in cases {
+            let reference = Reference::parse(text).unwrap();
+            assert_eq!(
+                (
+                    reference.registry.as_str(),
+                    reference.repository.as_str(),
+                    reference.tag.as_str()
+                ),
+                (registry, repository, tag),
+                "{text}"
+            );
+        }
+        assert!(Reference::parse("127.0.0.1:5000/op").unwrap().is_local());
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "Op",
+            "op:",
+            "op:a b",
+            "op@sha256:00",
+            "a//b",
+            "-op",
+            "quay.io/",
+        ] {
+            assert!(Reference::parse(text).is_err(), "{text}");
+        }
+    }
+}

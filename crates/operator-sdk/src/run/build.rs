@@ -1,0 +1,299 @@
+//! `build`: the image of the operator, by a container engine or by this tool alone.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::scaffold::current_directory;
+use crate::args::{BuildArgs, BuilderArg};
+use crate::oci::elf::{self, ElfError};
+use crate::oci::reference::Reference;
+use crate::oci::{Contents, Image};
+use crate::process::cargo::{self, BuildOptions};
+use crate::process::engine::Engine;
+use crate::process::registry::Repository;
+use crate::project::Project;
+use crate::report::{Failure, Hinted, Report};
+
+/// An image could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImageError {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{} cannot go into an image: {source}", path.display())]
+    Program { path: PathBuf, source: ElfError },
+    #[error("`{0}` is for Go programs")]
+    Go(&'static str),
+    #[error("the label {0:?} is not of the form KEY=VALUE")]
+    Label(String),
+    #[error("SOURCE_DATE_EPOCH is {0:?}, which is no number of seconds")]
+    Epoch(String),
+    #[error("`{0}` is for `--builder oci`, and {1} builds the image here")]
+    OtherBuilder(&'static str, &'static str),
+    #[error("`--image-build-args` is for docker, podman and buildah, and `--builder oci` uses none of them")]
+    NoEngine,
+    #[error("{0:?} has a quote that does not end")]
+    Quote(String),
+}
+
+impl Hinted for ImageError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::File { .. } => "check the path and your permissions".to_owned(),
+            Self::Program { .. } => {
+                "build it for a musl target, or with RUSTFLAGS=\"-C target-feature=+crt-static\" and an explicit `--target`"
+                    .to_owned()
+            }
+            Self::Go(_) => "give cargo its arguments with `--cargo-build-args`".to_owned(),
+            Self::Label(_) => "write it as in `--label team=blue`".to_owned(),
+            Self::Epoch(_) => "set it to seconds since 1970, such as the time of a commit, or unset it".to_owned(),
+            Self::OtherBuilder(..) => "add `--builder oci`, or leave the flag away".to_owned(),
+            Self::NoEngine => "leave it away, or choose an engine with `--builder`".to_owned(),
+            Self::Quote(_) => "write the arguments as in a shell".to_owned(),
+        })
+    }
+}
+
+/// Who builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Builder {
+    Engine(Engine),
+    Oci,
+}
+
+/// `operator-sdk build` in the current directory.
+pub(crate) fn build(args: &BuildArgs, report: &Report) -> Result<(), Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let reference = Reference::parse(&args.image)?;
+    if args.go_build_args.is_some() {
+        return Err(ImageError::Go("--go-build-args").into());
+    }
+    match builder_of(args, &project, report) {
+        Builder::Engine(engine) => with_engine(args, &project, engine, report),
+        Builder::Oci => oci(args, &project, &reference, report),
+    }
+}
+
+fn builder_of(args: &BuildArgs, project: &Project, report: &Report) -> Builder {
+    match args.builder {
+        BuilderArg::Docker => Builder::Engine(Engine::Docker),
+        BuilderArg::Podman => Builder::Engine(Engine::Podman),
+        BuilderArg::Buildah => Builder::Engine(Engine::Buildah),
+        BuilderArg::Oci => Builder::Oci,
+        BuilderArg::Auto if wants_oci(args) || needs_paths(project) => Builder::Oci,
+        BuilderArg::Auto => match Engine::ALL.into_iter().find(|engine| engine.works()) {
+            Some(engine) => Builder::Engine(engine),
+            None => {
+                report.progress(
+                    "No container engine works here: the image is made without one (--builder oci).",
+                );
+                Builder::Oci
+            }
+        },
+    }
+}
+
+fn wants_oci(args: &BuildArgs) -> bool {
+    oci_flag(args).is_some()
+}
+
+/// The first flag that only means something without an engine.
+fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
+    let flags = [
+        ("--output", args.output.is_some()),
+        ("--binary", args.binary.is_some()),
+        ("--target", args.target.is_some()),
+        ("--insecure", args.insecure),
+        ("--label", !args.labels.is_empty()),
+        ("--cargo-build-args", args.cargo_build_args.is_some()),
+    ];
+    flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
+}
+
+/// A container's build sees the project's directory alone, so that dependencies by path are not there.
+fn needs_paths(project: &Project) -> bool {
+    let manifest = project.tree.get("Cargo.toml").unwrap_or_default();
+    let document: toml_edit::DocumentMut = manifest.parse().unwrap_or_default();
+    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let items = tables
+        .iter()
+        .filter_map(|name| document.get(name)?.as_table_like());
+    let mut paths = items
+        .flat_map(|table| table.iter())
+        .filter_map(|(_, item)| item.as_table_like()?.get("path")?.as_str());
+    paths.any(|path| path.starts_with("..") || path.starts_with('/'))
+}
+
+fn with_engine(args: &BuildArgs, project: &Project, engine: Engine, report: &Report) -> Result<(), Failure> {
+    if let Some(flag) = oci_flag(args) {
+        return Err(ImageError::OtherBuilder(flag, engine.program()).into());
+    }
+    let arguments = words(args.image_build_args.as_deref().unwrap_or_default())?;
+    engine.build(&project.root, &args.image, &arguments)?;
+    if args.push {
+        engine.push(&project.root, &args.image)?;
+    }
+    report.line(&format!("{} was built with {}", args.image, engine.program()));
+    Ok(())
+}
+
+fn oci(args: &BuildArgs, project: &Project, reference: &Reference, report: &Report) -> Result<(), Failure> {
+    if args.image_build_args.is_some() {
+        return Err(ImageError::NoEngine.into());
+    }
+    let labels = args
+        .labels
+        .iter()
+        .map(|label| label_of(label))
+        .collect::<Result<_, _>>()?;
+    let created = created()?;
+    let path = match &args.binary {
+        Some(path) => path.clone(),
+        None => {
+            let arguments = words(args.cargo_build_args.as_deref().unwrap_or_default())?;
+            cargo::build(
+                &project.root,
+                &static_options(&project.root, args.target.as_deref(), arguments),
+            )?
+        }
+    };
+    let program = read(&path)?;
+    let found = elf::check(&program).map_err(|source| ImageError::Program {
+        path: path.clone(),
+        source,
+    })?;
+    let image = Image::new(&Contents {
+        program: &program,
+        architecture: found.architecture,
+        created,
+        labels,
+    });
+    let image = image.map_err(|source| ImageError::File { path, source })?;
+    if let Some(file) = file_of(args, project) {
+        write(&file, &image.layout(&reference.name, &reference.tag))?;
+        report.line(&format!("{} holds {}", file.display(), args.image));
+    }
+    if args.push {
+        super::block_on(async {
+            let mut repository = Repository::open(reference, args.insecure)?;
+            repository.push(&image).await?;
+            Ok(())
+        })?;
+        report.line(&format!("{} was pushed", args.image));
+    }
+    report.line(&format!("{}@{}", reference.name, image.manifest.digest));
+    Ok(())
+}
+
+/// Where the image goes; nowhere if it is pushed and no file was asked for.
+fn file_of(args: &BuildArgs, project: &Project) -> Option<PathBuf> {
+    let usual = || {
+        let name = format!("target/oci/{}.tar", project.config.project_name);
+        project.root.join(name)
+    };
+    match &args.output {
+        Some(file) => Some(file.clone()),
+        None => (!args.push).then(usual),
+    }
+}
+
+/// A static program for this machine: of musl where the toolchain has it, else of glibc with everything linked in.
+fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> BuildOptions {
+    let architecture = std::env::consts::ARCH;
+    let musl = format!("{architecture}-unknown-linux-musl");
+    let target = match target {
+        Some(target) => target.to_owned(),
+        None if cargo::has_target(&musl) => musl,
+        None => format!("{architecture}-unknown-linux-gnu"),
+    };
+    let home =
+        std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    // Paths of this machine are not to be in the program: it is the same wherever it was built.
+    let mut flags = vec![
+        "-Ctarget-feature=+crt-static".to_owned(),
+        format!("--remap-path-prefix={}=.", root.display()),
+    ];
+    flags.extend(home.map(|home| format!("--remap-path-prefix={home}=cargo")));
+    BuildOptions {
+        release: true,
+        target: Some(target),
+        flags,
+        arguments,
+        ..BuildOptions::default()
+    }
+}
+
+/// `SOURCE_DATE_EPOCH`, as images write times.
+fn created() -> Result<Option<String>, ImageError> {
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
+    let wrong = || ImageError::Epoch(text.clone());
+    let seconds: i64 = text.parse().map_err(|_| wrong())?;
+    let time = jiff::Timestamp::from_second(seconds).map_err(|_| wrong())?;
+    Ok(Some(time.to_string()))
+}
+
+fn label_of(text: &str) -> Result<(String, String), ImageError> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(ImageError::Label(text.to_owned())),
+    }
+}
+
+/// The words of a text, with quotes as in a shell.
+pub(crate) fn words(text: &str) -> Result<Vec<String>, ImageError> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in text.chars() {
+        match (quote, character) {
+            (Some(mark), _) if mark == character => quote = None,
+            (Some(_), _) => word.get_or_insert_default().push(character),
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err(ImageError::Quote(text.to_owned()));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
+    fs::read(path).map_err(|source| ImageError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| fs::write(path, bytes))
+        .map_err(|source| ImageError::File {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        let of = |text: &str| words(text).unwrap();
+        assert_eq!(of(""), Vec::<String>::new());
+        assert_eq!(
+            of("--build-arg A=b  --no-cache"),
+            ["--build-arg", "A=b", "--no-cache"]
+        );
+        assert_eq!(of("--label 'a b' \"\" x\"y z\""), ["--label", "a b", "", "xy z"]);
+        assert!(matches!(words("'a"), Err(ImageError::Quote(_))));
+    }
+}
