@@ -36,6 +36,43 @@ More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-
 #[error("a CustomResourceDefinition of the operator has no `{0}`")]
 pub struct IncompleteCrd(&'static str);
 
+/// The versions of a kind do not fit together.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Something that a kind has once differs between its versions.
+    #[error("the versions of {kind} differ in `{field}`: {left} and {right}; give their types the same")]
+    Differs {
+        /// The kind.
+        kind: String,
+        /// The field of the definition.
+        field: &'static str,
+        /// What it is in the versions that came first.
+        left: String,
+        /// What it is in the version that joins.
+        right: String,
+    },
+    /// Not exactly one version is stored.
+    #[error(
+        "{kind} is stored in {}; write `storage = false` into the `kube` attribute of the types of all versions but one",
+        if versions.is_empty() { "no version".to_owned() } else { versions.join(" and ") }
+    )]
+    Storage {
+        /// The kind.
+        kind: String,
+        /// The stored versions.
+        versions: Vec<String>,
+    },
+}
+
+/// What all versions of a kind have in common.
+const COMMON: [(&str, &str); 5] = [
+    ("/spec/group", "group"),
+    ("/spec/names/kind", "kind"),
+    ("/spec/names/plural", "plural"),
+    ("/spec/names/singular", "singular"),
+    ("/spec/scope", "scope"),
+];
+
 /// A complete CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crd {
@@ -68,6 +105,88 @@ impl Crd {
             }
         }
         Ok(Self { group, plural, value })
+    }
+
+    /// Adds the versions of another definition of the same kind; one that is there already is replaced.
+    ///
+    /// # Errors
+    /// When the two are not of one kind, or differ in what a kind has once.
+    pub fn join(&mut self, other: Self) -> Result<(), JoinError> {
+        for (pointer, field) in COMMON {
+            let (left, right) = (self.value.pointer(pointer), other.value.pointer(pointer));
+            if left != right {
+                let text = |value: Option<&Value>| value.map(ToString::to_string).unwrap_or_default();
+                return Err(JoinError::Differs {
+                    kind: self.kind().to_owned(),
+                    field,
+                    left: text(left),
+                    right: text(right),
+                });
+            }
+        }
+        for list in ["shortNames", "categories"] {
+            self.join_names(&other, list);
+        }
+        let mut versions = other.into_versions();
+        let names: Vec<Value> = versions.iter().map(|version| version["name"].clone()).collect();
+        if let Some(there) = self.versions_mut() {
+            there.retain(|version| !names.contains(&version["name"]));
+            there.append(&mut versions);
+            there.sort_by_key(|version| version["name"].as_str().map(str::to_owned));
+        }
+        Ok(())
+    }
+
+    /// Checks that objects are stored in exactly one version.
+    ///
+    /// # Errors
+    /// When they are in none or in several.
+    pub fn check_storage(&self) -> Result<(), JoinError> {
+        let versions = self.value.pointer("/spec/versions").and_then(Value::as_array);
+        let stored: Vec<String> = versions
+            .into_iter()
+            .flatten()
+            .filter(|version| version["storage"] == true)
+            .filter_map(|version| version["name"].as_str().map(str::to_owned))
+            .collect();
+        match stored.len() {
+            1 => Ok(()),
+            _ => Err(JoinError::Storage {
+                kind: self.kind().to_owned(),
+                versions: stored,
+            }),
+        }
+    }
+
+    fn kind(&self) -> &str {
+        let kind = self.value.pointer("/spec/names/kind");
+        kind.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn versions_mut(&mut self) -> Option<&mut Vec<Value>> {
+        self.value.pointer_mut("/spec/versions")?.as_array_mut()
+    }
+
+    fn into_versions(mut self) -> Vec<Value> {
+        self.versions_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Short names and categories are those of all versions together.
+    fn join_names(&mut self, other: &Self, list: &str) {
+        let pointer = format!("/spec/names/{list}");
+        let words = |crd: &Self| {
+            let list = crd.value.pointer(&pointer).and_then(Value::as_array);
+            list.cloned().unwrap_or_default()
+        };
+        let mut all = words(self);
+        for word in words(other) {
+            if !all.contains(&word) {
+                all.push(word);
+            }
+        }
+        if !all.is_empty() {
+            self.value["spec"]["names"][list] = Value::Array(all);
+        }
     }
 
     /// The definition as a JSON tree.

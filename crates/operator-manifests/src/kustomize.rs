@@ -1,18 +1,21 @@
 //! Kustomize trees: rendered ([`build`]), and edited where they belong to the user: comments, order and layout stay.
 //!
-//! When a kustomization is edited, the text is changed at one place, and the result is read back: an edit that would not give exactly the old
-//! content plus the new entry is refused.
+//! When a kustomization is edited, the place is found through the YAML tree, the text is changed there alone, and the result is read back: an edit
+//! that would not give exactly the old content with or without the entry is refused.
 
 pub mod build;
 mod kustomization;
 pub mod order;
 mod patch;
+mod place;
 mod reference;
 mod replacement;
 mod resource;
 mod transform;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
+
+use crate::render;
 
 /// Why a kustomization could not be edited.
 #[derive(Debug, thiserror::Error)]
@@ -20,53 +23,102 @@ pub enum EditError {
     /// The file is no YAML.
     #[error("it is not valid YAML: {0}")]
     Parse(String),
-    /// The key holds something else than a list, or a list in a form that cannot be edited in place.
-    #[error("its `{key}` is not a list with one entry a line; add `- {entry}` to it by hand")]
+    /// The key holds something else than a list, or the file has a form that cannot be edited in place.
+    #[error("its `{key}` is not a list that can be edited in place; {action} `- {entry}` by hand")]
     Layout {
         /// The key of the list.
         key: String,
-        /// The entry that is to be added.
+        /// What is to be done with the entry: add or remove.
+        action: &'static str,
+        /// The entry.
         entry: String,
     },
 }
 
 /// Adds `entry` at the end of the top-level list `key`, or makes the list; `None` when the entry is there already.
 ///
+/// An entry is text, such as a resource's path, or an object, such as a patch. Objects with the same `path` are the
+/// same entry: what the user wrote beside it stays.
+///
 /// ```
 /// let text = "resources:\n# the roles\n- ../rbac\n";
-/// let edited = operator_manifests::kustomize::add_entry(text, "resources", "../crd").unwrap();
+/// let edited = operator_manifests::kustomize::add_entry(text, "resources", &"../crd".into()).unwrap();
 /// assert_eq!(edited.as_deref(), Some("resources:\n# the roles\n- ../rbac\n- ../crd\n"));
 /// ```
 ///
 /// # Errors
-/// When the text is no YAML, or the list has a form (such as `[a, b]` over several lines) that cannot be edited.
-pub fn add_entry(text: &str, key: &str, entry: &str) -> Result<Option<String>, EditError> {
+/// When the text is no YAML, or `key` is no list.
+pub fn add_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
     let before = parse(text)?;
-    let listed = before.get(key).cloned().unwrap_or(Value::Null);
-    if listed
-        .as_array()
-        .is_some_and(|items| items.iter().any(|item| item == entry))
-    {
+    if position(&before, key, entry).is_some() {
         return Ok(None);
     }
-    let edited = insert_line(text, key, entry);
+    let edited = place::find(text, key)?.add(text, key, entry);
     let mut expected = before;
     append(&mut expected, key, entry);
-    match parse(&edited) {
-        Ok(after) if after == expected => Ok(Some(edited)),
-        _ => Err(EditError::Layout {
+    verified(edited, &expected, key, "add", entry).map(Some)
+}
+
+/// Removes `entry` from the top-level list `key`, and the key with the last entry; `None` when it is not there.
+///
+/// ```
+/// let text = "resources:\n# the roles\n- ../rbac\n- ../crd # the kinds\n";
+/// let edited = operator_manifests::kustomize::remove_entry(text, "resources", &"../crd".into()).unwrap();
+/// assert_eq!(edited.as_deref(), Some("resources:\n# the roles\n- ../rbac\n"));
+/// ```
+///
+/// # Errors
+/// When the text is no YAML, or the list has a form that cannot be edited in place.
+pub fn remove_entry(text: &str, key: &str, entry: &Value) -> Result<Option<String>, EditError> {
+    let before = parse(text)?;
+    let Some(index) = position(&before, key, entry) else {
+        return Ok(None);
+    };
+    let edited = place::find(text, key)?.remove(text, index);
+    let mut expected = before;
+    cut(&mut expected, key, index);
+    verified(edited, &expected, key, "remove", entry).map(Some)
+}
+
+/// Whether the top-level list `key` has the entry.
+///
+/// # Errors
+/// When the text is no YAML.
+pub fn has_entry(text: &str, key: &str, entry: &Value) -> Result<bool, EditError> {
+    Ok(position(&parse(text)?, key, entry).is_some())
+}
+
+fn verified(
+    edited: Option<String>,
+    expected: &Value,
+    key: &str,
+    action: &'static str,
+    entry: &Value,
+) -> Result<String, EditError> {
+    edited
+        .filter(|text| parse(text).is_ok_and(|after| after == *expected))
+        .ok_or_else(|| EditError::Layout {
             key: key.to_owned(),
-            entry: entry.to_owned(),
-        }),
+            action,
+            entry: one_line(entry),
+        })
+}
+
+/// An entry as it can be written in one line.
+fn one_line(entry: &Value) -> String {
+    match entry {
+        Value::String(_) => render::yaml(entry).trim_end().to_owned(),
+        other => other.to_string(),
     }
 }
 
 fn parse(text: &str) -> Result<Value, EditError> {
-    if text.lines().all(|line| {
+    let has_content = |line: &str| {
         let line = line.trim();
-        line.is_empty() || line.starts_with('#') || line == "---"
-    }) {
-        return Ok(json!({}));
+        !line.is_empty() && !line.starts_with('#') && line != "---"
+    };
+    if !text.lines().any(has_content) {
+        return Ok(Value::Object(Map::new()));
     }
     serde_saphyr::from_str(text).map_err(|error| {
         let message = error.to_string();
@@ -74,54 +126,38 @@ fn parse(text: &str) -> Result<Value, EditError> {
     })
 }
 
-fn append(value: &mut Value, key: &str, entry: &str) {
-    let Some(map) = value.as_object_mut() else { return };
-    let list = map.entry(key).or_insert(Value::Null);
-    match list {
-        Value::Array(items) => items.push(json!(entry)),
-        Value::Null => *list = json!([entry]),
+fn position(document: &Value, key: &str, entry: &Value) -> Option<usize> {
+    let items = document.get(key)?.as_array()?;
+    items.iter().position(|item| is_same(item, entry))
+}
+
+fn is_same(item: &Value, entry: &Value) -> bool {
+    let same_path = || {
+        let path = entry.get("path")?;
+        Some(item.get("path")? == path)
+    };
+    item == entry || same_path().unwrap_or(false)
+}
+
+fn append(document: &mut Value, key: &str, entry: &Value) {
+    let Some(map) = document.as_object_mut() else {
+        return;
+    };
+    match map.entry(key).or_insert(Value::Null) {
+        Value::Array(items) => items.push(entry.clone()),
+        list @ Value::Null => *list = Value::Array(vec![entry.clone()]),
         _ => {}
     }
 }
 
-fn insert_line(text: &str, key: &str, entry: &str) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let header = lines
-        .iter()
-        .position(|line| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':')));
-    match header {
-        None => {
-            lines.push(format!("{key}:"));
-            lines.push(format!("- {entry}"));
-        }
-        Some(header) => {
-            if let Some(line) = lines.get_mut(header) {
-                *line = line.replacen("[]", "", 1).trim_end().to_owned();
-            }
-            let (at, indent) = end_of_list(&lines, header);
-            lines.insert(at, format!("{indent}- {entry}"));
+fn cut(document: &mut Value, key: &str, index: usize) {
+    let Some(map) = document.as_object_mut() else {
+        return;
+    };
+    if let Some(Value::Array(items)) = map.get_mut(key) {
+        items.remove(index);
+        if items.is_empty() {
+            map.remove(key);
         }
     }
-    lines.join("\n") + "\n"
-}
-
-/// Where the next item of the list under line `header` goes, and with which indent.
-fn end_of_list(lines: &[String], header: usize) -> (usize, String) {
-    let is_item = |line: &str| line.trim_start().starts_with("- ");
-    let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    let mut at = header + 1;
-    let mut indent = None;
-    for (index, line) in lines.iter().enumerate().skip(header + 1) {
-        let inside = line.starts_with(' ') || is_item(line);
-        if is_content(line) && !inside {
-            break;
-        }
-        if is_content(line) {
-            at = index + 1;
-        }
-        if is_item(line) && indent.is_none() {
-            indent = line.find('-').map(|width| " ".repeat(width));
-        }
-    }
-    (at, indent.unwrap_or_default())
 }

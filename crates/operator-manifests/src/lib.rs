@@ -6,10 +6,12 @@
 //! * [`operator`]: what an operator says of itself (`<operator> manifests`), as JSON;
 //! * [`crd`]: completes a derived CustomResourceDefinition to what controller-gen would have written;
 //! * [`rbac`]: merges the permissions that controllers ask for into roles;
+//! * [`config`]: the kustomize tree of an operator as a function of what it is;
 //! * [`kustomize`]: edits `kustomization.yaml` files and keeps the comments of their owner;
 //! * [`render`]: YAML in the form of the Kubernetes tools (sorted keys, sequences not indented, lines folded);
 //! * [`diff`]: what a change would do, as a unified diff.
 
+pub mod config;
 pub mod crd;
 pub mod diff;
 pub mod kustomize;

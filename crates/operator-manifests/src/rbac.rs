@@ -64,9 +64,9 @@ pub fn roles(name: &str, rules: &[Rule]) -> Vec<Value> {
         .collect()
 }
 
-/// A ClusterRole that grants nothing yet.
-pub fn cluster_role(name: &str) -> Value {
-    role(name, None, &[])
+/// A role that grants nothing yet: a Role in a namespace, or a ClusterRole.
+pub fn empty_role(name: &str, namespace: Option<&str>) -> Value {
+    role(name, namespace, &[])
 }
 
 fn role(name: &str, namespace: Option<&str>, rules: &[&Rule]) -> Value {

@@ -4,6 +4,7 @@
 //! `sigs.k8s.io/yaml`, so that a project's files do not change when they pass through controller-gen or kustomize.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 
@@ -20,7 +21,28 @@ const FOLD_COLUMN: usize = 80;
 /// );
 /// ```
 pub fn yaml(value: &Value) -> String {
-    let mut emitter = Emitter::default();
+    commented(value, &[])
+}
+
+/// Renders one value with comments: each goes above the place that its JSON pointer names, in lines of its own.
+///
+/// The empty pointer is the head of the document. A pointer that names nothing, or the first key of an item of a
+/// sequence, is ignored: the comment of an item belongs to the item.
+///
+/// ```
+/// let role = serde_json::json!({"verbs": ["get"]});
+/// let comments = [("", "Who may read."), ("/verbs/0", "No more than this.")];
+/// assert_eq!(
+///     operator_manifests::render::commented(&role, &comments),
+///     "# Who may read.\nverbs:\n# No more than this.\n- get\n"
+/// );
+/// ```
+pub fn commented(value: &Value, comments: &[(&str, &str)]) -> String {
+    let mut emitter = Emitter {
+        comments: comments.iter().copied().collect(),
+        ..Emitter::default()
+    };
+    emitter.comment(0);
     match value {
         Value::Object(map) if !map.is_empty() => emitter.mapping(map, 0, Start::OwnLine),
         Value::Array(items) if !items.is_empty() => emitter.sequence(items, 0, Start::OwnLine),
@@ -83,23 +105,53 @@ enum Start {
 }
 
 #[derive(Default)]
-struct Emitter {
+struct Emitter<'a> {
     out: String,
     column: usize,
+    /// By JSON pointer.
+    comments: BTreeMap<&'a str, &'a str>,
+    /// The pointer of what is being written; kept only where there are comments.
+    pointer: String,
 }
 
 // === impl Emitter ===
 
-impl Emitter {
+impl Emitter<'_> {
     fn mapping(&mut self, map: &Map<String, Value>, indent: usize, start: Start) {
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_by(|(left, _), (right, _)| key_order(left, right));
         for (index, (key, value)) in entries.into_iter().enumerate() {
+            let outer = self.enter(key);
             if index > 0 || start == Start::OwnLine {
+                self.comment(indent);
                 self.indent(indent);
             }
             self.key(key);
             self.value(value, indent);
+            self.pointer.truncate(outer);
+        }
+    }
+
+    /// Steps into a key or an item; the length of the pointer to go back to.
+    fn enter(&mut self, step: &str) -> usize {
+        let outer = self.pointer.len();
+        if !self.comments.is_empty() {
+            let escaped = step.replace('~', "~0").replace('/', "~1");
+            self.pointer.push('/');
+            self.pointer.push_str(&escaped);
+        }
+        outer
+    }
+
+    /// The comment of the place that is being written.
+    fn comment(&mut self, indent: usize) {
+        let Some(text) = self.comments.get(self.pointer.as_str()) else {
+            return;
+        };
+        for line in text.lines() {
+            self.out.push_str(&" ".repeat(indent));
+            self.out.push_str(format!("# {line}").trim_end());
+            self.out.push('\n');
         }
     }
 
@@ -123,7 +175,9 @@ impl Emitter {
 
     fn sequence(&mut self, items: &[Value], indent: usize, start: Start) {
         for (index, item) in items.iter().enumerate() {
+            let outer = self.enter(&index.to_string());
             if index > 0 || start == Start::OwnLine {
+                self.comment(indent);
                 self.indent(indent);
             }
             self.push("- ");
@@ -137,6 +191,7 @@ impl Emitter {
                     self.line_break();
                 }
             }
+            self.pointer.truncate(outer);
         }
     }
 

@@ -18,15 +18,17 @@ pub(crate) struct Applied {
 pub(crate) enum Effect {
     Created,
     Updated,
+    Removed,
     Unchanged,
     /// The user's own file is in the place of one that is only a start.
     Kept,
 }
 
 impl Applied {
-    /// How many files are new or changed.
+    /// How many files are new, changed or gone.
     pub(crate) fn written(&self) -> usize {
-        let is_written = |effect: &Effect| matches!(effect, Effect::Created | Effect::Updated);
+        let is_written =
+            |effect: &Effect| matches!(effect, Effect::Created | Effect::Updated | Effect::Removed);
         self.files.iter().filter(|(effect, _)| is_written(effect)).count()
     }
 }
@@ -53,7 +55,7 @@ pub(crate) fn diff_of(plan: &Plan) -> String {
             diff::unified(
                 &change.path,
                 change.before.as_deref().unwrap_or_default(),
-                &change.after,
+                change.after.as_deref().unwrap_or_default(),
             )
         })
         .collect()
@@ -71,6 +73,9 @@ pub(crate) fn apply(root: &Path, plan: &Plan) -> Result<Applied, ApplyError> {
             });
         }
     }
+    for change in plan.changes.iter().filter(|change| change.after.is_none()) {
+        remove_empty_folders(root, &change.path);
+    }
     let files = plan
         .changes
         .iter()
@@ -82,10 +87,22 @@ pub(crate) fn apply(root: &Path, plan: &Plan) -> Result<Applied, ApplyError> {
 }
 
 fn effect_of(change: &Change) -> Effect {
-    match &change.before {
-        None => Effect::Created,
-        Some(before) if *before == change.after => Effect::Unchanged,
-        Some(_) => Effect::Updated,
+    match (&change.before, &change.after) {
+        (before, after) if before == after => Effect::Unchanged,
+        (None, _) => Effect::Created,
+        (Some(_), Some(_)) => Effect::Updated,
+        (Some(_), None) => Effect::Removed,
+    }
+}
+
+/// Folders that a removed file leaves empty go with it.
+fn remove_empty_folders(root: &Path, path: &str) {
+    let above = Path::new(path).ancestors().skip(1);
+    for folder in above.filter(|folder| !folder.as_os_str().is_empty()) {
+        // One that is not empty cannot be removed, and ends the walk.
+        if fs::remove_dir(root.join(folder)).is_err() {
+            return;
+        }
     }
 }
 
@@ -101,7 +118,7 @@ struct Journal {
 impl Journal {
     fn write(&mut self, root: &Path, change: &Change) -> io::Result<()> {
         let path = root.join(&change.path);
-        if let Some(folder) = path.parent() {
+        if let (Some(folder), Some(_)) = (path.parent(), &change.after) {
             self.make_folder(folder)?;
         }
         let before = match fs::read(&path) {
@@ -112,12 +129,17 @@ impl Journal {
         if before.as_deref() != change.before.as_ref().map(String::as_bytes) {
             return Err(io::Error::other("it was changed by someone else in this moment"));
         }
+        let Some(text) = &change.after else {
+            fs::remove_file(&path)?;
+            self.files.push((path, before));
+            return Ok(());
+        };
         // A rename puts the whole text in place at once, or nothing.
         let part = path.with_file_name(format!(
             ".{}.operator-sdk",
             path.file_name().unwrap_or_default().to_string_lossy()
         ));
-        let written = fs::write(&part, &change.after).and_then(|()| fs::rename(&part, &path));
+        let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
         if written.is_err() {
             let _ = fs::remove_file(&part);
         } else {

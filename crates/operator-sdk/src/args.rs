@@ -5,7 +5,9 @@ mod cluster;
 mod completion;
 mod crd;
 mod create_api;
+mod delete;
 mod deploy;
+mod edit;
 mod envtest;
 mod generate;
 pub(crate) mod go_flags;
@@ -20,9 +22,11 @@ pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
+pub(crate) use self::delete::{ConsentArgs, DeleteApiArgs};
 pub(crate) use self::deploy::{
     ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs, UninstallArgs,
 };
+pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::ManifestsArgs;
 pub(crate) use self::init::{InitArgs, License};
@@ -46,6 +50,10 @@ pub(crate) enum Command {
     /// Add an API to the project.
     #[command(subcommand, arg_required_else_help = true)]
     Create(CreateCommand),
+    /// Take something out of the project.
+    #[command(subcommand, arg_required_else_help = true)]
+    Delete(DeleteCommand),
+    Edit(EditArgs),
     /// Write what follows from the source.
     #[command(subcommand, arg_required_else_help = true)]
     Generate(GenerateCommand),
@@ -73,6 +81,11 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateCommand {
     Api(CreateApiArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeleteCommand {
+    Api(DeleteApiArgs),
 }
 
 #[derive(Debug, Subcommand)]

@@ -20,7 +20,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, ClusterCommand, Command, CreateCommand, EnvtestCommand, GenerateCommand, RunCommand};
+use crate::args::{
+    Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand, RunCommand,
+};
 use crate::report::{Failure, Report};
 
 fn main() -> ExitCode {
@@ -68,6 +70,8 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Init(args) => run::scaffold::init(&args, report)?,
         Command::Create(CreateCommand::Api(args)) => run::scaffold::create_api(&args, report)?,
+        Command::Delete(DeleteCommand::Api(args)) => run::scaffold::delete_api(&args, report)?,
+        Command::Edit(args) => run::scaffold::edit(&args, report)?,
         Command::Generate(GenerateCommand::Manifests(args)) => run::manifests::generate(&args, report)?,
         Command::Generate(GenerateCommand::Installer(args)) => run::render::installer(&args, report)?,
         Command::Build(args) => run::build::build(&args, report)?,

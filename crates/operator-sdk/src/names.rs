@@ -188,46 +188,69 @@ pub(crate) fn check_version(version: &str) -> Result<(), InvalidName> {
     })
 }
 
-/// Checks a kind: CamelCase, ASCII letters and digits.
+/// Checks a kind of the project: CamelCase, and no name that every file uses.
 pub(crate) fn check_kind(kind: &str) -> Result<(), InvalidName> {
-    let invalid = |rule, suggestion| InvalidName {
-        what: "kind",
-        given: kind.to_owned(),
-        rule,
-        suggestion: Some(suggestion),
-    };
-    let well_formed = (1..=63).contains(&kind.len())
-        && kind.starts_with(|c: char| c.is_ascii_uppercase())
-        && kind.chars().all(|c| c.is_ascii_alphanumeric());
-    if !well_formed {
-        let rule = "a kind is in CamelCase: a capital first, then letters and digits";
-        return Err(invalid(rule, format!("use `--kind {}`", nearest_kind(kind))));
-    }
+    check_kind_syntax(kind)?;
     if RESERVED_KINDS.contains(&kind) {
-        let rule = "a type of this name is used by every controller";
-        return Err(invalid(rule, format!("use another, such as `--kind My{kind}`")));
+        return Err(InvalidName {
+            what: "kind",
+            given: kind.to_owned(),
+            rule: "a type of this name is used by every controller",
+            suggestion: Some(format!("use another, such as `--kind My{kind}`")),
+        });
     }
     Ok(())
 }
 
+/// Checks that a kind is in CamelCase: ASCII letters and digits.
+pub(crate) fn check_kind_syntax(kind: &str) -> Result<(), InvalidName> {
+    let well_formed = (1..=63).contains(&kind.len())
+        && kind.starts_with(|c: char| c.is_ascii_uppercase())
+        && kind.chars().all(|c| c.is_ascii_alphanumeric());
+    if well_formed {
+        return Ok(());
+    }
+    Err(InvalidName {
+        what: "kind",
+        given: kind.to_owned(),
+        rule: "a kind is in CamelCase: a capital first, then letters and digits",
+        suggestion: Some(format!("use `--kind {}`", nearest_kind(kind))),
+    })
+}
+
 fn nearest_kind(kind: &str) -> String {
-    let words = kind.split(|c: char| !c.is_ascii_alphanumeric());
+    let camel = camel_case(kind);
+    if camel.is_empty() {
+        "Memcached".to_owned()
+    } else {
+        camel
+    }
+}
+
+/// Words with anything between as CamelCase: `memcached-backup` as `MemcachedBackup`.
+pub(crate) fn camel_case(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let camel: String = words
         .filter_map(|word| {
             let first = word.chars().next()?;
             Some(first.to_ascii_uppercase().to_string() + word.get(1..).unwrap_or_default())
         })
         .collect();
-    let camel: String = camel
-        .trim_start_matches(|c: char| c.is_ascii_digit())
-        .chars()
-        .take(63)
-        .collect();
-    if camel.is_empty() {
-        "Memcached".to_owned()
-    } else {
-        camel
+    let camel = camel.trim_start_matches(|c: char| c.is_ascii_digit());
+    camel.chars().take(63).collect()
+}
+
+/// Checks the name of a controller: a DNS label.
+pub(crate) fn check_controller(name: &str) -> Result<(), InvalidName> {
+    if is_label(name, |c| c.is_ascii_lowercase()) {
+        return Ok(());
     }
+    Err(InvalidName {
+        what: "controller name",
+        given: name.to_owned(),
+        rule: LABEL_RULE,
+        suggestion: Some(format!("use `--controller-name {}`", nearest_label(name))),
+    })
 }
 
 /// Checks a plural: a DNS label.

@@ -1,25 +1,29 @@
 //! Which files come of a command, as values: `(&Project, &Args) → Plan`, pure; one file per command.
 
+pub(crate) mod config;
 pub(crate) mod create_api;
+pub(crate) mod delete;
+mod draft;
+pub(crate) mod edit;
 pub(crate) mod init;
 pub(crate) mod manifests;
 
 use crate::names::InvalidName;
 use crate::report::Hinted;
 
-/// Files to create or change, and files of the user that stay.
+/// Files to create, change or remove, and files of the user that stay.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) changes: Vec<Change>,
     pub(crate) kept: Vec<String>,
 }
 
-/// One file: its text before (`None`: it is not there) and after.
+/// One file: its text before and after; `None` is no file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) path: String,
     pub(crate) before: Option<String>,
-    pub(crate) after: String,
+    pub(crate) after: Option<String>,
 }
 
 /// A command cannot be done on this project.
@@ -35,6 +39,8 @@ pub(crate) enum PlanError {
     AlreadyThere(String),
     #[error("{0} is not a kind of this project")]
     NoSuchKind(String),
+    #[error("{0} is not in the PROJECT file")]
+    NotThere(String),
     #[error("{path} cannot be edited: {reason}")]
     Edit {
         path: String,
@@ -43,6 +49,8 @@ pub(crate) enum PlanError {
     },
     #[error("{0}")]
     Usage(String, &'static str),
+    #[error("{} changed since the tool wrote it, and would have to change again", list(.0))]
+    Changed(Vec<String>),
     #[error("the template {0} is broken: {1}")]
     Template(&'static str, String),
     #[error("{0}")]
@@ -59,8 +67,13 @@ impl Hinted for PlanError {
                 "write its files again with `--force`, or choose another name".to_owned()
             }
             Self::NoSuchKind(_) => "leave `--resource=false` away to write its type too".to_owned(),
+            Self::NotThere(_) => "PROJECT lists what the project has; look for another spelling".to_owned(),
             Self::Edit { remedy, .. } => remedy.clone(),
             Self::Usage(_, hint) => (*hint).to_owned(),
+            Self::Changed(_) => {
+                "put your changes where they last (a patch of your own), or write over them with `--force`"
+                    .to_owned()
+            }
             Self::Template(..) => "this is a defect of operator-sdk; please report it".to_owned(),
             Self::Manifests(_) => "look at the types under src/api and at the `rbac` attributes".to_owned(),
         })
@@ -78,12 +91,31 @@ fn list(paths: &[String]) -> String {
 // === impl Plan ===
 
 impl Plan {
+    /// Writes a file; `before` is what is on disk.
     pub(crate) fn put(&mut self, path: &str, before: Option<&str>, after: String) {
-        self.changes.push(Change {
-            path: path.to_owned(),
-            before: before.map(str::to_owned),
-            after,
-        });
+        self.set(path, before, Some(after));
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&mut self, path: &str, before: Option<&str>) {
+        self.set(path, before, None);
+    }
+
+    fn set(&mut self, path: &str, before: Option<&str>, after: Option<String>) {
+        match self.changes.iter_mut().find(|change| change.path == path) {
+            Some(change) => change.after = after,
+            None => self.changes.push(Change {
+                path: path.to_owned(),
+                before: before.map(str::to_owned),
+                after,
+            }),
+        }
+    }
+
+    /// What the plan makes of a file: nothing said, or its text, if there will be one.
+    pub(crate) fn planned(&self, path: &str) -> Option<Option<&str>> {
+        let change = self.changes.iter().find(|change| change.path == path)?;
+        Some(change.after.as_deref())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,6 +127,6 @@ impl Plan {
 
 impl Change {
     pub(crate) fn is_effective(&self) -> bool {
-        self.before.as_deref() != Some(&self.after)
+        self.before != self.after
     }
 }

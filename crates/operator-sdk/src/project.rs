@@ -2,6 +2,7 @@
 //!
 //! Knows no template and no command; every path of a project is in [`layout`].
 
+pub(crate) mod builtin;
 mod config;
 pub(crate) mod layout;
 mod tree;
@@ -9,7 +10,7 @@ mod tree;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::config::{Api, Config, ConfigError, Resource};
+pub(crate) use self::config::{Api, Config, ConfigError, NamedController, Resource};
 pub(crate) use self::tree::Tree;
 use crate::report::Hinted;
 

@@ -88,6 +88,7 @@ impl Report {
             let (colour, word) = match effect {
                 Effect::Created => (Colour::Green, "create"),
                 Effect::Updated => (Colour::Yellow, "update"),
+                Effect::Removed => (Colour::Red, "remove"),
                 Effect::Unchanged => continue,
                 Effect::Kept => (Colour::Cyan, "keep"),
             };

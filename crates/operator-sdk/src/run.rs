@@ -7,6 +7,7 @@ pub(crate) mod deploy;
 pub(crate) mod envtest;
 pub(crate) mod local;
 pub(crate) mod manifests;
+pub(crate) mod prompt;
 pub(crate) mod quickstart;
 pub(crate) mod render;
 pub(crate) mod scaffold;

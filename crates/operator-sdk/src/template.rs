@@ -30,22 +30,14 @@ templates!(
     "project/lib.rs",
     "project/main.rs",
     "project/rustfmt.toml",
-    "config/default_kustomization.yaml",
-    "config/manager.yaml",
-    "config/manager_kustomization.yaml",
-    "config/rbac_kustomization.yaml",
-    "config/role_binding.yaml",
-    "config/service_account.yaml",
-    "config/leader_election_role.yaml",
-    "config/leader_election_role_binding.yaml",
-    "config/crd_kustomization.yaml",
-    "config/access_role.yaml",
+    "project/test.yml",
     "config/sample.yaml",
-    "config/samples_kustomization.yaml",
     "api/version.rs",
     "api/types.rs",
     "api/controller.rs",
     "api/test.rs",
+    "further/controller.rs",
+    "further/test.rs",
     "image/types.rs",
     "image/controller.rs",
     "image/test.rs",
@@ -102,9 +94,7 @@ pub(crate) struct ProjectValues {
     pub(crate) crate_name: String,
     pub(crate) domain: String,
     pub(crate) repo: Option<String>,
-    pub(crate) owner: Option<String>,
     pub(crate) license: bool,
-    pub(crate) year: i64,
     pub(crate) header: String,
     pub(crate) sdk_path: Option<String>,
     pub(crate) sdk_version: &'static str,
@@ -123,9 +113,20 @@ pub(crate) struct ApiValues {
     pub(crate) kind: String,
     pub(crate) kind_lower: String,
     pub(crate) port_name: String,
-    pub(crate) snake: String,
     pub(crate) plural: String,
     pub(crate) namespaced: bool,
+    /// The module of the type: `api::v1` in this crate, or a path from another one.
+    pub(crate) api_path: String,
+    /// Whether the type is somebody else's.
+    pub(crate) foreign: bool,
+    /// Whether it is neither ours nor Kubernetes' own.
+    pub(crate) external: bool,
+    /// Whether objects are stored in this version.
+    pub(crate) storage: bool,
+    /// The type of the reconciler.
+    pub(crate) reconciler: String,
+    /// The controller's name, where it is not the kind's.
+    pub(crate) controller_name: Option<String>,
     pub(crate) image: Option<ImageValues>,
 }
 
@@ -138,4 +139,15 @@ pub(crate) struct ImageValues {
     pub(crate) port: Option<u16>,
     pub(crate) run_as_user: Option<i64>,
     pub(crate) size_max: i32,
+}
+
+// === impl ApiValues ===
+
+impl ApiValues {
+    /// What the file of the controller is named after.
+    pub(crate) fn controller_file_name(&self) -> &str {
+        self.reconciler
+            .strip_suffix("Reconciler")
+            .unwrap_or(&self.reconciler)
+    }
 }

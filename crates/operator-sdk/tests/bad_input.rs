@@ -125,7 +125,112 @@ fn a_kind_that_is_there() {
     ];
     check(
         &dir.fails(&other),
-        &["has a kind Memcached already, in cache/v1alpha1"],
+        &[
+            "has a kind Memcached already, in cache/v1alpha1",
+            "edit --multigroup",
+        ],
+    );
+}
+
+#[test]
+fn a_further_version_that_does_not_fit() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    let v1 = |more: &[&'static str]| {
+        let arguments = [
+            "create",
+            "api",
+            "--group=cache",
+            "--version=v1",
+            "--kind=Memcached",
+        ];
+        dir.fails(&[&arguments, more].concat())
+    };
+    check(
+        &v1(&["--namespaced=false"]),
+        &["lives in namespaces in version v1alpha1"],
+    );
+    check(
+        &v1(&["--plural=caches"]),
+        &["\"memcacheds\" in its other version"],
+    );
+    check(
+        &v1(&["--controller"]),
+        &["memcached_controller.rs exists already"],
+    );
+}
+
+#[test]
+fn kinds_of_others() {
+    let dir = Dir::project();
+    let create =
+        |arguments: &[&'static str]| dir.fails(&[&["create", "api", "--version=v1"], arguments].concat());
+    check(
+        &create(&["--group=apps", "--kind=Deploymint", "--resource=false"]),
+        &["no kind Deploymint in apps/v1"],
+    );
+    check(
+        &create(&["--group=x", "--kind=Cert", "--external-api-path=a b"]),
+        &["\"a b\" is no path"],
+    );
+    check(
+        &create(&[
+            "--group=x",
+            "--kind=Cert",
+            "--external-api-path=a::b",
+            "--resource",
+        ]),
+        &["somebody else's"],
+    );
+    check(
+        &create(&[
+            "--group=x",
+            "--kind=Cert",
+            "--external-api-path=a::b",
+            "--external-api-module=a",
+        ]),
+        &["\"a\" is no crate", "NAME@VERSION"],
+    );
+    check(
+        &create(&[
+            "--group=x",
+            "--kind=Cert",
+            "--external-api-path=a::b",
+            "--image=c",
+        ]),
+        &["`--image`"],
+    );
+}
+
+#[test]
+fn a_controller_name_that_is_none() {
+    check(
+        &create_api(&[("--controller-name", "My Backup")]),
+        &["controller name \"My Backup\"", "--controller-name my-backup"],
+    );
+}
+
+#[test]
+fn deletions_of_what_is_not_there() {
+    let dir = Dir::project();
+    let delete = [
+        "delete",
+        "api",
+        "--group=cache",
+        "--version=v1alpha1",
+        "--kind=Memcached",
+    ];
+    check(
+        &dir.fails(&delete),
+        &["cache/v1alpha1 Memcached is not in the PROJECT file"],
+    );
+    dir.ok(CREATE_MEMCACHED);
+    check(&dir.fails(&delete), &["no terminal", "--yes"]);
+    let path = "config/rbac/memcached_viewer_role.yaml";
+    dir.write(path, "# mine\n");
+    check(
+        &dir.fails(&[&delete[..], &["--yes"]].concat()),
+        &[path, "--force"],
     );
 }
 
@@ -207,6 +312,10 @@ fn a_corrupted_project_file() {
         (
             "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: op\ndomain: example.com\nresources: 7\n",
             "`resources`",
+        ),
+        (
+            "version: \"3\"\nlayout: [rust.operator-sdk.dev/v1]\nprojectName: op\ndomain: example.com\nmultigroup: maybe\n",
+            "`multigroup`",
         ),
     ];
     for (text, part) in cases {

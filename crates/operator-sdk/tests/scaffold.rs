@@ -225,3 +225,180 @@ fn what_other_tools_wrote_into_project_stays() {
             .contains("plugins:\n  example.com/v1:\n    a: 1\n")
     );
 }
+
+const CREATE_V1: &[&str] = &[
+    "create",
+    "api",
+    "--group=cache",
+    "--version=v1",
+    "--kind=Memcached",
+];
+
+#[track_caller]
+fn changed(dir: &Dir, arguments: &[&str]) -> String {
+    let before = dir.files();
+    dir.ok(arguments);
+    let after = dir.files();
+    let written = after
+        .iter()
+        .filter(|(path, text)| before.get(*path) != Some(text))
+        .map(|(path, text)| format!("=== {path}\n{text}"));
+    let removed = before
+        .keys()
+        .filter(|path| !after.contains_key(*path))
+        .map(|path| format!("=== {path} (removed)\n"));
+    written.chain(removed).collect()
+}
+
+#[test]
+fn a_further_version_joins_the_definition() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    insta::assert_snapshot!(changed(&dir, CREATE_V1));
+    let definition = dir.read("config/crd/bases/cache.example.com_memcacheds.yaml");
+    assert_eq!(definition.matches("storage: true").count(), 1);
+    assert_eq!(definition.matches("storage: false").count(), 1);
+}
+
+#[test]
+fn groups_have_folders_if_there_are_several() {
+    let dir = Dir::project_with(&["--multigroup"]);
+    insta::assert_snapshot!(changed(&dir, CREATE_MEMCACHED));
+    dir.ok(&[
+        "create",
+        "api",
+        "--group=shop",
+        "--version=v1alpha1",
+        "--kind=Memcached",
+    ]);
+    let lib = dir.read("src/lib.rs");
+    for call in [
+        "controller::cache::MemcachedReconciler.setup_with_manager(manager)?;",
+        "controller::shop::MemcachedReconciler.setup_with_manager(manager)?;",
+        ".crd::<api::shop::v1alpha1::Memcached>()",
+    ] {
+        assert!(lib.contains(call), "{call}: {lib}");
+    }
+}
+
+#[test]
+fn kinds_from_before_there_were_folders_stay() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(&["edit", "--multigroup"]);
+    dir.ok(&[
+        "create",
+        "api",
+        "--group=shop",
+        "--version=v1alpha1",
+        "--kind=Memcached",
+    ]);
+    let files = dir.files();
+    for path in [
+        "src/api/v1alpha1/memcached_types.rs",
+        "src/api/shop/v1alpha1/memcached_types.rs",
+        "src/controller/memcached_controller.rs",
+        "src/controller/shop/memcached_controller.rs",
+        "config/rbac/memcached_admin_role.yaml",
+        "config/rbac/shop_memcached_admin_role.yaml",
+    ] {
+        assert!(files.contains_key(path), "{path}");
+    }
+}
+
+#[test]
+fn a_kind_may_have_several_controllers() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    let second = [
+        "create",
+        "api",
+        "--group=cache",
+        "--version=v1alpha1",
+        "--kind=Memcached",
+        "--controller-name=memcached-backup",
+    ];
+    insta::assert_snapshot!(changed(&dir, &second));
+}
+
+#[test]
+fn kinds_of_others_get_a_controller_alone() {
+    let dir = Dir::project();
+    let core = [
+        "create",
+        "api",
+        "--group=apps",
+        "--version=v1",
+        "--kind=Deployment",
+        "--resource=false",
+    ];
+    insta::assert_snapshot!("core", changed(&dir, &core));
+    let external = [
+        "create",
+        "api",
+        "--group=cert-manager",
+        "--version=v1",
+        "--kind=Certificate",
+        "--external-api-path=cert_manager::v1",
+        "--external-api-domain=io",
+        "--external-api-module=cert-manager@1.2",
+    ];
+    insta::assert_snapshot!("external", changed(&dir, &external));
+}
+
+#[test]
+fn what_was_created_can_be_deleted() {
+    let dir = Dir::project();
+    let empty = one_without_events(&dir.files());
+    let delete = |version: &str| {
+        dir.ok(&[
+            "delete",
+            "api",
+            "--group=cache",
+            &format!("--version={version}"),
+            "--kind=Memcached",
+            "--yes",
+        ])
+    };
+    dir.ok(CREATE_FOO_BAR);
+    let one = dir.files();
+    dir.ok(CREATE_MEMCACHED);
+    let two = dir.files();
+    dir.ok(CREATE_V1);
+    delete("v1");
+    assert_eq!(dir.files(), two);
+    delete("v1alpha1");
+    assert_eq!(without_events(&dir), one_without_events(&one));
+    dir.ok(&[
+        "delete",
+        "api",
+        "--group=shop",
+        "--version=v1",
+        "--kind=FooBar",
+        "--yes",
+    ]);
+    let rest = without_events(&dir);
+    assert_eq!(rest.keys().collect::<Vec<_>>(), empty.keys().collect::<Vec<_>>());
+    for path in [
+        "src/lib.rs",
+        "src/api.rs",
+        "src/controller.rs",
+        "PROJECT",
+        "config/default/kustomization.yaml",
+    ] {
+        assert_eq!(rest[path], empty[path], "{path}");
+    }
+}
+
+type Files = std::collections::BTreeMap<String, String>;
+
+/// Rules that kinds may share stay until `generate manifests` is run.
+fn without_events(dir: &Dir) -> Files {
+    one_without_events(&dir.files())
+}
+
+fn one_without_events(files: &Files) -> Files {
+    let mut files = files.clone();
+    files.remove("config/rbac/role.yaml");
+    files
+}

@@ -4,11 +4,14 @@ use clap::{ArgAction, Args};
 
 /// Add a kind to the project: its type, its controller, a sample, a test and its roles.
 ///
+/// A further version of a kind that is there joins its definition; the first one stays the stored one. Kinds of
+/// Kubernetes itself (`--group apps`) and of others (`--external-api-path`) get a controller alone.
+///
 /// With `--image` the controller is complete: it runs a Deployment of that image with `spec.size` replicas, keeps
 /// status conditions, and needs no line of code. Without it, the controller compiles, runs, and shows where to write.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached \\\n    --image memcached:1.6.26-alpine3.19 --image-container-command \"memcached,--memory-limit=64,-o,modern,-v\" \\\n    --image-container-port 11211 --run-as-user 1001"
+    after_help = "Examples:\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached\n  operator-sdk create api --group cache --version v1alpha1 --kind Memcached \\\n    --image memcached:1.6.26-alpine3.19 --image-container-command \"memcached,--memory-limit=64,-o,modern,-v\" \\\n    --image-container-port 11211 --run-as-user 1001\n  operator-sdk create api --group apps --version v1 --kind Deployment --resource=false"
 )]
 pub(crate) struct CreateApiArgs {
     /// The API group without the project's domain, such as `cache`.
@@ -26,12 +29,17 @@ pub(crate) struct CreateApiArgs {
     /// The plural of the kind, in lower case [default: by the rules of English].
     #[arg(long)]
     pub(crate) plural: Option<String>,
-    /// Write the type, its sample and its roles.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    pub(crate) resource: bool,
-    /// Write the controller and its test.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    pub(crate) controller: bool,
+    /// Write the type, its sample and its roles [default: asked on a terminal, true elsewhere; false for kinds of others].
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) resource: Option<bool>,
+    /// Write the controller and its test [default: asked on a terminal, true elsewhere; false for a further version].
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) controller: Option<bool>,
+    /// The name of the controller, for a second one of the same kind: letters, digits and dashes.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) controller_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) external: ExternalArgs,
     /// Write the files of this kind again, even if they are there.
     #[arg(long)]
     pub(crate) force: bool,
@@ -40,6 +48,20 @@ pub(crate) struct CreateApiArgs {
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// Where the type of a kind of somebody else is.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ExternalArgs {
+    /// The module of the type of somebody else's kind, such as cert_manager::v1.
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) external_api_path: Option<String>,
+    /// The domain of its group: `io` makes the group `cert-manager` be cert-manager.io.
+    #[arg(long, value_name = "DOMAIN", requires = "external_api_path")]
+    pub(crate) external_api_domain: Option<String>,
+    /// The crate with that module, and its version: NAME@VERSION. It is added to Cargo.toml.
+    #[arg(long, value_name = "CRATE", requires = "external_api_path")]
+    pub(crate) external_api_module: Option<String>,
 }
 
 /// What the complete controller runs.

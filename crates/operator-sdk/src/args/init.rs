@@ -29,6 +29,15 @@ pub(crate) struct InitArgs {
     /// The license that the project is put under.
     #[arg(long, value_enum, default_value_t = License::Apache2)]
     pub(crate) license: License,
+    /// The file with the head of every source file, in place of what `--owner` and `--license` make.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "license"])]
+    pub(crate) license_file: Option<PathBuf>,
+    /// Put kinds into folders by their group, so that several groups may have kinds of one name.
+    #[arg(long)]
+    pub(crate) multigroup: bool,
+    /// Have the operator watch its own namespace alone, with Roles in place of ClusterRoles.
+    #[arg(long)]
+    pub(crate) namespaced: bool,
     /// The directory with the SDK's crates, to depend on them by path; may be relative to the project
     /// [default: the checkout that this tool was built from, or the published crates].
     #[arg(long, value_name = "DIR")]
@@ -36,6 +45,13 @@ pub(crate) struct InitArgs {
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    // Flags of kubebuilder that mean nothing here, or one thing only.
+    #[arg(long, hide = true, value_parser = ["3"])]
+    project_version: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    fetch_deps: Option<bool>,
+    #[arg(long, hide = true)]
+    skip_go_version_check: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

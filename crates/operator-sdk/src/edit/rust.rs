@@ -135,15 +135,114 @@ pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Resul
     Ok(text)
 }
 
+/// Removes `mod name;`, with the comments and attributes of the item.
+pub(crate) fn remove_module(source: &str, name: &str) -> Result<String, RustEditError> {
+    remove_item(
+        source,
+        |item| matches!(item, Item::Mod(module) if module.ident == name),
+    )
+}
+
+/// Removes `use module::…;`.
+pub(crate) fn remove_reexport(source: &str, module: &str) -> Result<String, RustEditError> {
+    remove_item(
+        source,
+        |item| matches!(item, Item::Use(used) if first_segment(&used.tree) == module),
+    )
+}
+
+fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let found = file.items.iter().find(|item| wanted(item));
+    Ok(found.map_or_else(
+        || source.to_owned(),
+        |item| without_lines(source, item.span().byte_range()),
+    ))
+}
+
+/// Whether a file has comments and attributes alone. Source that is not valid is not empty.
+pub(crate) fn has_no_items(source: &str) -> bool {
+    syn::parse_file(source).is_ok_and(|file| file.items.is_empty())
+}
+
+/// Removes a statement of a function; an argument that nothing uses then is used by `let _ = …;`.
+pub(crate) fn remove_statement(
+    source: &str,
+    function: &str,
+    statement: &str,
+    argument: &str,
+) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let body = &find(&file, function)?.block;
+    let wanted: Stmt = syn::parse_str(statement)?;
+    let Some(found) = body.stmts.iter().find(|there| same(*there, &wanted)) else {
+        return Ok(source.to_owned());
+    };
+    let range = found.span().byte_range();
+    if body.stmts.len() > 2 {
+        return Ok(without_lines(source, range));
+    }
+    let mut edited = source.to_owned();
+    edited.replace_range(range, &format!("let _ = {argument};"));
+    Ok(edited)
+}
+
+/// Removes method calls from the chain that a function ends in.
+pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
+    let mut text = source.to_owned();
+    for call in calls {
+        let file = syn::parse_file(&text)?;
+        let tail = tail_of(&find(&file, function)?.block, function)?;
+        let wanted: Expr = syn::parse_str(&format!("it.{call}"))?;
+        if let Some(range) = range_of_call(tail, &wanted) {
+            text.replace_range(range, "");
+        }
+    }
+    Ok(text)
+}
+
+/// From the end of the receiver to the end of the call.
+fn range_of_call(chain: &Expr, wanted: &Expr) -> Option<std::ops::Range<usize>> {
+    let Expr::MethodCall(there) = chain else {
+        return None;
+    };
+    if is_call(there, wanted) {
+        let receiver = there.receiver.span().byte_range().end;
+        return Some(receiver..there.span().byte_range().end);
+    }
+    range_of_call(&there.receiver, wanted)
+}
+
+fn without_lines(source: &str, range: std::ops::Range<usize>) -> String {
+    let start = source
+        .get(..range.start)
+        .and_then(|before| before.rfind('\n'))
+        .map_or(0, |newline| newline + 1);
+    let before = source.get(..start).unwrap_or_default();
+    let after = source.get(line_end(source, range.end)..).unwrap_or_default();
+    // No two empty lines where the item was, and none at the end.
+    let after = match before.is_empty() || before.ends_with("\n\n") {
+        true => after.trim_start_matches('\n'),
+        false => after,
+    };
+    match after.trim().is_empty() {
+        true => format!("{}\n", before.trim_end()),
+        false => format!("{before}{after}"),
+    }
+}
+
 /// Whether the chain has a call with the method and arguments of `wanted`.
 fn has_call(chain: &Expr, wanted: &Expr) -> bool {
-    let (Expr::MethodCall(there), Expr::MethodCall(wanted_call)) = (chain, wanted) else {
-        return false;
-    };
-    let alike = there.method == wanted_call.method
-        && same(&there.turbofish, &wanted_call.turbofish)
-        && same(&there.args, &wanted_call.args);
-    alike || has_call(&there.receiver, wanted)
+    match chain {
+        Expr::MethodCall(there) => is_call(there, wanted) || has_call(&there.receiver, wanted),
+        _ => false,
+    }
+}
+
+fn is_call(there: &syn::ExprMethodCall, wanted: &Expr) -> bool {
+    matches!(wanted, Expr::MethodCall(wanted) if there.method == wanted.method
+        && same(&there.turbofish, &wanted.turbofish)
+        && same(&there.args, &wanted.args))
 }
 
 /// Whether two pieces of syntax are the same but for their layout.
@@ -305,6 +404,36 @@ mod tests {
             "fn manifests() -> M {\n    M::new()\n}\n",
             "fn manifests() -> M {\n    M::new()\n        .crd::<B>()\n        .rules(B::rules())\n}\n",
         );
+    }
+
+    #[test]
+    fn what_was_added_can_be_removed() {
+        let before = "//! Doc.\n\npub mod a;\npub mod c;\n\npub use a::A;\n";
+        let added = add_reexport(&add_module(before, "b").unwrap(), "b", &["B".to_owned()]).unwrap();
+        let removed = remove_reexport(&remove_module(&added, "b").unwrap(), "b").unwrap();
+        assert_eq!(removed, before);
+        let first = add_module("//! Doc.\n", "a").unwrap();
+        assert_eq!(remove_module(&first, "a").unwrap(), "//! Doc.\n");
+    }
+
+    #[test]
+    fn statements_and_calls_can_be_removed() {
+        let before = "fn setup(manager: &M) -> R {\n    // Mine.\n    let _ = manager;\n    Ok(())\n}\n";
+        let one = add_statement(before, "setup", "one(manager)?;").unwrap();
+        let two = add_statement(&one, "setup", "two(manager)?;").unwrap();
+        assert_eq!(
+            remove_statement(&two, "setup", "two(manager)?;", "manager").unwrap(),
+            one
+        );
+        assert_eq!(
+            remove_statement(&one, "setup", "one(manager)?;", "manager").unwrap(),
+            before
+        );
+        let calls = ["crd::<B>()".to_owned(), "rules(B::rules())".to_owned()];
+        let before = "fn manifests() -> M {\n    M::new()\n        .crd::<A>()\n}\n";
+        let added = add_calls(before, "manifests", &calls).unwrap();
+        assert_eq!(remove_calls(&added, "manifests", &calls).unwrap(), before);
+        assert_eq!(remove_calls(before, "manifests", &calls).unwrap(), before);
     }
 
     #[test]

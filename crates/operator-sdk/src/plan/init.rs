@@ -1,6 +1,12 @@
 //! `init`: the files of a new project.
 
-use super::{Plan, PlanError};
+use std::collections::BTreeMap;
+
+use operator_manifests::config::Operator;
+use serde_json::json;
+
+use super::draft::Draft;
+use super::{Plan, PlanError, manifests};
 use crate::args::{InitArgs, License};
 use crate::lock;
 use crate::names;
@@ -13,13 +19,13 @@ pub(crate) struct Surroundings {
     pub(crate) directory: String,
     /// How the project depends on the SDK.
     pub(crate) sdk: SdkSource,
-    /// For the copyright line.
-    pub(crate) year: i64,
+    /// The head of source files.
+    pub(crate) head: Head,
 }
 
 /// Path in the project, and template.
-const FILES: [(&str, &str); 22] = [
-    ("Cargo.toml", "project/Cargo.toml"),
+const FILES: [(&str, &str); 12] = [
+    (layout::CARGO, "project/Cargo.toml"),
     ("Dockerfile", "project/Dockerfile"),
     ("Makefile", "project/Makefile"),
     ("README.md", "project/README.md"),
@@ -30,26 +36,7 @@ const FILES: [(&str, &str); 22] = [
     (layout::LIB, "project/lib.rs"),
     (layout::API, "project/api.rs"),
     (layout::CONTROLLER, "project/controller.rs"),
-    (layout::BOILERPLATE, "project/boilerplate.rs.txt"),
-    (layout::DEFAULT_KUSTOMIZATION, "config/default_kustomization.yaml"),
-    (
-        "config/manager/kustomization.yaml",
-        "config/manager_kustomization.yaml",
-    ),
-    ("config/manager/manager.yaml", "config/manager.yaml"),
-    (layout::RBAC_KUSTOMIZATION, "config/rbac_kustomization.yaml"),
-    ("config/rbac/role_binding.yaml", "config/role_binding.yaml"),
-    ("config/rbac/service_account.yaml", "config/service_account.yaml"),
-    (
-        "config/rbac/leader_election_role.yaml",
-        "config/leader_election_role.yaml",
-    ),
-    (
-        "config/rbac/leader_election_role_binding.yaml",
-        "config/leader_election_role_binding.yaml",
-    ),
-    (layout::ROLE, ""),
-    (layout::PROJECT, ""),
+    (".github/workflows/test.yml", "project/test.yml"),
 ];
 
 /// Files that a repository has before it becomes a project; the user's stay.
@@ -82,42 +69,54 @@ pub(crate) fn plan(args: &InitArgs, tree: &Tree, around: &Surroundings) -> Resul
         .unwrap_or_else(|| around.directory.clone());
     names::check_project(&name)?;
     names::check_domain(&args.domain)?;
-    check_free_text("--owner", args.owner.as_deref())?;
     check_free_text("--repo", args.repo.as_deref())?;
     let values = values_of(&name, args, around)?;
-    let config = Config::new(&args.domain, &name, args.repo.as_deref());
-    let mut plan = Plan::default();
+    let mut config = Config::new(&args.domain, &name, args.repo.as_deref());
+    (config.multigroup, config.namespaced) = (args.multigroup, args.namespaced);
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
     for (path, template) in FILES {
-        let text = match path {
-            layout::PROJECT => config.render(),
-            layout::ROLE => super::manifests::role(&[]),
-            _ => template::render(template, &values)?,
-        };
-        put(&mut plan, tree, path, text);
+        files.insert(path.to_owned(), template::render(template, &values)?);
     }
+    files.insert(layout::BOILERPLATE.to_owned(), around.head.boilerplate()?);
+    files.insert(layout::PROJECT.to_owned(), config.render());
+    files.insert(layout::ROLE.to_owned(), manifests::role(&[], args.namespaced));
     let by_path = matches!(around.sdk, SdkSource::Path(_));
     if let Some(text) = lock::derive(&name, VERSION, &DEPENDENCIES, by_path) {
-        put(&mut plan, tree, "Cargo.lock", text);
+        files.insert("Cargo.lock".to_owned(), text);
     }
-    let in_the_way: Vec<String> = plan
-        .changes
-        .iter()
-        .filter(|change| change.before.is_some())
-        .map(|change| change.path.clone())
-        .collect();
+    files.extend(config_files(&config)?);
+    written(files, tree)
+}
+
+/// The whole `config/` of a project without kinds.
+fn config_files(config: &Config) -> Result<BTreeMap<String, String>, PlanError> {
+    let empty = Tree::default();
+    let mut draft = Draft::new(&empty, true);
+    let operator = Operator {
+        metrics: true,
+        ..super::config::operator(config, &empty)?
+    };
+    super::config::change(&mut draft, None, &operator)?;
+    let files = draft.plan.changes.into_iter();
+    Ok(files
+        .filter_map(|change| Some((change.path, change.after?)))
+        .collect())
+}
+
+fn written(files: BTreeMap<String, String>, tree: &Tree) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    let mut in_the_way = Vec::new();
+    for (path, text) in files {
+        match tree.get(&path) {
+            None => plan.put(&path, None, text),
+            Some(_) if KEPT.contains(&path.as_str()) => plan.kept.push(path),
+            Some(_) => in_the_way.push(path),
+        }
+    }
     if in_the_way.is_empty() {
         Ok(plan)
     } else {
         Err(PlanError::InTheWay(in_the_way))
-    }
-}
-
-fn put(plan: &mut Plan, tree: &Tree, path: &str, text: String) {
-    let before = tree.get(path);
-    if before.is_some() && KEPT.contains(&path) {
-        plan.kept.push(path.to_owned());
-    } else {
-        plan.put(path, before, text);
     }
 }
 
@@ -133,22 +132,52 @@ fn check_free_text(flag: &str, text: Option<&str>) -> Result<(), PlanError> {
 }
 
 fn values_of(name: &str, args: &InitArgs, around: &Surroundings) -> Result<ProjectValues, PlanError> {
-    let mut values = ProjectValues {
+    Ok(ProjectValues {
         project_name: name.to_owned(),
         crate_name: name.replace('-', "_"),
         domain: args.domain.clone(),
         repo: args.repo.clone(),
-        owner: args.owner.clone(),
-        license: args.license == License::Apache2,
-        year: around.year,
-        header: String::new(),
+        license: args.license == License::Apache2 && args.license_file.is_none(),
+        header: template::header(&around.head.boilerplate()?),
         sdk_path: match &around.sdk {
             SdkSource::Path(path) => Some(path.clone()),
             SdkSource::Version => None,
         },
         sdk_version: env!("CARGO_PKG_VERSION"),
         rust_version: env!("CARGO_PKG_RUST_VERSION"),
-    };
-    values.header = template::header(&template::render("project/boilerplate.rs.txt", &values)?);
-    Ok(values)
+    })
+}
+
+/// What the head of every source file is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) owner: Option<String>,
+    pub(crate) license: License,
+    /// For the copyright line.
+    pub(crate) year: i64,
+    /// The text of a file that says it all.
+    pub(crate) file: Option<String>,
+}
+
+// === impl Head ===
+
+impl Head {
+    /// The text of `hack/boilerplate.rs.txt`: comments of Rust.
+    pub(crate) fn boilerplate(&self) -> Result<String, PlanError> {
+        check_free_text("--owner", self.owner.as_deref())?;
+        let Some(text) = &self.file else {
+            let values = json!({
+                "owner": self.owner,
+                "license": self.license == License::Apache2,
+                "year": self.year,
+            });
+            return template::render("project/boilerplate.rs.txt", &values);
+        };
+        let is_comment = |text: &str| syn::parse_file(text).is_ok_and(|file| file.items.is_empty());
+        let commented: String = text
+            .lines()
+            .map(|line| format!("{}\n", format!("// {line}").trim_end()))
+            .collect();
+        Ok(if is_comment(text) { text.clone() } else { commented })
+    }
 }

@@ -20,12 +20,16 @@ const HEADER: &str =
 pub(crate) struct Config {
     pub(crate) domain: String,
     pub(crate) project_name: String,
+    /// Whether kinds lie in folders by their group.
+    pub(crate) multigroup: bool,
+    /// Whether the operator watches its own namespace alone.
+    pub(crate) namespaced: bool,
     pub(crate) resources: Vec<Resource>,
     /// The whole document, unknown keys too.
     document: Map<String, Value>,
 }
 
-/// One kind of the project.
+/// One version of a kind that the project has something about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
@@ -33,15 +37,60 @@ pub(crate) struct Resource {
     pub(crate) api: Option<Api>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) controller: bool,
+    /// Several controllers of one kind, by name; then `controller` is not set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) controllers: Vec<NamedController>,
+    /// A kind of Kubernetes itself.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) core: bool,
     #[serde(default)]
     pub(crate) domain: String,
+    /// A kind of somebody else.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) external: bool,
+    /// Its files are in no folder of the group: it was there before the project had several groups.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) flat: bool,
     #[serde(default)]
     pub(crate) group: String,
     pub(crate) kind: String,
+    /// The crate that has the type, and its version, where that is no dependency of every project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) module: Option<String>,
+    /// The module of the type, where it is not where the layout says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plural: Option<String>,
     pub(crate) version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) webhooks: Option<Webhooks>,
     /// What other tools wrote.
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+/// A controller with a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NamedController {
+    pub(crate) name: String,
+}
+
+/// The webhooks of a kind in one version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Webhooks {
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) conversion: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) defaulting: bool,
+    /// The versions that are converted to this one and back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) spoke: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) validation: bool,
+    #[serde(default = "crd_version")]
+    pub(crate) webhook_version: String,
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
 }
@@ -114,6 +163,8 @@ impl Config {
         Self {
             domain: domain.to_owned(),
             project_name: project_name.to_owned(),
+            multigroup: false,
+            namespaced: false,
             resources: Vec::new(),
             document,
         }
@@ -132,13 +183,15 @@ impl Config {
         let config = Self {
             domain: text_of(&document, "domain")?,
             project_name: text_of(&document, "projectName")?,
+            multigroup: switch_of(&document, "multigroup")?,
+            namespaced: switch_of(&document, "namespaced")?,
             resources: resources_of(&document)?,
             document,
         };
         names::check_domain(&config.domain)?;
         names::check_project(&config.project_name)?;
         for resource in &config.resources {
-            names::check_kind(&resource.kind)?;
+            names::check_kind_syntax(&resource.kind)?;
             names::check_version(&resource.version)?;
         }
         Ok(config)
@@ -148,6 +201,13 @@ impl Config {
         let mut document = self.document.clone();
         document.insert("domain".to_owned(), json!(self.domain));
         document.insert("projectName".to_owned(), json!(self.project_name));
+        for (key, on) in [("multigroup", self.multigroup), ("namespaced", self.namespaced)] {
+            document.remove(key);
+            if on {
+                document.insert(key.to_owned(), json!(true));
+            }
+        }
+        document.remove("resources");
         if !self.resources.is_empty() {
             document.insert("resources".to_owned(), json!(self.resources));
         }
@@ -158,6 +218,11 @@ impl Config {
         self.resources
             .iter()
             .find(|resource| resource.group == group && resource.version == version && resource.kind == kind)
+    }
+
+    pub(crate) fn remove(&mut self, group: &str, version: &str, kind: &str) {
+        self.resources
+            .retain(|there| !(there.is_kind(group, kind) && there.version == version));
     }
 
     /// Adds a resource, or replaces the one with the same group, version and kind.
@@ -179,6 +244,17 @@ fn text_of(document: &Map<String, Value>, key: &'static str) -> Result<String, C
         Some(_) => Err(ConfigError::Field {
             key: key.to_owned(),
             reason: "it is no text".to_owned(),
+        }),
+    }
+}
+
+fn switch_of(document: &Map<String, Value>, key: &'static str) -> Result<bool, ConfigError> {
+    match document.get(key) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(on)) => Ok(*on),
+        Some(_) => Err(ConfigError::Field {
+            key: key.to_owned(),
+            reason: "it is neither true nor false".to_owned(),
         }),
     }
 }
@@ -220,5 +296,37 @@ fn resources_of(document: &Map<String, Value>) -> Result<Vec<Resource>, ConfigEr
 impl Resource {
     pub(crate) fn namespaced(&self) -> bool {
         self.api.as_ref().is_some_and(|api| api.namespaced)
+    }
+
+    /// The whole API group: `cache.example.com`; empty for the core group.
+    pub(crate) fn api_group(&self) -> String {
+        match (self.group.as_str(), self.domain.as_str()) {
+            ("core" | "", "") => String::new(),
+            ("", domain) => domain.to_owned(),
+            (group, "") => group.to_owned(),
+            (group, domain) => format!("{group}.{domain}"),
+        }
+    }
+
+    pub(crate) fn plural(&self) -> String {
+        self.plural
+            .clone()
+            .unwrap_or_else(|| names::plural_of(&self.kind))
+    }
+
+    /// Whether it is about the same kind, in whatever version.
+    pub(crate) fn is_kind(&self, group: &str, kind: &str) -> bool {
+        self.group == group && self.kind == kind
+    }
+
+    /// Whether any controller reconciles it.
+    pub(crate) fn has_controller(&self) -> bool {
+        self.controller || !self.controllers.is_empty()
+    }
+
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.webhooks
+            .as_ref()
+            .is_some_and(|webhooks| webhooks.defaulting || webhooks.validation || webhooks.conversion)
     }
 }

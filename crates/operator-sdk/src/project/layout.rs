@@ -1,5 +1,6 @@
 //! Every path of a project, relative to its root.
 
+use super::Config;
 use crate::names::snake_case;
 
 pub(crate) const PROJECT: &str = "PROJECT";
@@ -7,57 +8,127 @@ pub(crate) const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
 pub(crate) const LIB: &str = "src/lib.rs";
 pub(crate) const API: &str = "src/api.rs";
 pub(crate) const CONTROLLER: &str = "src/controller.rs";
-pub(crate) const DEFAULT_KUSTOMIZATION: &str = "config/default/kustomization.yaml";
-pub(crate) const CRD_KUSTOMIZATION: &str = "config/crd/kustomization.yaml";
+pub(crate) const CARGO: &str = "Cargo.toml";
 pub(crate) const CRD_BASES: &str = "config/crd/bases";
-pub(crate) const RBAC_KUSTOMIZATION: &str = "config/rbac/kustomization.yaml";
 pub(crate) const ROLE: &str = "config/rbac/role.yaml";
-pub(crate) const SAMPLES_KUSTOMIZATION: &str = "config/samples/kustomization.yaml";
 
-/// The name of the generated role, before kustomize puts the project's name in front.
-pub(crate) const ROLE_NAME: &str = "manager-role";
+/// Where the source of one version of a kind lies.
+///
+/// Modules are by version, and in a project of several groups by group and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The module of the group.
+    folder: Option<String>,
+    version: String,
+    kind: String,
+}
 
-pub(crate) fn api_version(version: &str) -> String {
-    format!("src/api/{version}.rs")
+/// A file that has modules: its path, and the name of one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parent {
+    pub(crate) path: String,
+    pub(crate) module: String,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Where the source of a kind is, or goes.
+    pub(crate) fn of(config: &Config, group: &str, version: &str, kind: &str) -> Self {
+        let flat = config.find(group, version, kind).is_some_and(|there| there.flat);
+        Self {
+            folder: (config.multigroup && !flat).then(|| group_module(group)),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+
+    /// `api::v1`, or `api::cache::v1`.
+    pub(crate) fn api_path(&self) -> String {
+        self.path_of("api", &["::", &self.version].concat())
+    }
+
+    /// `controller`, or `controller::cache`.
+    pub(crate) fn controller_path(&self) -> String {
+        self.path_of("controller", "")
+    }
+
+    /// `webhook::v1`, or `webhook::cache::v1`.
+    pub(crate) fn webhook_path(&self) -> String {
+        self.path_of("webhook", &["::", &self.version].concat())
+    }
+
+    fn path_of(&self, root: &str, tail: &str) -> String {
+        match &self.folder {
+            Some(folder) => format!("{root}::{folder}{tail}"),
+            None => format!("{root}{tail}"),
+        }
+    }
+
+    /// The file of the type.
+    pub(crate) fn types(&self) -> String {
+        let module = types_module(&self.kind);
+        format!("src/{}/{module}.rs", self.api_path().replace("::", "/"))
+    }
+
+    /// The file of a controller, by its name in CamelCase.
+    pub(crate) fn controller(&self, name: &str) -> String {
+        let module = controller_module(name);
+        format!("src/{}/{module}.rs", self.controller_path().replace("::", "/"))
+    }
+
+    /// The file of a test, by the module that it tests.
+    pub(crate) fn test(&self, module: &str) -> String {
+        match &self.folder {
+            Some(folder) => format!("tests/{folder}_{module}.rs"),
+            None => format!("tests/{module}.rs"),
+        }
+    }
+
+    /// The files with the modules that lead to a path such as `api::cache::v1`, from the outermost.
+    pub(crate) fn parents(path: &str) -> Vec<Parent> {
+        let steps: Vec<&str> = path.split("::").collect();
+        (1..steps.len())
+            .filter_map(|depth| {
+                Some(Parent {
+                    path: format!("src/{}.rs", steps.get(..depth)?.join("/")),
+                    module: (*steps.get(depth)?).to_owned(),
+                })
+            })
+            .collect()
+    }
+}
+
+/// The file of a module such as `api::cache::v1`.
+pub(crate) fn module_file(path: &str) -> String {
+    format!("src/{}.rs", path.replace("::", "/"))
+}
+
+/// A group as the name of a module.
+fn group_module(group: &str) -> String {
+    let name: String = group
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    match syn::parse_str::<syn::Ident>(&name) {
+        Ok(_) => name,
+        // A word of Rust, or a digit first.
+        Err(_) => format!("group_{name}"),
+    }
 }
 
 pub(crate) fn types_module(kind: &str) -> String {
     format!("{}_types", snake_case(kind))
 }
 
-pub(crate) fn types(version: &str, kind: &str) -> String {
-    format!("src/api/{version}/{}.rs", types_module(kind))
-}
-
-pub(crate) fn controller_module(kind: &str) -> String {
-    format!("{}_controller", snake_case(kind))
-}
-
-pub(crate) fn controller(kind: &str) -> String {
-    format!("src/controller/{}.rs", controller_module(kind))
-}
-
-pub(crate) fn controller_test(kind: &str) -> String {
-    format!("tests/{}.rs", controller_module(kind))
+pub(crate) fn controller_module(name: &str) -> String {
+    format!("{}_controller", snake_case(name))
 }
 
 pub(crate) fn crd_base(file_name: &str) -> String {
     format!("{CRD_BASES}/{file_name}")
 }
 
-/// `config/rbac/<kind>_<access>_role.yaml`; access is admin, editor or viewer.
-pub(crate) fn access_role(kind: &str, access: &str) -> String {
-    format!("config/rbac/{}", access_role_file(kind, access))
-}
-
-pub(crate) fn access_role_file(kind: &str, access: &str) -> String {
-    format!("{}_{access}_role.yaml", kind.to_lowercase())
-}
-
-pub(crate) fn sample_file(group: &str, version: &str, kind: &str) -> String {
-    format!("{group}_{version}_{}.yaml", kind.to_lowercase())
-}
-
-pub(crate) fn sample(group: &str, version: &str, kind: &str) -> String {
-    format!("config/samples/{}", sample_file(group, version, kind))
+pub(crate) fn sample(file: &str) -> String {
+    format!("config/samples/{file}")
 }

@@ -33,7 +33,7 @@ pub(crate) fn generate_in(
     let answer = cargo::manifests(&program)?;
     let operator =
         OperatorManifests::from_json(&answer).map_err(|error| PlanError::Manifests(error.to_string()))?;
-    let plan = plan::manifests::plan(&project.tree, &operator)?;
+    let plan = plan::manifests::plan(&project, &operator)?;
     if plan.is_empty() {
         report.line("Nothing has changed: the manifests are those of the source.");
         return Ok(());

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::prompt;
 use crate::apply::{self, Applied};
-use crate::args::{CreateApiArgs, InitArgs};
-use crate::plan::init::Surroundings;
+use crate::args::{ConsentArgs, CreateApiArgs, DeleteApiArgs, EditArgs, InitArgs, License};
+use crate::plan::init::{Head, Surroundings};
 use crate::plan::{self, Plan};
 use crate::project::{Project, ProjectError, Tree};
 use crate::report::{Failure, Report};
@@ -33,14 +34,78 @@ fn plan_init(root: &Path, args: &InitArgs) -> Result<Plan, Failure> {
     let around = Surroundings {
         directory: directory_name(root),
         sdk: sdk_source(args.sdk_path.as_deref()),
-        year: jiff::Zoned::now().year().into(),
+        head: head(args.owner.as_deref(), args.license, args.license_file.as_deref())?,
     };
     Ok(plan::init::plan(args, &tree, &around)?)
+}
+
+fn head(owner: Option<&str>, license: License, file: Option<&Path>) -> Result<Head, ProjectError> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|source| ProjectError::Read {
+            path: path.to_owned(),
+            source,
+        })
+    };
+    Ok(Head {
+        owner: owner.map(str::to_owned),
+        license,
+        year: jiff::Zoned::now().year().into(),
+        file: file.map(read).transpose()?,
+    })
+}
+
+/// `operator-sdk edit` in the current directory.
+pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let project = Project::read(&root)?;
+    let changes_head = args.owner.is_some() || args.license.is_some() || args.license_file.is_some();
+    let head = changes_head
+        .then(|| {
+            head(
+                args.owner.as_deref(),
+                args.license.unwrap_or(License::Apache2),
+                args.license_file.as_deref(),
+            )
+        })
+        .transpose()?;
+    let plan = plan::edit::plan(args, &project, head.as_ref())?;
+    if plan.is_empty() {
+        report.line("Nothing has changed: the project is so already.");
+        return Ok(());
+    }
+    finish(&root, &plan, args.dry_run, report)
+}
+
+/// `operator-sdk delete api` in the current directory.
+pub(crate) fn delete_api(args: &DeleteApiArgs, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let plan = plan::delete::api(args, &Project::read(&root)?)?;
+    remove(&root, &plan, &args.consent, report)
+}
+
+/// Carries out a plan that removes files, with the user's consent.
+fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> Result<(), Failure> {
+    let files: Vec<&str> = plan
+        .changes
+        .iter()
+        .filter(|change| change.after.is_none() && change.before.is_some())
+        .map(|change| change.path.as_str())
+        .collect();
+    if !consent.dry_run && !consent.yes {
+        prompt::check("Remove files")?;
+        report.progress(&format!("These files will be removed:\n  {}", files.join("\n  ")));
+        if !prompt::confirm("Remove them", false)? {
+            report.line("Nothing was removed.");
+            return Ok(());
+        }
+    }
+    finish(root, plan, consent.dry_run, report)
 }
 
 /// `operator-sdk create api` in the current directory.
 pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
+    let args = &asked(args)?;
     finish(&root, &plan_create_api(&root, args)?, args.dry_run, report)?;
     if !args.dry_run {
         report.line("Next: operator-sdk run local --embedded");
@@ -51,6 +116,21 @@ pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Fa
 /// `operator-sdk create api` in `root`, without a word.
 pub(crate) fn create_api_in(root: &Path, args: &CreateApiArgs) -> Result<Applied, Failure> {
     Ok(apply::apply(root, &plan_create_api(root, args)?)?)
+}
+
+/// Whether the type and the controller are wanted, asked of a person who did not say; others get what is usual.
+fn asked(args: &CreateApiArgs) -> Result<CreateApiArgs, Failure> {
+    let mut args = args.clone();
+    let ours = args.external.external_api_path.is_none();
+    if prompt::is_possible() && ours && args.controller_name.is_none() {
+        if args.resource.is_none() {
+            args.resource = Some(prompt::confirm("Create Resource", true)?);
+        }
+        if args.controller.is_none() {
+            args.controller = Some(prompt::confirm("Create Controller", true)?);
+        }
+    }
+    Ok(args)
 }
 
 fn plan_create_api(root: &Path, args: &CreateApiArgs) -> Result<Plan, Failure> {

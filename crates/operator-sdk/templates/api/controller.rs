@@ -2,11 +2,11 @@
 
 use operator_runtime::prelude::*;
 
-use crate::api::{{ version }}::{{ kind }};
+use crate::{{ api_path }}::{{ kind }};
 
 /// Reconciles {{ kind }} objects.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct {{ kind }}Reconciler;
+pub struct {{ reconciler }};
 
 // What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
 #[rbac(
@@ -25,7 +25,7 @@ pub struct {{ kind }}Reconciler;
     verbs = "update"
 )]
 #[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
-impl Reconciler for {{ kind }}Reconciler {
+impl Reconciler for {{ reconciler }} {
     /// Brings the cluster closer to what one {{ kind }} asks for.
     ///
     /// Runs whenever the object, or something that it owns, has changed, and again after an error. It
@@ -46,11 +46,12 @@ impl Reconciler for {{ kind }}Reconciler {
     }
 }
 
-impl {{ kind }}Reconciler {
-    /// Watches {{ kind }} objects; add `.owns::<Deployment>()` for a kind that the reconciler applies.
+impl {{ reconciler }} {
+    /// Watches {{ kind }} objects.
     pub fn setup_with_manager(self, manager: &Manager) -> Result<()> {
         Controller::managed_by(manager)
             .for_::<{{ kind }}>()
+            // Add `.owns::<Deployment>()` for a kind that the reconciler applies.
             .complete(self)?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use kube::api::PostParams;
 use operator_envtest::TestEnv;
 use operator_runtime::prelude::*;
 
-use {{ crate_name }}::api::{{ version }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
+use {{ crate_name }}::{{ api_path }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
 
 #[tokio::test]
 async fn an_object_becomes_available() -> Result<()> {

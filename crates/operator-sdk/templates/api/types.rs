@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
     version = "{{ version }}",
     kind = "{{ kind }}",
     plural = "{{ plural }}",
+{% if not storage %}
+    storage = false,
+{% endif %}
 {% if namespaced %}
     namespaced,
 {% endif %}

@@ -20,7 +20,7 @@ use kube::api::ObjectMeta;
 use operator_runtime::handler;
 use operator_runtime::prelude::*;
 
-use crate::api::{{ version }}::{{ kind }};
+use crate::{{ api_path }}::{{ kind }};
 
 /// The image that every instance runs.
 const IMAGE: &str = {{ image.image | rust }};
@@ -37,7 +37,7 @@ const MANAGER: &str = "{{ project_name }}";
 
 /// Reconciles {{ kind }} objects.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct {{ kind }}Reconciler;
+pub struct {{ reconciler }};
 
 // What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
 #[rbac(
@@ -62,7 +62,7 @@ pub struct {{ kind }}Reconciler;
     verbs = "get;list;watch;create;update;patch;delete"
 )]
 #[rbac(groups = "core", resources = "pods", verbs = "get;list;watch")]
-impl Reconciler for {{ kind }}Reconciler {
+impl Reconciler for {{ reconciler }} {
     /// Brings the cluster closer to what one {{ kind }} asks for.
     ///
     /// Runs whenever the object or its Deployment has changed, and again after an error. It comes to
@@ -103,7 +103,7 @@ impl Reconciler for {{ kind }}Reconciler {
     }
 }
 
-impl {{ kind }}Reconciler {
+impl {{ reconciler }} {
     /// Watches {{ kind }} objects, the Deployments that they own, and the pods of these.
     pub fn setup_with_manager(self, manager: &Manager) -> Result<()> {
         Controller::managed_by(manager)

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
     version = "{{ version }}",
     kind = "{{ kind }}",
     plural = "{{ plural }}",
+{% if not storage %}
+    storage = false,
+{% endif %}
     namespaced,
     status = "{{ kind }}Status",
     doc = "{{ kind }} is the Schema for the {{ plural }} API.",

@@ -46,8 +46,13 @@ impl Dir {
 
     /// A new project, with the SDK at a path that does not depend on the machine.
     pub fn project() -> Self {
+        Self::project_with(&[])
+    }
+
+    /// A new project, made with more flags.
+    pub fn project_with(flags: &[&str]) -> Self {
         let dir = Self::named("memcached-operator");
-        dir.ok(&[
+        let init = [
             "init",
             "--domain",
             "example.com",
@@ -55,7 +60,8 @@ impl Dir {
             "github.com/example/memcached-operator",
             "--sdk-path",
             "../../crates",
-        ]);
+        ];
+        dir.ok(&[&init, flags].concat());
         dir
     }
 
@@ -97,6 +103,11 @@ impl Dir {
 
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path.join(path)).unwrap()
+    }
+
+    /// Removes a folder, if it is there.
+    pub fn remove(&self, path: &str) {
+        let _ = std::fs::remove_dir_all(self.path.join(path));
     }
 
     pub fn write(&self, path: &str, text: &str) {

@@ -27,7 +27,7 @@ pub(crate) fn derived(api: &ApiValues) -> Value {
                     "type": "object",
                 }},
                 "served": true,
-                "storage": true,
+                "storage": api.storage,
                 "subresources": {"status": {}},
             }],
         },

@@ -1,0 +1,253 @@
+//! The kustomize tree of an operator, `config/`, as a function of what the operator is.
+//!
+//! The layout and the names are kubebuilder's, so that what people know of a project holds: `config/default` is what
+//! `kubectl apply -k` wants, made of `crd`, `rbac`, `manager` and, where asked for, `webhook`, `certmanager`,
+//! `prometheus` and `network-policy`. Nothing is switched on by removing comments: a part that is wanted is an entry
+//! of a kustomization, and one that is not is no entry.
+//!
+//! [`ConfigTree::of`] says for an operator which files there are and which entries its kustomizations have. Two
+//! operators compared say what a command has to change.
+
+mod bundle;
+mod certificates;
+mod kustomization;
+mod manager;
+mod metrics;
+mod rbac;
+mod webhook;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+pub use self::bundle::cluster_service_version;
+pub use self::kustomization::{Entry, kustomization};
+use crate::render;
+
+/// The kustomization that `kubectl apply -k` wants.
+pub const DEFAULT: &str = "config/default/kustomization.yaml";
+/// The name of the operator's role, before kustomize puts the project's name in front.
+pub const MANAGER_ROLE: &str = "manager-role";
+/// The port of the webhook server in the operator's pod.
+pub const WEBHOOK_PORT: u16 = 9443;
+/// The port of the metrics server in the operator's pod.
+pub const METRICS_PORT: u16 = 8443;
+
+/// What an operator is, as far as its `config/` depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operator {
+    /// The project's name: the prefix of every name, and the label of every object.
+    pub project: String,
+    /// The domain of its API groups.
+    pub domain: String,
+    /// Whether it watches its own namespace alone: Roles in place of ClusterRoles.
+    pub namespaced: bool,
+    /// Whether it serves metrics.
+    pub metrics: bool,
+    /// Whether Prometheus is told about the metrics.
+    pub prometheus: bool,
+    /// Whether network policies guard its servers.
+    pub network_policy: bool,
+    /// Whether cert-manager makes the certificates; the operator makes its own otherwise.
+    pub cert_manager: bool,
+    /// Its kinds, by version.
+    pub kinds: Vec<Kind>,
+}
+
+/// One version of a kind that the operator serves, or has webhooks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// The group as it is in names of files: without the domain.
+    pub group: String,
+    /// The whole group.
+    pub api_group: String,
+    /// The version.
+    pub version: String,
+    /// The kind in CamelCase.
+    pub kind: String,
+    /// The plural in lower case.
+    pub plural: String,
+    /// Whether its files are named after the group too.
+    pub grouped: bool,
+    /// Whether the operator brings the definition; a kind of somebody else only has webhooks here.
+    pub defined: bool,
+    /// Whether there is a defaulting webhook.
+    pub defaulting: bool,
+    /// Whether there is a validating webhook.
+    pub validation: bool,
+    /// Whether its versions are converted by webhook.
+    pub conversion: bool,
+}
+
+/// The files of a tree that the tool keeps, and the entries of its kustomizations, which belong to the user.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigTree {
+    /// Text by path.
+    pub files: BTreeMap<String, String>,
+    /// In the order in which they are added.
+    pub entries: Vec<Entry>,
+}
+
+// === impl Operator ===
+
+impl Operator {
+    /// Whether there is any webhook.
+    pub fn has_webhooks(&self) -> bool {
+        self.has_admission() || self.has_conversion()
+    }
+
+    /// Whether there is a webhook that the API server calls for a write.
+    pub fn has_admission(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.defaulting || kind.validation)
+    }
+
+    /// Whether versions of a kind are converted by webhook.
+    pub fn has_conversion(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.conversion)
+    }
+
+    /// Whether the operator makes the certificates of its webhooks.
+    pub fn manages_certificates(&self) -> bool {
+        self.has_webhooks() && !self.cert_manager
+    }
+
+    /// The kinds with a definition of this operator, each once, whatever versions it has.
+    fn defined(&self) -> Vec<&Kind> {
+        let mut kinds: Vec<&Kind> = Vec::new();
+        for kind in self.kinds.iter().filter(|kind| kind.defined) {
+            if !kinds.iter().any(|there| there.is_same(kind)) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    fn labels(&self) -> Value {
+        json!({
+            "app.kubernetes.io/managed-by": "kustomize",
+            "app.kubernetes.io/name": self.project,
+        })
+    }
+
+    /// What tells the operator's pods from others.
+    fn selector(&self) -> Value {
+        json!({
+            "app.kubernetes.io/name": self.project,
+            "control-plane": "controller-manager",
+        })
+    }
+
+    /// Metadata of an object in the operator's namespace.
+    fn metadata(&self, name: &str) -> Value {
+        json!({"labels": self.labels(), "name": name, "namespace": "system"})
+    }
+
+    /// Metadata of an object that is in no namespace.
+    fn cluster_metadata(&self, name: &str) -> Value {
+        json!({"labels": self.labels(), "name": name})
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn is_same(&self, other: &Self) -> bool {
+        self.api_group == other.api_group && self.kind == other.kind
+    }
+
+    /// The name of its definition's file.
+    pub fn crd_file(&self) -> String {
+        format!("{}_{}.yaml", self.api_group, self.plural)
+    }
+
+    /// The name of its sample's file.
+    pub fn sample_file(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match self.group.as_str() {
+            "" => format!("{}_{kind}.yaml", self.version),
+            group => format!("{group}_{}_{kind}.yaml", self.version),
+        }
+    }
+
+    /// `<kind>` or, where kinds of several groups may have one name, `<group><separator><kind>`.
+    fn prefix(&self, separator: &str) -> String {
+        let kind = self.kind.to_lowercase();
+        match (self.grouped, self.group.as_str()) {
+            (true, group) if !group.is_empty() => format!("{group}{separator}{kind}"),
+            _ => kind,
+        }
+    }
+}
+
+// === impl ConfigTree ===
+
+impl ConfigTree {
+    /// The tree of an operator. What follows from its source is not in it: the definitions under `config/crd/bases`,
+    /// `config/rbac/role.yaml`, `config/webhook/manifests.yaml`; nor are the samples, which are the user's.
+    pub fn of(operator: &Operator) -> Self {
+        let mut tree = Self::default();
+        manager::add(&mut tree, operator);
+        rbac::add(&mut tree, operator);
+        metrics::add(&mut tree, operator);
+        webhook::add(&mut tree, operator);
+        certificates::add(&mut tree, operator);
+        bundle::add(&mut tree, operator);
+        for kind in operator.kinds.iter().filter(|kind| kind.defined) {
+            tree.entry("config/samples", "resources", json!(kind.sample_file()));
+        }
+        tree
+    }
+
+    /// The entries of one kustomization.
+    pub fn entries_of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| entry.path == path)
+    }
+
+    fn file(&mut self, path: &str, value: &Value, comments: &[(&str, &str)]) {
+        self.files
+            .insert(path.to_owned(), render::commented(value, comments));
+    }
+
+    fn entry(&mut self, folder: &str, key: &'static str, value: Value) {
+        let entry = Entry {
+            path: format!("{folder}/kustomization.yaml"),
+            key,
+            value,
+        };
+        if !self.entries.contains(&entry) {
+            self.entries.push(entry);
+        }
+    }
+
+    /// A file that is a resource of the kustomization beside it.
+    fn resource(&mut self, folder: &str, file: &str, value: &Value, comments: &[(&str, &str)]) {
+        self.file(&format!("{folder}/{file}"), value, comments);
+        self.entry(folder, "resources", json!(file));
+    }
+
+    /// A patch of the operator's Deployment.
+    fn manager_patch(&mut self, file: &str, operations: &[(&str, Value)], comment: &str) {
+        let operations: Vec<Value> = operations
+            .iter()
+            .map(|(path, value)| json!({"op": "add", "path": path, "value": value}))
+            .collect();
+        self.file(
+            &format!("config/default/{file}"),
+            &json!(operations),
+            &[("", comment)],
+        );
+        let target = json!({"kind": "Deployment", "name": "controller-manager"});
+        self.entry(
+            "config/default",
+            "patches",
+            json!({"path": file, "target": target}),
+        );
+    }
+}
+
+/// Where patches of the Deployment's container point.
+const ARGS: &str = "/spec/template/spec/containers/0/args/-";
+const ENV: &str = "/spec/template/spec/containers/0/env/-";
+const PORTS: &str = "/spec/template/spec/containers/0/ports/-";
+const VOLUME_MOUNTS: &str = "/spec/template/spec/containers/0/volumeMounts/-";
+const VOLUMES: &str = "/spec/template/spec/volumes/-";

@@ -1,0 +1,109 @@
+//! A plan in the making: what a command sees of a project while it changes it.
+
+use serde_json::Value;
+
+use operator_manifests::kustomize::{self, EditError};
+
+use super::{Plan, PlanError};
+use crate::edit::rust::RustEditError;
+use crate::project::Tree;
+
+/// A plan on top of the files of a project. Later steps see what earlier ones wrote.
+pub(crate) struct Draft<'a> {
+    pub(crate) plan: Plan,
+    tree: &'a Tree,
+    /// Whether files that the user changed may be written over.
+    pub(crate) force: bool,
+}
+
+// === impl Draft ===
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(tree: &'a Tree, force: bool) -> Self {
+        Self {
+            plan: Plan::default(),
+            tree,
+            force,
+        }
+    }
+
+    /// A file as it will be.
+    pub(crate) fn get(&self, path: &str) -> Option<&str> {
+        self.plan.planned(path).unwrap_or_else(|| self.tree.get(path))
+    }
+
+    /// Writes a file that is the tool's.
+    pub(crate) fn put(&mut self, path: &str, text: String) {
+        self.plan.put(path, self.tree.get(path), text);
+    }
+
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&mut self, path: &str) {
+        if self.get(path).is_some() {
+            self.plan.remove(path, self.tree.get(path));
+        }
+    }
+
+    /// Writes a file that the user will own: once.
+    pub(crate) fn own(&mut self, path: &str, text: String) -> Result<(), PlanError> {
+        if self.tree.get(path).is_some() && !self.force {
+            return Err(PlanError::AlreadyThere(path.to_owned()));
+        }
+        self.put(path, text);
+        Ok(())
+    }
+
+    /// Edits Rust source; a file that is not there begins as `start`.
+    pub(crate) fn edit_rust(
+        &mut self,
+        path: &str,
+        start: Option<String>,
+        edit: impl FnOnce(&str) -> Result<String, RustEditError>,
+    ) -> Result<(), PlanError> {
+        let failed = |reason: String| PlanError::Edit {
+            path: path.to_owned(),
+            reason,
+            remedy: "correct the file or give it back the form that `init` wrote, then run the command again"
+                .to_owned(),
+        };
+        let source = match (self.get(path), start) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(start)) => start,
+            (None, None) => return Err(failed("it is not there".to_owned())),
+        };
+        let after = edit(&source).map_err(|error| failed(error.to_string()))?;
+        self.put(path, after);
+        Ok(())
+    }
+
+    /// Adds an entry to a kustomization that is there.
+    pub(crate) fn add_entry(&mut self, path: &str, key: &str, entry: &Value) -> Result<(), PlanError> {
+        self.edit_yaml(path, |text| kustomize::add_entry(text, key, entry))
+    }
+
+    /// Removes an entry of a kustomization that is there.
+    pub(crate) fn remove_entry(&mut self, path: &str, key: &str, entry: &Value) -> Result<(), PlanError> {
+        self.edit_yaml(path, |text| kustomize::remove_entry(text, key, entry))
+    }
+
+    fn edit_yaml(
+        &mut self,
+        path: &str,
+        edit: impl FnOnce(&str) -> Result<Option<String>, EditError>,
+    ) -> Result<(), PlanError> {
+        let Some(text) = self.get(path) else { return Ok(()) };
+        let edited = edit(text).map_err(|error| yaml_error(path, &error))?;
+        if let Some(edited) = edited {
+            self.put(path, edited);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn yaml_error(path: &str, error: &EditError) -> PlanError {
+    PlanError::Edit {
+        path: path.to_owned(),
+        reason: error.to_string(),
+        remedy: "correct the file, then run the command again".to_owned(),
+    }
+}

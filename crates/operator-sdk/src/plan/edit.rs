@@ -1,0 +1,64 @@
+//! `edit`: what the project as a whole is.
+
+use super::draft::Draft;
+use super::init::Head;
+use super::{Plan, PlanError, config, manifests};
+use crate::args::EditArgs;
+use crate::project::{Project, layout};
+
+/// Plans the files; `head` is the new head of source files, if there is to be one.
+pub(crate) fn plan(args: &EditArgs, project: &Project, head: Option<&Head>) -> Result<Plan, PlanError> {
+    let mut draft = Draft::new(&project.tree, args.force);
+    let mut changed = project.config.clone();
+    if args.multigroup == Some(true) && !changed.multigroup {
+        changed
+            .resources
+            .iter_mut()
+            .for_each(|resource| resource.flat = true);
+    }
+    changed.multigroup = args.multigroup.unwrap_or(changed.multigroup);
+    if !changed.multigroup {
+        changed
+            .resources
+            .iter_mut()
+            .for_each(|resource| resource.flat = false);
+    }
+    changed.namespaced = args.namespaced.unwrap_or(changed.namespaced);
+    check_groups(args, project)?;
+    let before = config::operator(&project.config, &project.tree)?;
+    let mut after = config::with_config(&before, &changed);
+    after.metrics = args.metrics.unwrap_or(before.metrics);
+    after.prometheus = args.prometheus.unwrap_or(before.prometheus && after.metrics);
+    after.network_policy = args.network_policy.unwrap_or(before.network_policy);
+    after.cert_manager = args.cert_manager.unwrap_or(before.cert_manager);
+    if after.prometheus && !after.metrics {
+        return Err(PlanError::Usage(
+            "Prometheus has nothing to read: the operator serves no metrics".to_owned(),
+            "switch them on too with `--metrics`",
+        ));
+    }
+    config::change(&mut draft, Some(&before), &after)?;
+    if changed.namespaced != project.config.namespaced {
+        let rules = draft
+            .get(layout::ROLE)
+            .map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
+        draft.put(layout::ROLE, manifests::role(&rules, changed.namespaced));
+    }
+    if let Some(head) = head {
+        draft.put(layout::BOILERPLATE, head.boilerplate()?);
+    }
+    draft.put(layout::PROJECT, changed.render());
+    Ok(draft.plan)
+}
+
+/// Kinds in folders by group cannot be without them again.
+fn check_groups(args: &EditArgs, project: &Project) -> Result<(), PlanError> {
+    let grouped = project.config.resources.iter().any(|resource| !resource.flat);
+    if args.multigroup == Some(false) && project.config.multigroup && grouped {
+        return Err(PlanError::Usage(
+            "the project has kinds in folders by their group".to_owned(),
+            "move their files, and take `multigroup` out of PROJECT; or stay with several groups",
+        ));
+    }
+    Ok(())
+}

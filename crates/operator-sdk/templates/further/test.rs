@@ -1,0 +1,38 @@
+{{ header }}//! The {{ kind }} controller on a control plane of its own, inside this process.
+
+use operator_envtest::TestEnv;
+use operator_runtime::prelude::*;
+
+{% if external %}
+#[tokio::test]
+#[ignore = "name the file with the definition of {{ kind }} in `crd_path` below"]
+async fn the_operator_watches() -> Result<()> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/external")
+        .start()
+        .await?;
+{% elif foreign %}
+#[tokio::test]
+async fn the_operator_watches() -> Result<()> {
+    let env = TestEnv::start().await?;
+{% else %}
+#[tokio::test]
+async fn the_operator_watches() -> Result<()> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/bases")
+        .start()
+        .await?;
+{% endif %}
+    let manager = Manager::builder("{{ project_name }}")
+        .client(env.client())
+        .build()
+        .await?;
+    {{ crate_name }}::setup(&manager)?;
+    tokio::spawn(manager.clone().run_until(std::future::pending()));
+
+    // The caches are filled before controllers begin; create an object here, and see what the
+    // controller does about it.
+    manager.elected().await;
+    env.stop().await;
+    Ok(())
+}
