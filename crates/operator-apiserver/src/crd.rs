@@ -5,7 +5,7 @@ mod names;
 mod strategy;
 mod version;
 
-pub(crate) use self::establish::{establish, finish_deletions};
+pub(crate) use self::establish::{Established, establish, finish_deletions};
 pub(crate) use self::strategy::{prepare_for_delete, prepare_for_update};
 pub(crate) use self::version::CustomVersion;
 use crate::registry::Definition;

@@ -44,11 +44,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
 /// The text of a tree, with numbers as Go writes them.
 pub(crate) fn to_string(value: &Value) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut bytes, GoNumbers);
-    if value.serialize(&mut serializer).is_err() {
-        return value.to_string();
-    }
+    write(&mut bytes, value);
     String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Appends the text of a tree.
+pub(crate) fn write(bytes: &mut Vec<u8>, value: &Value) {
+    let mut serializer = Serializer::with_formatter(bytes, GoNumbers);
+    // Neither a tree nor a vector can fail.
+    let written = value.serialize(&mut serializer);
+    debug_assert!(written.is_ok());
 }
 
 /// Writes floats as Go does: whole ones without a fraction, and no exponent from 1e-6 up to 1e21.

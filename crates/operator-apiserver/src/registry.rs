@@ -40,7 +40,7 @@ pub(crate) struct Registry {
     pub(crate) random: Random,
     custom: RwLock<Arc<Catalog>>,
     /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
-    pub(crate) establishing: Mutex<()>,
+    pub(crate) establishing: Mutex<crd::Established>,
     /// Where the next cluster address and node port are looked for.
     pub(crate) addresses: service_address::Cursor,
     /// Cancelled when the server ends: watches end with it.
@@ -123,7 +123,7 @@ impl Registry {
             clock,
             random,
             custom: RwLock::new(Arc::new(Catalog::default())),
-            establishing: Mutex::new(()),
+            establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
             disabled_plugins: BTreeSet::new(),

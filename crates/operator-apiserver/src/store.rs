@@ -7,54 +7,25 @@
 //!
 //! With a journal, a commit is in the file before anybody can see it.
 
+mod list;
 mod persistence;
+mod stored;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub(crate) use self::list::Selection;
+pub(crate) use self::stored::Stored;
 use crate::client::{EventType, Gvr, Resident};
 use crate::journal::{self, Journal};
 use crate::object;
 
 /// Names a table: `pods`, `deployments.apps`.
 pub(crate) type TableId = Arc<str>;
-
-/// One version of an object, with its bytes once they were needed.
-pub(crate) struct Stored {
-    pub(crate) key: Arc<str>,
-    pub(crate) revision: u64,
-    pub(crate) value: Arc<Value>,
-    bytes: OnceLock<Bytes>,
-}
-
-impl Stored {
-    fn new(key: Arc<str>, revision: u64, value: Value) -> Arc<Self> {
-        Arc::new(Self {
-            key,
-            revision,
-            value: Arc::new(value),
-            bytes: OnceLock::new(),
-        })
-    }
-
-    /// The object as JSON, rendered once.
-    pub(crate) fn bytes(&self) -> &Bytes {
-        self.bytes.get_or_init(|| Bytes::from(self.value.to_string()))
-    }
-}
-
-impl fmt::Debug for Stored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.key, self.revision)
-    }
-}
 
 /// One committed change.
 #[derive(Debug)]
@@ -208,50 +179,6 @@ impl Store {
         Ok(event.object.clone())
     }
 
-    /// The objects whose keys begin with `prefix` and come after `after`, at most `limit`, now.
-    pub(crate) fn list(&self, table: &str, prefix: &str) -> Listing {
-        let state = self.state.read();
-        let objects = state
-            .tables
-            .get(table)
-            .map(|table| range(&table.objects, prefix))
-            .unwrap_or_default();
-        Listing {
-            revision: state.revision,
-            objects,
-        }
-    }
-
-    /// The objects as they were at a past revision: the present rolled back through the history.
-    pub(crate) fn list_at(&self, table: &str, prefix: &str, revision: u64) -> Result<Listing, Compacted> {
-        let state = self.state.read();
-        let mut objects: BTreeMap<Arc<str>, Arc<Stored>> = BTreeMap::new();
-        if let Some(table) = state.tables.get(table) {
-            table.check_history(revision)?;
-            objects.extend(
-                range(&table.objects, prefix)
-                    .into_iter()
-                    .map(|object| (object.key.clone(), object)),
-            );
-            let undo = table
-                .history
-                .iter()
-                .rev()
-                .take_while(|event| event.revision > revision)
-                .filter(|event| event.object.key.starts_with(prefix));
-            for event in undo {
-                match &event.old {
-                    Some(old) => objects.insert(old.key.clone(), old.clone()),
-                    None => objects.remove(&event.object.key),
-                };
-            }
-        }
-        Ok(Listing {
-            revision,
-            objects: objects.into_values().collect(),
-        })
-    }
-
     /// Every object of every table, and the revision they are read at.
     pub(crate) fn snapshot(&self) -> (u64, Vec<Resident>) {
         let state = self.state.read();
@@ -312,21 +239,6 @@ impl Store {
     pub(crate) fn subscribe_all(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
-}
-
-/// Objects in key order, and the revision they were read at.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    pub(crate) revision: u64,
-    pub(crate) objects: Vec<Arc<Stored>>,
-}
-
-fn range(objects: &BTreeMap<Arc<str>, Arc<Stored>>, prefix: &str) -> Vec<Arc<Stored>> {
-    objects
-        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-        .take_while(|(key, _)| key.starts_with(prefix))
-        .map(|(_, object)| object.clone())
-        .collect()
 }
 
 /// A reader at `revision` has missed events if one after it is forgotten.

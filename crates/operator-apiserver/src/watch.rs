@@ -47,13 +47,21 @@ pub(crate) struct Subscription {
     options: ListOptions,
     form: Form,
     cursor: u64,
-    /// Frames that wait to be sent: the initial events.
-    pending: VecDeque<Bytes>,
+    /// What is sent before anything else: the initial events, whose frames are made when it is their turn.
+    pending: VecDeque<Pending>,
     /// Set when the frames that are pending are the last.
     ended: bool,
     include: IncludeObject,
     columns_told: AtomicBool,
     changes: watch::Receiver<u64>,
+}
+
+/// A frame to be sent.
+#[derive(Debug)]
+enum Pending {
+    /// An object that was there when the watch began.
+    Initial(Arc<Stored>),
+    Frame(Bytes),
 }
 
 /// What is written before an object.
@@ -110,19 +118,19 @@ impl Subscription {
         self.cursor = listing.revision;
         for stored in listing.objects {
             if self.selects(&stored) {
-                let frame = self.frame("ADDED", &stored);
-                self.pending.push_back(frame);
+                self.pending.push_back(Pending::Initial(stored));
             }
         }
         if watch.bookmarks {
             let bookmark = self.bookmark(self.cursor, true);
-            self.pending.push_back(bookmark);
+            self.pending.push_back(Pending::Frame(bookmark));
         }
     }
 
     fn fail(&mut self, status: &Status) {
         let event = json!({"type": "ERROR", "object": status.body});
-        self.pending.push_back(line(&event.to_string()));
+        let frame = line(&event.to_string());
+        self.pending.push_back(Pending::Frame(frame));
         self.ended = true;
     }
 
@@ -130,34 +138,48 @@ impl Subscription {
         !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
     }
 
-    /// The frames of what happened since the cursor; moves the cursor.
+    /// The next frames, some at a time; moves the cursor. None are left if there are none.
     fn take(&mut self) -> Vec<Bytes> {
-        if !self.pending.is_empty() {
-            return self.pending.drain(..).collect();
-        }
-        self.changes.borrow_and_update();
-        let events = self
-            .registry
-            .store
-            .events(&self.definition.table, self.cursor, BATCH);
-        let events = match events {
-            Ok(events) => events,
-            Err(compacted) => {
-                let (cursor, oldest) = (self.cursor, compacted.oldest);
-                self.fail(&status::expired(format!(
-                    "too old resource version: {cursor} ({oldest})"
-                )));
-                return self.pending.drain(..).collect();
+        loop {
+            if !self.pending.is_empty() {
+                return self.take_pending();
             }
-        };
-        if let Some(last) = events.last() {
+            self.changes.borrow_and_update();
+            let store = &self.registry.store;
+            let events = match store.events(&self.definition.table, self.cursor, BATCH) {
+                Ok(events) => events,
+                Err(compacted) => {
+                    let (cursor, oldest) = (self.cursor, compacted.oldest);
+                    self.fail(&status::expired(format!(
+                        "too old resource version: {cursor} ({oldest})"
+                    )));
+                    continue;
+                }
+            };
+            let Some(last) = events.last() else {
+                return Vec::new();
+            };
             self.cursor = last.revision;
+            let frames: Vec<Bytes> = events
+                .iter()
+                .filter(|event| event.object.key.starts_with(&self.prefix))
+                .filter_map(|event| self.event_frame(event))
+                .collect();
+            // Events that are not for this client are passed over.
+            if !frames.is_empty() {
+                return frames;
+            }
         }
-        events
-            .iter()
-            .filter(|event| event.object.key.starts_with(&self.prefix))
-            .filter_map(|event| self.event_frame(event))
-            .collect()
+    }
+
+    fn take_pending(&mut self) -> Vec<Bytes> {
+        let count = self.pending.len().min(BATCH);
+        let pending: Vec<Pending> = self.pending.drain(..count).collect();
+        let frames = pending.into_iter().map(|pending| match pending {
+            Pending::Initial(stored) => self.frame("ADDED", &stored),
+            Pending::Frame(frame) => frame,
+        });
+        frames.collect()
     }
 
     /// An event as this client sees it: an object that begins or ceases to match comes or goes.
@@ -296,14 +318,14 @@ impl Stream {
             if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
             }
-            if self.subscription.ended && self.subscription.pending.is_empty() {
+            let subscription = &mut self.subscription;
+            if subscription.ended && subscription.pending.is_empty() {
                 return None;
             }
-            self.frames.extend(self.subscription.take());
-            if !self.frames.is_empty() || self.subscription.ended {
-                continue;
-            }
-            if !self.wait().await {
+            // Asked first: the events that led to the end are still told.
+            let is_last = subscription.definition.is_retired();
+            self.frames.extend(subscription.take());
+            if self.frames.is_empty() && (is_last || !self.wait().await) {
                 return None;
             }
         }
@@ -318,6 +340,7 @@ impl Stream {
             self.next_bookmark.min(before_end)
         };
         let stop = self.subscription.registry.stop.clone();
+        let definition = self.subscription.definition.clone();
         tokio::select! {
             changed = self.subscription.changes.changed() => changed.is_ok(),
             () = tokio::time::sleep_until(bookmark), if self.bookmarks && !self.last_bookmark => {
@@ -328,6 +351,7 @@ impl Stream {
             }
             () = tokio::time::sleep_until(self.end) => false,
             () = self.drain.cancelled() => false,
+            () = definition.retired() => true,
             () = stop.cancelled() => false,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
+use tokio_util::sync::CancellationToken;
 
 use super::TABLE;
 use super::names::{self, Names};
@@ -38,22 +39,37 @@ const ALL_VERBS: [&str; 8] = [
     "watch",
 ];
 
+/// What the last round made of every CRD, by name: only what changed since is looked at again.
+#[derive(Debug, Default)]
+pub(crate) struct Established(BTreeMap<Arc<str>, Served>);
+
+/// One CRD as it was last seen, and what is served of it.
+#[derive(Debug)]
+struct Served {
+    crd: Arc<Stored>,
+    names_accepted: bool,
+    definitions: Vec<Arc<Definition>>,
+    /// Cancelled when another definition takes the place of these.
+    retired: CancellationToken,
+}
+
 /// Brings conditions and the catalogue up to date with the stored CRDs.
 pub(crate) fn establish(registry: &Registry) {
-    let _guard = registry.establishing.lock();
-    for stored in registry.store.list(TABLE, "").objects {
-        accept_names(registry, &stored);
+    let mut established = registry.establishing.lock();
+    let changed = established.changed(registry);
+    for stored in &changed {
+        accept_names(registry, stored);
     }
-    for stored in registry.store.list(TABLE, "").objects {
+    for stored in current(registry, &changed) {
         set_established(registry, &stored);
     }
-    publish(registry);
-    for stored in registry.store.list(TABLE, "").objects {
+    established.publish(registry);
+    for stored in current(registry, &changed) {
         if object::is_terminating(&stored.value) {
             delete_instances(registry, &stored);
         }
     }
-    publish(registry);
+    established.publish(registry);
 }
 
 /// After a custom object went away: a terminating CRD without instances goes too.
@@ -62,22 +78,97 @@ pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition) {
         return;
     };
     if object::is_terminating(&stored.value) {
-        let _guard = registry.establishing.lock();
+        let mut established = registry.establishing.lock();
         delete_instances(registry, &stored);
-        publish(registry);
+        established.publish(registry);
     }
 }
 
-fn publish(registry: &Registry) {
-    let listing = registry.store.list(TABLE, "");
-    let definitions = listing
-        .objects
-        .iter()
-        .filter(|crd| is_true(&crd.value, "Established"))
-        .flat_map(|crd| definitions(&crd.value, crd.revision))
-        .map(Arc::new)
-        .collect();
-    registry.set_custom(Catalog::new(definitions));
+/// The same CRDs as they are stored now.
+fn current(registry: &Registry, crds: &[Arc<Stored>]) -> Vec<Arc<Stored>> {
+    let reload = |crd: &Arc<Stored>| registry.store.get(TABLE, &crd.key);
+    crds.iter().filter_map(reload).collect()
+}
+
+// === impl Established ===
+
+impl Established {
+    /// The CRDs that are new or changed, and those that wait for names which others may have given up.
+    fn changed(&self, registry: &Registry) -> Vec<Arc<Stored>> {
+        let mut crds = registry.store.list(TABLE, "").objects;
+        crds.retain(|crd| {
+            let seen = self.0.get(&crd.key);
+            seen.is_none_or(|seen| !seen.names_accepted || seen.crd.revision != crd.revision)
+        });
+        crds
+    }
+
+    /// Serves what the stored CRDs define, and ends the watches of what is served no more.
+    fn publish(&mut self, registry: &Registry) {
+        let mut before = std::mem::take(&mut self.0);
+        let mut retired = Vec::new();
+        for crd in registry.store.list(TABLE, "").objects {
+            let served = match before.remove(&crd.key) {
+                Some(seen) if seen.crd.revision == crd.revision => seen,
+                Some(seen) if seen.says_the_same(&crd) => seen.refreshed(&crd),
+                Some(seen) => {
+                    retired.push(seen.retired);
+                    Served::new(&crd, CancellationToken::new())
+                }
+                None => Served::new(&crd, CancellationToken::new()),
+            };
+            self.0.insert(crd.key.clone(), served);
+        }
+        retired.extend(before.into_values().map(|served| served.retired));
+        let definitions = self
+            .0
+            .values()
+            .flat_map(|served| served.definitions.iter().cloned());
+        registry.set_custom(Catalog::new(definitions.collect()));
+        for token in retired {
+            token.cancel();
+        }
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    fn new(crd: &Arc<Stored>, retired: CancellationToken) -> Self {
+        let definitions = if is_true(&crd.value, "Established") {
+            definitions(&crd.value, crd.revision, &retired)
+        } else {
+            Vec::new()
+        };
+        Self {
+            crd: crd.clone(),
+            names_accepted: is_true(&crd.value, "NamesAccepted"),
+            definitions: definitions.into_iter().map(Arc::new).collect(),
+            retired,
+        }
+    }
+
+    /// Whether a later version of the CRD defines the same: the real server keeps its storage then.
+    fn says_the_same(&self, crd: &Stored) -> bool {
+        let (old, new) = (&*self.crd.value, &*crd.value);
+        let accepted = |crd: &Value| crd.pointer("/status/acceptedNames").cloned();
+        object::uid(old) == object::uid(new)
+            && old.get("spec") == new.get("spec")
+            && accepted(old) == accepted(new)
+    }
+
+    /// The same with the status of a later version.
+    fn refreshed(self, crd: &Arc<Stored>) -> Self {
+        let state = |crd: &Value| (object::is_terminating(crd), is_true(crd, "Established"));
+        if state(&self.crd.value) != state(&crd.value) {
+            return Self::new(crd, self.retired);
+        }
+        Self {
+            crd: crd.clone(),
+            names_accepted: is_true(&crd.value, "NamesAccepted"),
+            ..self
+        }
+    }
 }
 
 fn save(registry: &Registry, stored: &Stored, value: Value) {
@@ -123,7 +214,8 @@ fn accept_names(registry: &Registry, stored: &Stored) {
         .list(TABLE, "")
         .objects
         .iter()
-        .filter(|other| other.key != stored.key && object::text(&other.value, &["spec", "group"]) == group)
+        .filter(|other| other.key.ends_with(group) && other.key != stored.key)
+        .filter(|other| object::text(&other.value, &["spec", "group"]) == group)
         .map(|other| {
             Names::read(
                 other
@@ -186,7 +278,10 @@ fn delete_instances(registry: &Registry, stored: &Stored) {
     if !object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
         return;
     }
-    let Some(definition) = definitions(&stored.value, stored.revision).into_iter().next() else {
+    let Some(definition) = definitions(&stored.value, stored.revision, &CancellationToken::new())
+        .into_iter()
+        .next()
+    else {
         return finish(registry, stored);
     };
     for instance in registry.store.list(&definition.table, "").objects {
@@ -304,7 +399,7 @@ pub(super) fn set_condition(
 }
 
 /// The resources that a CRD serves: one for every served version, in the order of discovery.
-fn definitions(crd: &Value, since: u64) -> Vec<Definition> {
+fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Definition> {
     let spec = &crd["spec"];
     let names = Names::read(&crd["status"]["acceptedNames"]);
     let group = object::text(spec, &["group"]);
@@ -322,6 +417,7 @@ fn definitions(crd: &Value, since: u64) -> Vec<Definition> {
         storage_schema,
         since,
         terminating: object::is_terminating(crd),
+        retired: retired.clone(),
     };
     let mut served: Vec<&Value> = versions
         .into_iter()
@@ -341,6 +437,7 @@ struct Family {
     storage_schema: structural_schema::Schema,
     since: u64,
     terminating: bool,
+    retired: CancellationToken,
 }
 
 /// The schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
@@ -427,6 +524,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
         storage_schema: family.storage_schema.clone(),
         since: family.since,
         terminating: family.terminating,
+        retired: family.retired.clone(),
         deprecation: deprecated.then(|| {
             version["deprecationWarning"]
                 .as_str()

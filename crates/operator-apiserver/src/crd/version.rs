@@ -7,6 +7,7 @@ use serde_json::Value;
 use structural_schema::Outcome;
 use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
+use tokio_util::sync::CancellationToken;
 
 use crate::builtin::Column;
 use crate::negotiate::table::{self, NAME_DESCRIPTION};
@@ -32,6 +33,9 @@ pub(crate) struct CustomVersion {
     pub(crate) deprecation: Option<String>,
     /// Whether the CRD is on its way out: nothing is created any more.
     pub(crate) terminating: bool,
+    /// Cancelled when the CRD says something else or is gone: watches end, as they do when the real server takes the
+    /// storage of a custom resource down.
+    pub(crate) retired: CancellationToken,
 }
 
 /// Where the scale subresource finds its numbers, as JSON paths.

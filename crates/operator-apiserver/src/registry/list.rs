@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Definition, Registry};
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{self, Status};
-use crate::store::{Listing, Stored};
+use crate::store::{Selection, Stored};
 
 /// How the revision of a list is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,55 +72,54 @@ impl Registry {
     ) -> Result<Page, Status> {
         let prefix = definition.key_prefix(namespace);
         let start = Token::parse(&options.token, &prefix)?;
-        let listing = self.read(definition, &prefix, options, start.as_ref())?;
-        let selected = listing
-            .objects
-            .into_iter()
-            .filter(|object| start.as_ref().is_none_or(|token| *object.key >= *token.start))
-            .filter(|object| !options.has_selector() || options.matches(definition, &object.value));
-        let mut items: Vec<Arc<Stored>> = selected.collect();
-        let limit = if options.revision == Some(0) && options.token.is_empty() {
-            0
-        } else {
-            options.limit
+        let limit = match options.limit {
+            0 => None,
+            _ if options.revision == Some(0) && start.is_none() => None,
+            limit => Some(limit),
         };
-        let mut page = Page {
-            revision: listing.revision,
-            items: Vec::new(),
-            token: String::new(),
-            remaining: None,
+        let selection = Selection {
+            prefix: &prefix,
+            start: start.as_ref().map_or("", |token| &token.start),
+            limit: limit.filter(|_| !options.has_selector()),
+            revision: self.past_revision(options, start.as_ref())?,
         };
-        if limit > 0 && items.len() > limit {
-            let rest = items.split_off(limit);
-            if let Some(last) = items.last() {
-                page.token = Token::after(listing.revision, &last.key, &prefix);
-            }
-            page.remaining = (!options.has_selector()).then_some(rest.len());
+        let listing = self.store.select(&definition.table, selection);
+        let mut listing = listing.map_err(|_| match &start {
+            Some(token) => self.expired_token(token),
+            None => status::expired(LIST_EXPIRED),
+        })?;
+        let mut remaining = (!options.has_selector()).then_some(listing.remaining);
+        let mut more = listing.remaining > 0;
+        if options.has_selector() {
+            listing
+                .objects
+                .retain(|object| options.matches(definition, &object.value));
+            let limit = limit.unwrap_or(usize::MAX);
+            more = listing.objects.len() > limit;
+            listing.objects.truncate(limit);
         }
-        page.items = items;
-        Ok(page)
+        let mut token = String::new();
+        if !more {
+            remaining = None;
+        } else if let Some(last) = listing.objects.last() {
+            token = Token::after(listing.revision, &last.key, &prefix);
+        }
+        Ok(Page {
+            revision: listing.revision,
+            items: listing.objects,
+            token,
+            remaining,
+        })
     }
 
-    fn read(
-        &self,
-        definition: &Definition,
-        prefix: &str,
-        options: &ListOptions,
-        start: Option<&Token>,
-    ) -> Result<Listing, Status> {
-        let table = &definition.table;
+    /// The revision that a list has to show; `None` for the present.
+    fn past_revision(&self, options: &ListOptions, start: Option<&Token>) -> Result<Option<u64>, Status> {
         if let Some(token) = start {
-            if token.revision < 0 {
-                return Ok(self.store.list(table, prefix));
-            }
-            let revision = u64::try_from(token.revision).unwrap_or_default();
-            return self
-                .store
-                .list_at(table, prefix, revision)
-                .map_err(|_| self.expired_token(token));
+            // A token below zero goes on from the present.
+            return Ok(u64::try_from(token.revision).ok());
         }
         let Some(revision) = options.revision.filter(|revision| *revision > 0) else {
-            return Ok(self.store.list(table, prefix));
+            return Ok(None);
         };
         let exact = options.revision_match == RevisionMatch::Exact
             || (options.revision_match == RevisionMatch::Unset && options.limit > 0);
@@ -128,13 +127,7 @@ impl Registry {
         if revision > current {
             return Err(status::too_large_revision(revision, current));
         }
-        if exact {
-            return self
-                .store
-                .list_at(table, prefix, revision)
-                .map_err(|_| status::expired(LIST_EXPIRED));
-        }
-        Ok(self.store.list(table, prefix))
+        Ok(exact.then_some(revision))
     }
 
     /// The answer to a token beyond the horizon; it offers a token that goes on from the present.

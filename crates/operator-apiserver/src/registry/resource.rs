@@ -118,6 +118,18 @@ impl Definition {
         }
     }
 
+    /// Waits until the resource is not served in this form any more: its CRD changed, or is gone.
+    pub(crate) async fn retired(&self) {
+        match &self.backing {
+            Backing::Custom(version) => version.retired.cancelled().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        matches!(&self.backing, Backing::Custom(version) if version.retired.is_cancelled())
+    }
+
     pub(crate) fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }

@@ -1,5 +1,7 @@
 //! Objects and lists as answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -172,37 +174,21 @@ fn list_bytes(definition: &Definition, page: &Page) -> Bytes {
         "kind": definition.list_kind, "apiVersion": definition.api_version(),
         "metadata": list_metadata(definition, page),
     });
-    let mut text = head.to_string();
+    let mut text = head.to_string().into_bytes();
     text.pop();
-    text.push_str(",\"items\":[");
+    text.extend_from_slice(b",\"items\":[");
     for (index, stored) in page.items.iter().enumerate() {
         if index > 0 {
-            text.push(',');
+            text.push(b',');
         }
         let object = definition.serve(&stored.value);
-        if definition.is_custom() {
-            text.push_str(&json::to_string(&object));
-        } else {
-            push_untyped(&mut text, &object);
+        let as_stored = Arc::ptr_eq(&object, &stored.value);
+        match (as_stored, definition.is_custom()) {
+            (true, true) => text.extend_from_slice(stored.bytes()),
+            (true, false) => stored.write_untyped(&mut text),
+            (false, _) => json::write(&mut text, &item(definition, &object)),
         }
     }
-    text.push_str("]}\n");
+    text.extend_from_slice(b"]}\n");
     Bytes::from(text)
-}
-
-/// Writes an object without its apiVersion and kind.
-fn push_untyped(text: &mut String, object: &Value) {
-    text.push('{');
-    let fields = object.as_object().into_iter().flatten();
-    let mut first = true;
-    for (key, value) in fields.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {
-        if !first {
-            text.push(',');
-        }
-        first = false;
-        text.push_str(&Value::from(key.as_str()).to_string());
-        text.push(':');
-        text.push_str(&json::to_string(value));
-    }
-    text.push('}');
 }

@@ -1,0 +1,126 @@
+//! One version of an object, and its bytes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::json;
+
+/// One version of an object, with its bytes once they were needed.
+pub(crate) struct Stored {
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) value: Arc<Value>,
+    rendered: OnceLock<Rendered>,
+}
+
+/// An object as JSON.
+struct Rendered {
+    bytes: Bytes,
+    /// Where its apiVersion and its kind are, each with the comma that follows it.
+    type_: [Range<usize>; 2],
+}
+
+impl Stored {
+    pub(crate) fn new(key: Arc<str>, revision: u64, value: Value) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            revision,
+            value: Arc::new(value),
+            rendered: OnceLock::new(),
+        })
+    }
+
+    /// The object as JSON, rendered once.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.rendered().bytes
+    }
+
+    /// Writes the object without its apiVersion and kind, as the items of built-in lists are.
+    pub(crate) fn write_untyped(&self, out: &mut Vec<u8>) {
+        let Rendered { bytes, type_ } = self.rendered();
+        let mut from = 0;
+        for cut in type_ {
+            out.extend_from_slice(bytes.get(from..cut.start).unwrap_or_default());
+            from = cut.end;
+        }
+        // What was cut at the end leaves the comma before it.
+        let rest = bytes.get(from..).unwrap_or_default();
+        if rest == b"}" && out.last() == Some(&b',') {
+            out.pop();
+        }
+        out.extend_from_slice(rest);
+    }
+
+    fn rendered(&self) -> &Rendered {
+        self.rendered.get_or_init(|| Rendered::new(&self.value))
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.key, self.revision)
+    }
+}
+
+impl Rendered {
+    fn new(object: &Value) -> Self {
+        let mut bytes = vec![b'{'];
+        let mut type_ = Vec::new();
+        let fields = object.as_object();
+        let last = fields.map_or(0, |fields| fields.len().saturating_sub(1));
+        for (index, (key, value)) in fields.into_iter().flatten().enumerate() {
+            let start = bytes.len();
+            json::write(&mut bytes, &Value::from(key.as_str()));
+            bytes.push(b':');
+            json::write(&mut bytes, value);
+            if index < last {
+                bytes.push(b',');
+            }
+            if key == "apiVersion" || key == "kind" {
+                type_.push(start..bytes.len());
+            }
+        }
+        bytes.push(b'}');
+        let second = type_.pop().unwrap_or(0..0);
+        let first = type_.pop().unwrap_or(0..0);
+        Self {
+            type_: [first, second],
+            bytes: Bytes::from(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_type_is_left_out_wherever_it_stands() {
+        let objects = [
+            json!({"apiVersion": "v1", "data": {"kind": "x"}, "kind": "A", "zone": 1}),
+            json!({"apiVersion": "v1", "kind": "A"}),
+            json!({"a": 1, "kind": "A"}),
+            json!({"apiVersion": "v1", "b": [1.0, 2.5]}),
+            json!({"a": {}}),
+            json!({}),
+        ];
+        for object in objects {
+            let stored = Stored::new("a".into(), 1, object.clone());
+            assert_eq!(stored.bytes(), json::to_string(&object).as_bytes());
+            let mut untyped = object.clone();
+            for field in ["apiVersion", "kind"] {
+                untyped.as_object_mut().unwrap().remove(field);
+            }
+            let mut written = b"[{},".to_vec();
+            stored.write_untyped(&mut written);
+            let wanted = format!("[{{}},{}", json::to_string(&untyped));
+            assert_eq!(String::from_utf8(written).unwrap(), wanted, "{object}");
+        }
+    }
+}
