@@ -3,8 +3,22 @@
 //! Reads cost a lock and a pointer: objects are handed out as `Arc<K>` and never copied. A kind that is read first by
 //! a reconciler starts its watch then; the read waits for the first list. `metadata.managedFields` is not kept.
 //! It never writes to the server.
+//!
+//! # One kind, several types
+//! A kind has one watch, whoever reads it and as what. Its objects are kept once, as the narrowest type from which all
+//! readers can be served:
+//!
+//! | read as | kept as |
+//! |---|---|
+//! | `PartialObjectMeta<K>` alone | the metadata; the server sends no more than that |
+//! | one type `K`, and metadata | `K`; readers of metadata get a copy of it |
+//! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get one decoded for them |
+//!
+//! The reader of the type that is kept gets the shared pointer. If a kind that is watched is read as something that
+//! cannot be made of what is kept, it is listed once more; other readers go on meanwhile. What is read as metadata alone
+//! is not enough for [`Client::apply`](crate::Client::apply) to see that nothing would change.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +28,25 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::event_recorder::EventRecorder;
 use crate::metrics::CacheMetrics;
-use crate::object::{Kind, Object, ObjectKey};
+use crate::object::{Kind, Object, ObjectKey, View};
 
 pub(crate) mod decode;
+mod index;
 pub(crate) mod informer;
+pub(crate) mod item;
+mod keyed;
 mod pace;
 mod selection;
 pub(crate) mod store;
 
 use decode::Malformed;
 pub use informer::WatchBackoff;
-use informer::{Connection, Informer, Watched};
-pub use selection::{ListOptions, Selectors};
-use store::Stored;
+use informer::{Connection, Informer};
+use item::Representation;
+pub use selection::{ListOptions, Selectors, Transforms};
+pub(crate) use store::Consistency;
 
 /// How the cache watches.
 #[derive(Clone, Debug)]
@@ -36,6 +55,11 @@ pub struct CacheOptions {
     pub namespaces: Vec<String>,
     /// Which objects of which kind are kept; all unless said otherwise.
     pub selectors: Selectors,
+    /// What is done to objects before they are kept; `metadata.managedFields` is removed in any case.
+    pub transforms: Transforms,
+    /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
+    /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
+    pub sync_period: Option<Duration>,
     /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory on the
     /// server. Off unless said otherwise.
     pub streaming_lists: bool,
@@ -66,6 +90,22 @@ pub enum CacheError {
         /// Where it does not fit.
         error: String,
     },
+    /// A list names an index that nobody added.
+    #[error("{kind} has no index {name:?}: add it with Cache::add_index before the manager runs")]
+    NoIndex {
+        /// The kind.
+        kind: String,
+        /// The name of the index.
+        name: String,
+    },
+    /// There is an index of that name already.
+    #[error("{kind} has an index {name:?} already: give one of the two another name")]
+    IndexExists {
+        /// The kind.
+        kind: String,
+        /// The name of the index.
+        name: String,
+    },
     /// The object lives in a namespace that is not watched.
     #[error("{kind} {key} is not watched: the operator watches other namespaces only (WATCH_NAMESPACE)")]
     NotWatched {
@@ -86,23 +126,21 @@ struct Inner {
     connection: Connection,
     options: CacheOptions,
     /// The field manager of the operator, whose applied fields are remembered.
-    manager: String,
+    manager: Arc<str>,
     metrics: CacheMetrics,
+    recorder: EventRecorder,
     registry: Mutex<Registry>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
+/// The kinds that are watched.
 #[derive(Default)]
 struct Registry {
-    informers: HashMap<TypeId, Entry>,
+    by_kind: HashMap<String, Arc<Informer>>,
+    /// The same ones, by the types that they are read as, for those who know the kind by the type.
+    by_type: HashMap<TypeId, Arc<Informer>>,
     started: bool,
-}
-
-/// One informer, once as what it is and once as what it can do.
-struct Entry {
-    typed: Arc<dyn Any + Send + Sync>,
-    watched: Arc<dyn Watched>,
 }
 
 /// A cache that nobody has any more watches nothing, however its manager ended.
@@ -119,6 +157,8 @@ impl Default for CacheOptions {
         Self {
             namespaces: Vec::new(),
             selectors: Selectors::default(),
+            transforms: Transforms::default(),
+            sync_period: Some(Duration::from_secs(10 * 60 * 60)),
             streaming_lists: false,
             watch_backoff: WatchBackoff::default(),
             read_timeout: Duration::from_secs(30),
@@ -134,6 +174,7 @@ impl Cache {
         manager: &str,
         options: CacheOptions,
         metrics: CacheMetrics,
+        recorder: EventRecorder,
     ) -> Self {
         let config = watcher::Config::default();
         let config = if options.streaming_lists {
@@ -147,13 +188,13 @@ impl Cache {
             config,
             backoff,
         };
-        let manager = manager.to_owned();
         Self {
             inner: Arc::new(Inner {
                 connection,
                 options,
-                manager,
+                manager: manager.into(),
                 metrics,
+                recorder,
                 registry: Mutex::default(),
                 tasks: TaskTracker::new(),
                 stop: CancellationToken::new(),
@@ -168,62 +209,169 @@ impl Cache {
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, CacheError> {
-        let key = key.into();
-        let stored = self.stored::<K>(&key).await?;
-        Ok(stored.map(|stored| stored.object))
+        let informer = self.informer::<K>();
+        self.read(&informer, &key.into(), Consistency::OwnWrites).await
+    }
+
+    /// [`Cache::get`] of an object of a kind, as `K`: the whole as `DynamicObject`, its metadata as
+    /// `PartialObjectMeta`, or any type that fits.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub async fn get_of<K: View>(
+        &self,
+        kind: &Kind,
+        key: impl Into<ObjectKey>,
+    ) -> Result<Option<Arc<K>>, CacheError> {
+        let informer = self.informer_of::<K>(kind);
+        self.read(&informer, &key.into(), Consistency::OwnWrites).await
     }
 
     /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
     /// [`ListOptions`].
     ///
     /// # Errors
-    /// If the kind cannot be listed in time.
+    /// If the kind cannot be listed in time, or has no such index.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
-        let options = options.into();
-        Ok(self.synced::<K>().await?.list(&options))
+        let informer = self.informer::<K>();
+        self.select(&informer, &options.into(), Consistency::OwnWrites)
+            .await
+    }
+
+    /// [`Cache::list`] of objects of a kind, as `K`; see [`Cache::get_of`].
+    ///
+    /// # Errors
+    /// As [`Cache::list`].
+    pub async fn list_of<K: View>(
+        &self,
+        kind: &Kind,
+        options: impl Into<ListOptions>,
+    ) -> Result<Vec<Arc<K>>, CacheError> {
+        let informer = self.informer_of::<K>(kind);
+        self.select(&informer, &options.into(), Consistency::OwnWrites)
+            .await
+    }
+
+    /// Adds an index: the objects of `K` by the values that `values` makes of each, of which there may be none or
+    /// several. [`ListOptions::index`] looks them up. The kind is watched from now on, or from the start of the manager.
+    ///
+    /// An index is best added before the manager runs; later ones know the objects that are there.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// # async fn example(manager: Manager) -> Result<()> {
+    /// let node = |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect();
+    /// manager.cache().add_index::<Pod>("node", node)?;
+    /// // Later, in a reconciler:
+    /// let pods = manager.client().list::<Pod>(ListOptions::all().index("node", "worker-1")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the kind has an index of that name.
+    pub fn add_index<K: Object>(
+        &self,
+        name: &str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), CacheError> {
+        add_index(&self.informer::<K>(), name, values)
+    }
+
+    /// [`Cache::add_index`] of a kind that is read as `K`, such as `DynamicObject`.
+    ///
+    /// # Errors
+    /// As [`Cache::add_index`].
+    pub fn add_index_of<K: View>(
+        &self,
+        kind: &Kind,
+        name: &str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), CacheError> {
+        add_index(&self.informer_of::<K>(kind), name, values)
+    }
+
+    /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no more
+    /// of it. A later read starts watching it again.
+    pub fn remove<K: Object>(&self) -> bool {
+        self.remove_kind(&Kind::of::<K>())
+    }
+
+    /// [`Cache::remove`] of a kind that has no Rust type.
+    pub fn remove_kind(&self, kind: &Kind) -> bool {
+        let mut registry = self.inner.registry.lock();
+        let Some(informer) = registry.by_kind.remove(&kind.path()) else {
+            return false;
+        };
+        registry.by_type.retain(|_, other| !Arc::ptr_eq(other, &informer));
+        informer.token().cancel();
+        true
+    }
+
+    /// The kinds that are watched, as `Deployment.apps`, sorted.
+    pub fn kinds(&self) -> Vec<String> {
+        let registry = self.inner.registry.lock();
+        let mut kinds: Vec<_> = registry
+            .by_kind
+            .values()
+            .map(|informer| informer.kind().to_string())
+            .collect();
+        kinds.sort();
+        kinds
     }
 
     /// What of the kinds that are watched is not in order; empty when everything is.
     pub fn unhealthy(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut unhealthy: Vec<_> = registry
-            .informers
+            .by_kind
             .values()
-            .flat_map(|entry| entry.watched.unhealthy())
+            .flat_map(|informer| informer.unhealthy())
             .collect();
         unhealthy.sort();
         unhealthy
     }
 
-    pub(crate) async fn stored<K: Object>(&self, key: &ObjectKey) -> Result<Option<Stored<K>>, CacheError> {
-        let informer = self.synced::<K>().await?;
+    pub(crate) async fn read<K: View>(
+        &self,
+        informer: &Informer,
+        key: &ObjectKey,
+        consistency: Consistency,
+    ) -> Result<Option<Arc<K>>, CacheError> {
+        self.synced::<K>(informer).await?;
         if !informer.covers(key) {
             let (kind, key) = (informer.kind().to_string(), key.clone());
             return Err(CacheError::NotWatched { kind, key });
         }
-        informer
-            .get(key)
-            .map_err(|malformed| malformed_error::<K>(key, malformed))
+        let found = informer
+            .get(key, consistency)
+            .map_err(|malformed| malformed_error(informer.kind(), key, malformed))?;
+        Ok(found.map(|(object, _)| object))
     }
 
-    /// What is known of the object without waiting and without starting a watch.
-    pub(crate) fn known<K: Object>(&self, key: &ObjectKey) -> Option<Stored<K>> {
-        let informer = self.existing::<K>().filter(|informer| informer.is_synced())?;
-        informer.get(key).ok().flatten()
+    pub(crate) async fn select<K: View>(
+        &self,
+        informer: &Informer,
+        options: &ListOptions,
+        consistency: Consistency,
+    ) -> Result<Vec<Arc<K>>, CacheError> {
+        self.synced::<K>(informer).await?;
+        let objects = informer.list(options, consistency);
+        objects.ok_or_else(|| CacheError::NoIndex {
+            kind: informer.kind().to_string(),
+            name: options
+                .indexed()
+                .map(|(name, _)| name.to_owned())
+                .unwrap_or_default(),
+        })
     }
 
-    /// Takes the answer to a write.
-    pub(crate) fn write<K: Object>(&self, written: Stored<K>) {
-        if let Some(informer) = self.existing::<K>() {
-            informer.write(written);
-        }
-    }
-
-    /// Takes note of a deletion that left nothing.
-    pub(crate) fn deleted<K: Object>(&self, key: &ObjectKey, uid: &str) {
-        if let Some(informer) = self.existing::<K>() {
-            informer.deleted(key, uid);
-        }
+    /// What is known of the object, and what the operator applied to it, without waiting and without starting a watch.
+    pub(crate) fn known<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<(Arc<K>, Option<Arc<str>>)> {
+        let informer = self.existing(kind).filter(|informer| informer.is_synced::<K>())?;
+        informer.get(key, Consistency::OwnWrites).ok().flatten()
     }
 
     /// The field manager of the operator.
@@ -232,23 +380,35 @@ impl Cache {
     }
 
     /// The informer of a kind; the first call makes it, and starts it if the cache is running.
-    pub(crate) fn informer<K: Object>(&self) -> Arc<Informer<K>> {
-        let mut registry = self.inner.registry.lock();
-        if let Some(informer) = registry.find::<K>() {
-            return informer;
+    pub(crate) fn informer<K: Object>(&self) -> Arc<Informer> {
+        if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
+            return informer.clone();
         }
-        let informer = Arc::new(Informer::<K>::new(
+        let informer = self.informer_of::<K>(&Kind::of::<K>());
+        let mut registry = self.inner.registry.lock();
+        registry.by_type.insert(TypeId::of::<K>(), informer.clone());
+        informer
+    }
+
+    /// The informer of a kind, whose objects can be read as `K`.
+    pub(crate) fn informer_of<K: View>(&self, kind: &Kind) -> Arc<Informer> {
+        let mut registry = self.inner.registry.lock();
+        if let Some(informer) = registry.by_kind.get(&kind.path()) {
+            informer.widen::<K>();
+            return informer.clone();
+        }
+        let informer = Arc::new(Informer::new(
+            kind.clone(),
+            Representation::of::<K>(),
             &self.inner.manager,
             &self.inner.options,
-            self.inner.metrics.clone(),
+            (self.inner.metrics.clone(), self.inner.recorder.clone()),
+            self.inner.stop.child_token(),
         ));
-        let (typed, watched) = (informer.clone(), informer.clone());
         if registry.started {
-            self.run(&watched_as(&informer));
+            self.run(&informer);
         }
-        registry
-            .informers
-            .insert(TypeId::of::<K>(), Entry { typed, watched });
+        registry.by_kind.insert(kind.path(), informer.clone());
         informer
     }
 
@@ -256,9 +416,7 @@ impl Cache {
     pub(crate) fn start(&self) {
         let mut registry = self.inner.registry.lock();
         if !std::mem::replace(&mut registry.started, true) {
-            for entry in registry.informers.values() {
-                self.run(&entry.watched);
-            }
+            registry.by_kind.values().for_each(|informer| self.run(informer));
         }
     }
 
@@ -269,47 +427,47 @@ impl Cache {
         self.inner.tasks.wait().await;
     }
 
-    fn run(&self, informer: &Arc<dyn Watched>) {
-        for index in 0..informer.watches() {
-            let stop = self.inner.stop.child_token();
-            let watch = informer.clone().run(index, self.inner.connection.clone(), stop);
-            self.inner.tasks.spawn(watch);
+    fn run(&self, informer: &Arc<Informer>) {
+        for run in informer.runs(&self.inner.connection) {
+            self.inner.tasks.spawn(run);
         }
     }
 
     /// The informer of a kind that somebody reads already.
-    pub(crate) fn existing<K: Object>(&self) -> Option<Arc<Informer<K>>> {
-        self.inner.registry.lock().find::<K>()
+    pub(crate) fn existing(&self, kind: &Kind) -> Option<Arc<Informer>> {
+        self.inner.registry.lock().by_kind.get(&kind.path()).cloned()
     }
 
-    async fn synced<K: Object>(&self) -> Result<Arc<Informer<K>>, CacheError> {
-        let informer = self.informer::<K>();
-        if !informer.is_synced() {
-            let synced = tokio::time::timeout(self.inner.options.read_timeout, informer.synced());
+    async fn synced<K: View>(&self, informer: &Informer) -> Result<(), CacheError> {
+        if !informer.is_synced::<K>() {
+            let synced = tokio::time::timeout(self.inner.options.read_timeout, informer.synced::<K>());
             synced.await.map_err(|_| CacheError::NotSynced {
                 kind: informer.kind().to_string(),
                 reason: informer.unhealthy().join("; "),
             })?;
         }
-        Ok(informer)
+        Ok(())
     }
 }
 
-fn watched_as<K: Object>(informer: &Arc<Informer<K>>) -> Arc<dyn Watched> {
-    informer.clone()
+fn add_index<K: View>(
+    informer: &Informer,
+    name: &str,
+    values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+) -> Result<(), CacheError> {
+    if informer.add_index(name, values) {
+        return Ok(());
+    }
+    Err(CacheError::IndexExists {
+        kind: informer.kind().to_string(),
+        name: name.to_owned(),
+    })
 }
 
-fn malformed_error<K: Object>(key: &ObjectKey, malformed: Malformed) -> CacheError {
+fn malformed_error(kind: &Kind, key: &ObjectKey, malformed: Malformed) -> CacheError {
     CacheError::Malformed {
-        kind: Kind::of::<K>().to_string(),
+        kind: kind.to_string(),
         key: key.clone(),
         error: malformed.error,
-    }
-}
-
-impl Registry {
-    fn find<K: Object>(&self) -> Option<Arc<Informer<K>>> {
-        let entry = self.informers.get(&TypeId::of::<K>())?;
-        entry.typed.clone().downcast().ok()
     }
 }

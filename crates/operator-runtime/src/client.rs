@@ -1,87 +1,99 @@
 //! The client: reads from the cache, writes to the API server, and does not write what is so already.
 //! It never knows controllers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{ObjectList, Request};
+use kube::api::{DeleteParams, DynamicObject, Patch};
+use kube::core::PartialObjectMeta;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::cache::decode::{Decoded, with_owners};
-use crate::cache::store::Stored;
-use crate::cache::{Cache, CacheError, ListOptions};
+use crate::cache::{Cache, ListOptions};
+use crate::error::Result;
 use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
-use crate::object::{Kind, Object, ObjectKey};
-use crate::owner::{OwnerError, set_controller_reference};
+use crate::object::{Kind, Object, ObjectKey, View};
+use crate::owner::Owner;
 
+mod error;
+mod live;
+mod merge;
+mod mutate;
 mod noop;
+mod options;
+mod request;
+mod resources;
 mod status;
+mod subresource;
 
+pub use error::ClientError;
+pub use live::LiveReader;
+pub use mutate::OperationResult;
+pub use options::FieldValidation;
+use options::Options;
+use request::Target;
+pub use resources::Resources;
 pub use status::StatusWriter;
+pub use subresource::Subresource;
 
 /// Reads from the cache and writes to the API server, as one field manager. Clones are cheap.
 ///
 /// * A read after an own write sees it: the answer to the write is in the cache before the write returns.
-/// * [`Client::apply`] and [`StatusWriter::patch`] send nothing if the object is so already.
+/// * What would change nothing, as far as the cache knows, is not sent: by [`apply`](Client::apply),
+///   [`update`](Client::update), [`patch`](Client::patch), [`create_or_update`](Client::create_or_update),
+///   [`create_or_patch`](Client::create_or_patch), [`delete_all_of`](Client::delete_all_of) and [`StatusWriter::patch`].
 /// * [`Client::live`] reads past the cache.
+///
+/// # Other ways to write
+/// [`dry_run`](Client::dry_run), [`with_field_manager`](Client::with_field_manager),
+/// [`with_field_validation`](Client::with_field_validation), [`in_namespace`](Client::in_namespace) and
+/// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use operator_runtime::{client::FieldValidation, prelude::*};
+/// # async fn example(ctx: Context, config: ConfigMap) -> Result<()> {
+/// let careful = ctx.in_namespace("team-a").with_field_validation(FieldValidation::Strict);
+/// let would_be = careful.dry_run().apply(config.clone()).await?;
+/// careful.apply(config).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Kinds without a Rust type
+/// [`Client::dynamic`], [`Client::metadata`] and [`Client::resources`] give the same functions for a [`Kind`] that is
+/// named at run time.
+///
+/// ```no_run
+/// # use operator_runtime::{Kind, prelude::*};
+/// # async fn example(ctx: Context, request: Request) -> Result<()> {
+/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// if let Some(gateway) = ctx.dynamic(&gateways).get(&request).await? {
+///     tracing::info!(class = %gateway.data["spec"]["gatewayClassName"], "seen");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     kube: kube::Client,
     cache: Cache,
     metrics: ClientMetrics,
+    options: Arc<Options>,
 }
-
-/// Why a request of the client failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The cache has no answer.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// The owner cannot own the object.
-    #[error(transparent)]
-    Owner(#[from] OwnerError),
-    /// The object cannot be written because it has no name, or no namespace though its kind has them.
-    #[error("cannot {verb} {kind}: metadata.{field} is empty")]
-    Incomplete {
-        /// What was to be done.
-        verb: &'static str,
-        /// The kind.
-        kind: String,
-        /// The empty field of the metadata.
-        field: &'static str,
-    },
-    /// The object, or a value for its status, is no JSON.
-    #[error("cannot {what}: it does not serialize")]
-    Serialize {
-        /// What was to be done, such as `apply Deployment.apps default/web`.
-        what: String,
-        /// Why not.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The API server refused, or could not be reached.
-    #[error("cannot {what}")]
-    Request {
-        /// What was to be done, such as `apply Deployment.apps default/web`.
-        what: String,
-        /// What the server or the network said.
-        #[source]
-        source: kube::Error,
-    },
-}
-
-/// Reads from the API server itself, for the rare case in which the cache is not enough.
-pub struct LiveReader<'a>(&'a Client);
 
 // === impl Client ===
 
 impl Client {
     pub(crate) fn new(kube: kube::Client, cache: Cache, metrics: ClientMetrics) -> Self {
-        Self { kube, cache, metrics }
+        let options = Arc::new(Options::new(cache.manager()));
+        Self {
+            kube,
+            cache,
+            metrics,
+            options,
+        }
     }
 
     /// The client of kube underneath, for what this one does not offer.
@@ -94,9 +106,68 @@ impl Client {
         &self.cache
     }
 
-    /// The field manager of the writes: the name of the manager.
+    /// The field manager of the writes: the name of the manager, unless [`Client::with_field_manager`] names another.
     pub fn field_manager(&self) -> &str {
-        self.cache.manager()
+        &self.options.field_manager
+    }
+
+    /// A client whose writes are checked, admitted and answered by the server, and not stored. The cache does not see
+    /// the answers.
+    #[must_use]
+    pub fn dry_run(&self) -> Self {
+        self.with(|options| options.dry_run = true)
+    }
+
+    /// A client that writes as another field manager. Its applies are always sent: the cache remembers only what the
+    /// operator's own field manager applied.
+    #[must_use]
+    pub fn with_field_manager(&self, name: &str) -> Self {
+        self.with(|options| options.field_manager = name.into())
+    }
+
+    /// A client whose writes say what the server does with fields that it does not know: `Warn` without this.
+    #[must_use]
+    pub fn with_field_validation(&self, validation: FieldValidation) -> Self {
+        self.with(|options| options.field_validation = Some(validation))
+    }
+
+    /// A client for one namespace: objects and lists that name none are of this one, and what names another one is an
+    /// error. Kinds without namespaces are not affected.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        self.with(|options| options.namespace = Some(namespace.into()))
+    }
+
+    /// A client whose reads do not see the operator's own writes before the watch brings them, as in controller-runtime
+    /// unless told otherwise: everything that it reads is some state of before.
+    #[must_use]
+    pub fn without_own_writes(&self) -> Self {
+        self.with(|options| options.consistency = crate::cache::Consistency::Watched)
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Options)) -> Self {
+        let mut client = self.clone();
+        change(Arc::make_mut(&mut client.options));
+        client
+    }
+
+    /// The objects of a kind, as `DynamicObject`: whole, as JSON.
+    pub fn dynamic<'a>(&'a self, kind: &'a Kind) -> Resources<'a, DynamicObject> {
+        self.resources(kind)
+    }
+
+    /// The metadata of the objects of a kind.
+    pub fn metadata<'a>(&'a self, kind: &'a Kind) -> Resources<'a, PartialObjectMeta> {
+        self.resources(kind)
+    }
+
+    /// The objects of a kind, as `K`.
+    pub fn resources<'a, K: View>(&'a self, kind: &'a Kind) -> Resources<'a, K> {
+        Resources::new(self, Cow::Borrowed(kind))
+    }
+
+    fn of<K: Object>(&self) -> Resources<'_, K> {
+        Resources::new(self, Cow::Owned(Kind::of::<K>()))
     }
 
     /// The object, from the cache; `None` if there is none.
@@ -107,21 +178,26 @@ impl Client {
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
-        Ok(self.cache.get(key).await?)
+        if self.options.namespace.is_some() {
+            return self.of().get(key).await;
+        }
+        let informer = self.cache.informer::<K>();
+        let consistency = self.options.consistency;
+        Ok(self.cache.read(&informer, &key.into(), consistency).await?)
     }
 
     /// The objects that `options` name, from the cache, sorted by namespace and name: `None` for all, `Some(namespace)`,
     /// or [`ListOptions`].
     ///
     /// # Errors
-    /// If the kind cannot be listed in time.
+    /// If the kind cannot be listed in time, or has no such index.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
-        Ok(self.cache.list(options).await?)
+        self.of().list(options).await
     }
 
     /// Reads past the cache.
     pub fn live(&self) -> LiveReader<'_> {
-        LiveReader(self)
+        LiveReader::new(self)
     }
 
     /// Makes the cluster agree with `desired` by server-side apply, and returns the object as it is then.
@@ -133,35 +209,22 @@ impl Client {
     /// # Errors
     /// If the object has no name, or the server refuses it.
     pub async fn apply<K: Object>(&self, desired: K) -> Result<Arc<K>, ClientError> {
-        let target = Target::of("apply", &desired)?;
-        let configuration = self.configuration(&target, &desired)?;
-        if let Some(known) = self.cache.known::<K>(&target.key)
-            && self.is_applied(&target, &configuration, &known)?
-        {
-            self.skip(&target);
-            return Ok(known.object);
-        }
-        let parameters = PatchParams::apply(self.field_manager()).force();
-        let patch = Patch::Apply(&configuration);
-        let request = request::<K>(&target.key).patch(target.key.name(), &parameters, &patch);
-        self.write(&target, request).await
+        self.of().apply(desired).await
     }
 
     /// [`Client::apply`] of an object that belongs to `owner`: with a controller reference, so that it is deleted with
     /// its owner and its changes reconcile the owner (`owns`), and in the owner's namespace if it names none.
     ///
+    /// `owner` is a reference to an object whose type knows its kind, or [`Owner::of`] any object.
+    ///
     /// # Errors
     /// As [`Client::apply`], and if `owner` cannot own the object.
-    pub async fn apply_owned<O: Object, K: Object>(
+    pub async fn apply_owned<K: Object>(
         &self,
-        owner: &O,
-        mut desired: K,
+        owner: impl Into<Owner>,
+        desired: K,
     ) -> Result<Arc<K>, ClientError> {
-        if Kind::of::<K>().namespaced && desired.meta().namespace.is_none() {
-            desired.meta_mut().namespace = owner.meta().namespace.clone();
-        }
-        set_controller_reference(owner, &mut desired)?;
-        self.apply(desired).await
+        self.of().apply_owned(owner, desired).await
     }
 
     /// Creates an object; its name may be left to the server (`generateName`).
@@ -169,17 +232,20 @@ impl Client {
     /// # Errors
     /// If the server refuses it, for one because it exists already (`is_already_exists`).
     pub async fn create<K: Object>(&self, object: K) -> Result<Arc<K>, ClientError> {
-        let target = Target::unnamed("create", &object);
-        let body = serde_json::to_vec(&object).map_err(|source| target.unserializable(source))?;
-        let parameters = PostParams {
-            field_manager: Some(self.field_manager().to_owned()),
-            ..PostParams::default()
-        };
-        self.write(&target, request::<K>(&target.key).create(&parameters, body))
-            .await
+        self.of().create(object).await
     }
 
-    /// Sends a patch of any kind; [`Client::apply`] is the better choice wherever it fits.
+    /// Replaces an object by another state of it, which has to be made from its newest one: fields that `K` does not
+    /// know are lost. Nothing is sent if it is the state that the cache has.
+    ///
+    /// # Errors
+    /// If the server refuses it, for one because it changed meanwhile (`is_conflict`).
+    pub async fn update<K: Object>(&self, object: K) -> Result<Arc<K>, ClientError> {
+        self.of().update(object).await
+    }
+
+    /// Sends a patch of any kind; [`Client::apply`] is the better choice wherever it fits. A merge patch or a JSON patch
+    /// that leaves the object in the cache as it is is not sent.
     ///
     /// # Errors
     /// If the server refuses it.
@@ -188,13 +254,51 @@ impl Client {
         key: impl Into<ObjectKey>,
         patch: &Patch<P>,
     ) -> Result<Arc<K>, ClientError> {
-        let target = Target::new::<K>("patch", key.into());
-        let parameters = PatchParams {
-            field_manager: Some(self.field_manager().to_owned()),
-            ..PatchParams::default()
-        };
-        let request = request::<K>(&target.key).patch(target.key.name(), &parameters, patch);
-        self.write(&target, request).await
+        self.of().patch(key, patch).await
+    }
+
+    /// Creates `object` as `mutate` leaves it; or, if it exists, replaces it by what `mutate` makes of its newest state.
+    /// Nothing is sent if that is what it is. If it changed meanwhile, or came or went, it is read and mutated again.
+    ///
+    /// `mutate` may be called several times and must not change the name or the namespace. As it is shown all fields,
+    /// also those that the server has set, it sets what it means and leaves the rest.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    /// # use operator_runtime::{owner::set_controller_reference, prelude::*};
+    /// # async fn example(ctx: Context, owner: &Deployment, object: ConfigMap) -> Result<()> {
+    /// let (config, result) = ctx
+    ///     .create_or_update(object, |config: &mut ConfigMap| {
+    ///         config.data.get_or_insert_default().insert("size".to_owned(), "3".to_owned());
+    ///         Ok(set_controller_reference(owner, config)?)
+    ///     })
+    ///     .await?;
+    /// tracing::info!(%result, "ConfigMap is as it should be");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `mutate`, or if the server refuses the object.
+    pub async fn create_or_update<K: Object>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> Result<()> + Send,
+    ) -> Result<(Arc<K>, OperationResult)> {
+        self.of().create_or_update(object, mutate).await
+    }
+
+    /// [`Client::create_or_update`] with merge patches of what `mutate` changed, one of the object and one of its
+    /// status: what `K` does not know stays, and what others changed meanwhile is no conflict.
+    ///
+    /// # Errors
+    /// As [`Client::create_or_update`].
+    pub async fn create_or_patch<K: Object>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> Result<()> + Send,
+    ) -> Result<(Arc<K>, OperationResult)> {
+        self.of().create_or_patch(object, mutate).await
     }
 
     /// Deletes the object if it is still there and still the same one (by its uid); what it owns follows in the
@@ -203,227 +307,47 @@ impl Client {
     /// # Errors
     /// If the server refuses it, for one because an object with the same name took its place.
     pub async fn delete<K: Object>(&self, object: &K) -> Result<(), ClientError> {
-        let target = Target::of("delete", object)?;
-        let uid = object.meta().uid.clone();
-        let preconditions = Preconditions {
-            uid: uid.clone(),
-            resource_version: None,
-        };
-        let parameters = DeleteParams::background().preconditions(preconditions);
-        let request = request::<K>(&target.key).delete(target.key.name(), &parameters);
-        let answer: Value = match self.send(&target, request).await {
-            Err(error) if error.is_not_found() => return Ok(()),
-            answer => answer?,
-        };
-        if answer["kind"] == "Status" {
-            self.cache
-                .deleted::<K>(&target.key, uid.as_deref().unwrap_or_default());
-        } else if let Ok(remaining) = serde_json::from_value::<Decoded<K>>(answer) {
-            // Finalizers keep it: the answer is the object with its deletion timestamp.
-            // If it does not fit its type, the watch will say so; the deletion was accepted all the same.
-            let _ = self.take(remaining);
-        }
-        Ok(())
+        self.of().delete(object).await
+    }
+
+    /// [`Client::delete`] with parameters of one's own: grace period, propagation, preconditions.
+    ///
+    /// # Errors
+    /// As [`Client::delete`].
+    pub async fn delete_with<K: Object>(
+        &self,
+        key: impl Into<ObjectKey>,
+        parameters: DeleteParams,
+    ) -> Result<(), ClientError> {
+        self.of::<K>().delete_with(key, parameters).await
+    }
+
+    /// Deletes the objects of a namespace that `options` name, in one request; none is sent if the cache is watching
+    /// the kind and knows of no such object. Objects that an index names are deleted one by one.
+    ///
+    /// # Errors
+    /// If no namespace is named for a kind that has them, or the server refuses.
+    pub async fn delete_all_of<K: Object>(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
+        self.of::<K>().delete_all_of(options).await
     }
 
     /// Writes the status of `object`, through the subresource; nothing is sent before [`StatusWriter::patch`].
     pub fn status<'a, K: Object>(&'a self, object: &'a K) -> StatusWriter<'a, K> {
-        StatusWriter::new(self, object)
+        StatusWriter::new(self, Kind::of::<K>(), object)
+    }
+
+    /// A subresource of an object, such as `scale`, `eviction`, `token` or `approval`.
+    pub fn subresource<'a, K: Object>(&'a self, object: &K, name: &'a str) -> Subresource<'a> {
+        self.of::<K>().into_subresource(ObjectKey::of(object), name)
     }
 
     /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
     pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
-        Finalizers::new(self, object)
-    }
-
-    /// What is sent in an apply: no nulls, which are `None`s that were not skipped and say nothing, and no status,
-    /// which has its own subresource.
-    fn configuration<K: Object>(&self, target: &Target, desired: &K) -> Result<Value, ClientError> {
-        let mut value = serde_json::to_value(desired).map_err(|source| target.unserializable(source))?;
-        noop::remove_nulls(&mut value);
-        if let Some(object) = value.as_object_mut() {
-            object.insert("apiVersion".to_owned(), target.kind.api_version().into());
-            object.insert("kind".to_owned(), target.kind.kind.clone().into());
-            object.remove("status");
-        }
-        Ok(value)
-    }
-
-    fn is_applied<K: Object>(
-        &self,
-        target: &Target,
-        configuration: &Value,
-        known: &Stored<K>,
-    ) -> Result<bool, ClientError> {
-        let Some(applied) = &known.applied else {
-            return Ok(false);
-        };
-        let live =
-            serde_json::to_value(known.object.as_ref()).map_err(|source| target.unserializable(source))?;
-        let applied = with_owners(applied, known.object.as_ref());
-        Ok(noop::is_applied(configuration, &applied, &live))
+        Finalizers::new(self, Kind::of::<K>(), object)
     }
 
     fn skip(&self, target: &Target) {
         self.metrics.write_skipped(&target.kind.to_string());
         tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
     }
-
-    async fn write<K: Object>(
-        &self,
-        target: &Target,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Arc<K>, ClientError> {
-        let answer: Decoded<K> = self.send(target, request).await?;
-        let malformed = |error: String| {
-            ClientError::Cache(CacheError::Malformed {
-                kind: target.kind.to_string(),
-                key: target.key.clone(),
-                error,
-            })
-        };
-        self.take(answer).map_err(malformed)
-    }
-
-    /// Puts the answer to a write into the cache.
-    fn take<K: Object>(&self, answer: Decoded<K>) -> Result<Arc<K>, String> {
-        let stored = answer
-            .into_stored(self.field_manager())
-            .map_err(|malformed| malformed.error)?;
-        self.cache.write(stored.clone());
-        Ok(stored.object)
-    }
-
-    async fn send<T: DeserializeOwned>(
-        &self,
-        target: &Target,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<T, ClientError> {
-        let request = request.map_err(kube::Error::BuildRequest);
-        let answer = match request {
-            Ok(request) => self.kube.request(request).await,
-            Err(error) => Err(error),
-        };
-        answer.map_err(|source| target.failed(source))
-    }
-}
-
-// === impl LiveReader ===
-
-impl LiveReader<'_> {
-    /// The object, from the API server; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the server refuses the request or the object does not fit its type.
-    pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
-        let target = Target::new::<K>("get", key.into());
-        let request = request::<K>(&target.key).get(target.key.name(), &kube::api::GetParams::default());
-        match self.0.send::<K>(&target, request).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            object => Ok(Some(Arc::new(object?))),
-        }
-    }
-
-    /// The objects of a namespace, or of all, from the API server; `parameters` select and page.
-    ///
-    /// # Errors
-    /// If the server refuses the request or an object does not fit its type.
-    pub async fn list<K: Object>(
-        &self,
-        namespace: Option<&str>,
-        parameters: &ListParams,
-    ) -> Result<ObjectList<K>, ClientError> {
-        let target = Target::new::<K>("list", ObjectKey::new(namespace, ""));
-        self.0
-            .send(&target, request::<K>(&target.key).list(parameters))
-            .await
-    }
-}
-
-// === impl ClientError ===
-
-impl ClientError {
-    /// The `Status` that the API server refused with, if it did.
-    pub fn status(&self) -> Option<&kube::core::Status> {
-        match self {
-            Self::Request {
-                source: kube::Error::Api(status),
-                ..
-            } => Some(status),
-            _ => None,
-        }
-    }
-
-    /// Whether the server said that the object does not exist.
-    pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_not_found)
-    }
-
-    /// Whether the server said that the object had changed meanwhile.
-    pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_conflict)
-    }
-
-    /// Whether the server said that an object of that name exists.
-    pub fn is_already_exists(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_already_exists)
-    }
-}
-
-/// What a request is about, for its errors.
-struct Target {
-    verb: &'static str,
-    kind: Kind,
-    key: ObjectKey,
-}
-
-// === impl Target ===
-
-impl Target {
-    fn new<K: Object>(verb: &'static str, key: ObjectKey) -> Self {
-        let kind = Kind::of::<K>();
-        Self { verb, kind, key }
-    }
-
-    fn unnamed<K: Object>(verb: &'static str, object: &K) -> Self {
-        Self::new::<K>(verb, ObjectKey::of(object))
-    }
-
-    /// The target that an object names.
-    fn of<K: Object>(verb: &'static str, object: &K) -> Result<Self, ClientError> {
-        let target = Self::unnamed(verb, object);
-        let incomplete = |field| ClientError::Incomplete {
-            verb,
-            kind: target.kind.to_string(),
-            field,
-        };
-        if target.key.name().is_empty() {
-            return Err(incomplete("name"));
-        }
-        if target.kind.namespaced && target.key.namespace().is_none() {
-            return Err(incomplete("namespace"));
-        }
-        Ok(target)
-    }
-
-    fn unserializable(&self, source: serde_json::Error) -> ClientError {
-        let what = self.to_string();
-        ClientError::Serialize { what, source }
-    }
-
-    fn failed(&self, source: kube::Error) -> ClientError {
-        let what = self.to_string();
-        ClientError::Request { what, source }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {} {}", self.verb, self.kind, self.key)
-    }
-}
-
-/// Builds requests for the objects beside `key`.
-fn request<K: Object>(key: &ObjectKey) -> Request {
-    Request::new(K::url_path(&K::DynamicType::default(), key.namespace()))
 }

@@ -340,16 +340,19 @@ fn source<K: Object>(cache: &Cache, handler: impl EventHandler<K>, predicate: im
     let informer = cache.informer::<K>();
     Source {
         start: Box::new(move |queue| {
-            informer.add_handler(move |event| {
-                if predicate.test(event) {
-                    let priority = if event.is_initial() { LOW_PRIORITY } else { 0 };
-                    handler
-                        .requests(event)
-                        .into_iter()
-                        .for_each(|key| queue.add(key, priority));
-                }
-            });
-            Box::pin(async move { informer.synced().await })
+            Box::pin(async move {
+                informer.synced::<K>().await;
+                informer.add_handler(move |event: &Event<K>| {
+                    if predicate.test(event) {
+                        let is_unchanged = event.is_initial() || event.is_resync();
+                        let priority = if is_unchanged { LOW_PRIORITY } else { 0 };
+                        handler
+                            .requests(event)
+                            .into_iter()
+                            .for_each(|key| queue.add(key, priority));
+                    }
+                });
+            })
         }),
     }
 }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use crate::object::Meta;
+
 /// A change of one object, with the old state beside the new one.
-#[derive(Clone, Debug)]
-pub enum Event<K> {
+#[derive(Debug)]
+pub enum Event<K: ?Sized> {
     /// The object is new to the cache.
     Create {
         /// Its state.
@@ -13,7 +15,7 @@ pub enum Event<K> {
         /// Whether it comes from the first list rather than from a change.
         initial: bool,
     },
-    /// The object changed.
+    /// The object changed; or nothing did, and the cache says again what it knows (a resync).
     Update {
         /// The state before, as the cache had it. After a gap in the watch several writes are one update.
         old: Arc<K>,
@@ -27,13 +29,24 @@ pub enum Event<K> {
         /// Whether the deletion was missed and found out by a new list, so that the state may not be the last one.
         stale: bool,
     },
+    /// Something that no watch tells has to do with the object: what a stream of the operator's own brings.
+    Generic {
+        /// The object.
+        object: Arc<K>,
+    },
 }
 
-impl<K> Event<K> {
+impl<K: ?Sized> Clone for Event<K> {
+    fn clone(&self) -> Self {
+        self.map(Arc::clone)
+    }
+}
+
+impl<K: ?Sized> Event<K> {
     /// The newest state that the event carries.
     pub fn object(&self) -> &Arc<K> {
         match self {
-            Self::Create { object, .. } | Self::Delete { object, .. } => object,
+            Self::Create { object, .. } | Self::Delete { object, .. } | Self::Generic { object } => object,
             Self::Update { new, .. } => new,
         }
     }
@@ -50,5 +63,35 @@ impl<K> Event<K> {
     /// Whether it comes from the first list, whose objects may wait behind fresh changes.
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
+    }
+
+    /// The same event of the objects that `view` makes of these.
+    pub(crate) fn map<T: ?Sized>(&self, view: impl Fn(&Arc<K>) -> Arc<T>) -> Event<T> {
+        match self {
+            Self::Create { object, initial } => Event::Create {
+                object: view(object),
+                initial: *initial,
+            },
+            Self::Update { old, new } => Event::Update {
+                old: view(old),
+                new: view(new),
+            },
+            Self::Delete { object, stale } => Event::Delete {
+                object: view(object),
+                stale: *stale,
+            },
+            Self::Generic { object } => Event::Generic { object: view(object) },
+        }
+    }
+}
+
+impl<K: Meta + ?Sized> Event<K> {
+    /// Whether nothing happened: the cache says again what it knows, as it does now and then
+    /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
+    pub fn is_resync(&self) -> bool {
+        match self {
+            Self::Update { old, new } => old.metadata().resource_version == new.metadata().resource_version,
+            _ => false,
+        }
     }
 }

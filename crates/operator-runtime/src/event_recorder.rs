@@ -89,9 +89,14 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
 impl EventRecorder {
     /// Begins an event about `object`.
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
+        self.about(reference(object))
+    }
+
+    /// Begins an event about an object that the reference names, of whatever kind.
+    pub fn about(&self, regarding: ObjectReference) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
-            regarding: reference(object),
+            regarding,
             related: None,
             action: None,
         }

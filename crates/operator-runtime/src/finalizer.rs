@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::client::{Client, ClientError};
 use crate::error::Result;
-use crate::object::{Object, ObjectKey};
+use crate::object::{Kind, ObjectKey, View};
 
 /// A write with a stale resource version is tried this often.
 const ATTEMPTS: usize = 5;
@@ -37,6 +37,7 @@ const ATTEMPTS: usize = 5;
 #[must_use = "nothing happens before `run().await`"]
 pub struct Finalizers<'a, K> {
     client: &'a Client,
+    kind: Kind,
     object: &'a K,
     steps: Vec<Step<'a>>,
 }
@@ -48,11 +49,12 @@ struct Step<'a> {
 
 // === impl Finalizers ===
 
-impl<'a, K: Object> Finalizers<'a, K> {
-    pub(crate) fn new(client: &'a Client, object: &'a K) -> Self {
+impl<'a, K: View> Finalizers<'a, K> {
+    pub(crate) fn new(client: &'a Client, kind: Kind, object: &'a K) -> Self {
         let steps = Vec::new();
         Self {
             client,
+            kind,
             object,
             steps,
         }
@@ -84,7 +86,10 @@ impl<'a, K: Object> Finalizers<'a, K> {
             if has(self.object, &step.name) {
                 step.work.await?;
                 let without = |finalizers: &mut Vec<String>| finalizers.retain(|name| *name != step.name);
-                if change(self.client, self.object, without).await?.is_none() {
+                if change((self.client, &self.kind), self.object, without)
+                    .await?
+                    .is_none()
+                {
                     break;
                 }
             }
@@ -101,7 +106,7 @@ impl<'a, K: Object> Finalizers<'a, K> {
                 }
             }
         };
-        let changed = change(self.client, self.object, with).await?;
+        let changed = change((self.client, &self.kind), self.object, with).await?;
         Ok(changed.unwrap_or_else(|| Arc::new(self.object.clone())))
     }
 }
@@ -116,21 +121,21 @@ impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
     }
 }
 
-fn has<K: Object>(object: &K, name: &str) -> bool {
+fn has<K: View>(object: &K, name: &str) -> bool {
     let mut finalizers = object.meta().finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == name)
 }
 
 /// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone. A change that
 /// changes nothing is not sent.
-async fn change<K: Object>(
-    client: &Client,
+async fn change<K: View>(
+    (client, kind): (&Client, &Kind),
     object: &K,
     change: impl Fn(&mut Vec<String>),
 ) -> Result<Option<Arc<K>>, ClientError> {
     let key = ObjectKey::of(object);
     let is_same = |other: &Arc<K>| other.meta().uid == object.meta().uid;
-    let known = client.cache().known::<K>(&key).map(|stored| stored.object);
+    let known = client.cache().known::<K>(kind, &key).map(|(known, _)| known);
     let mut base = Some(known.filter(is_same).unwrap_or_else(|| Arc::new(object.clone())));
     let mut attempts = 1;
     while let Some(current) = base {
@@ -143,14 +148,15 @@ async fn change<K: Object>(
         // The whole list is sent, so it must still be the one that was changed.
         let metadata = json!({"finalizers": after, "resourceVersion": current.meta().resource_version});
         match client
-            .patch::<K, _>(&key, &Patch::Merge(json!({"metadata": metadata})))
+            .resources::<K>(kind)
+            .patch(&key, &Patch::Merge(json!({"metadata": metadata})))
             .await
         {
             Ok(changed) => return Ok(Some(changed)),
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) if error.is_conflict() && attempts < ATTEMPTS => {
                 attempts += 1;
-                base = client.live().get::<K>(&key).await?.filter(is_same);
+                base = client.live().get_of::<K>(kind, &key).await?.filter(is_same);
             }
             Err(error) => return Err(error),
         }

@@ -4,27 +4,27 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
 
 use crate::event::Event;
-use crate::object::{Kind, Object, ObjectKey};
+use crate::object::{Kind, Meta, Object, ObjectKey};
+use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 
 /// Turns an event into the keys to reconcile; duplicates are fine.
 ///
 /// Every closure `Fn(&Event<K>) -> Vec<ObjectKey>` is a handler.
-pub trait EventHandler<K>: Send + Sync + 'static {
+pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// The keys to reconcile because of `event`.
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey>;
 }
 
-impl<K, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> EventHandler<K> for F {
+impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> EventHandler<K> for F {
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey> {
         self(event)
     }
 }
 
 /// Reconciles the object itself.
-pub fn for_object<K: Resource + 'static>() -> impl EventHandler<K> {
+pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
     |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
 }
 
@@ -32,13 +32,34 @@ pub fn for_object<K: Resource + 'static>() -> impl EventHandler<K> {
 ///
 /// Owners are matched by group and kind: neither by version, so that an upgrade of `O` loses nothing, nor by uid. The
 /// namespace of the request is the object's, if `O` is namespaced.
-pub fn for_owner<O: Object, K: Resource + 'static>() -> impl EventHandler<K> {
+pub fn for_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_owner_of_kind(Kind::of::<O>(), true)
 }
 
 /// Like [`for_owner`], with every owner of kind `O`, controlling or not.
-pub fn for_any_owner<O: Object, K: Resource + 'static>() -> impl EventHandler<K> {
+pub fn for_any_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_owner_of_kind(Kind::of::<O>(), false)
+}
+
+/// [`for_owner`] (`only_controller`) or [`for_any_owner`], for owners of a kind that has no Rust type.
+pub fn for_owner_of_kind<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
+    move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
+}
+
+/// Reconciles the object of kind `O` that the annotations of the object name, as
+/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes them: for what cannot have an owner reference,
+/// because it lives in another namespace. After an update also the one that was named before.
+pub fn for_annotated<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
+    for_annotated_of_kind(Kind::of::<O>())
+}
+
+/// [`for_annotated`], for owners of a kind that has no Rust type.
+pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandler<K> {
+    move |event: &Event<K>| {
+        from_objects(event, |object| {
+            annotated_key(&owner, object).into_iter().collect()
+        })
+    }
 }
 
 /// Reconciles what `keys` makes of the object; after an update also what it makes of the old state.
@@ -58,14 +79,6 @@ pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'stat
     move |event: &Event<K>| from_objects(event, |object| keys(object))
 }
 
-/// [`for_owner`] or [`for_any_owner`], for a kind that is known at run time.
-pub(crate) fn for_owner_of_kind<K: Resource + 'static>(
-    owner: Kind,
-    only_controller: bool,
-) -> impl EventHandler<K> {
-    move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
-}
-
 fn from_objects<K>(event: &Event<K>, keys: impl Fn(&K) -> Vec<ObjectKey>) -> Vec<ObjectKey> {
     let of_object = |object: &Arc<K>| keys(object);
     let mut requests: Vec<_> = event.objects().flat_map(of_object).collect();
@@ -74,8 +87,8 @@ fn from_objects<K>(event: &Event<K>, keys: impl Fn(&K) -> Vec<ObjectKey>) -> Vec
     requests
 }
 
-fn owner_keys(owner: &Kind, object: &impl Resource, only_controller: bool) -> Vec<ObjectKey> {
-    let meta = object.meta();
+fn owner_keys(owner: &Kind, object: &impl Meta, only_controller: bool) -> Vec<ObjectKey> {
+    let meta = object.metadata();
     let references = meta.owner_references.iter().flatten();
     references
         .filter(|reference| is_of(owner, reference))
@@ -87,6 +100,19 @@ fn owner_keys(owner: &Kind, object: &impl Resource, only_controller: bool) -> Ve
             )
         })
         .collect()
+}
+
+fn annotated_key(owner: &Kind, object: &impl Meta) -> Option<ObjectKey> {
+    let annotations = object.metadata().annotations.as_ref()?;
+    let kind = annotations.get(PRIMARY_RESOURCE_TYPE)?;
+    let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+    let is_owner = owner.kind == kind && owner.group == group;
+    let key = annotations.get(PRIMARY_RESOURCE).filter(|_| is_owner)?;
+    let (namespace, name) = match key.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, key.as_str()),
+    };
+    (!name.is_empty()).then(|| ObjectKey::new(namespace, name))
 }
 
 fn is_of(owner: &Kind, reference: &OwnerReference) -> bool {
@@ -172,5 +198,21 @@ mod tests {
                 ObjectKey::namespaced("default", "old")
             ]
         );
+    }
+
+    #[test]
+    fn annotations_name_an_owner_elsewhere() {
+        let mut owner = Deployment::default();
+        owner.metadata.name = Some("web".to_owned());
+        owner.metadata.namespace = Some("other".to_owned());
+        let mut pod = pod(Vec::new());
+        crate::owner::set_owner_annotations(&owner, Arc::make_mut(&mut pod));
+        let event = Event::Create {
+            object: pod,
+            initial: false,
+        };
+        let keys = for_annotated::<Deployment, Pod>().requests(&event);
+        assert_eq!(keys, [ObjectKey::namespaced("other", "web")]);
+        assert!(for_annotated::<ReplicaSet, Pod>().requests(&event).is_empty());
     }
 }

@@ -116,4 +116,4 @@ pub use controller::{Action, Context, Controller, ControllerOptions, Reconciler,
 pub use error::{Error, Result};
 pub use event_recorder::EventRecorder;
 pub use manager::Manager;
-pub use object::{Kind, Object, ObjectKey};
+pub use object::{Kind, Meta, Object, ObjectKey, View};

@@ -482,15 +482,16 @@ impl ManagerBuilder {
             None if options.leader_election => Some(election(&kube, &options, &metrics)?),
             None => None,
         };
+        let instance = instance(&options.name);
+        let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
         let cache = Cache::new(
             kube.clone(),
             &options.name,
             options.cache.clone(),
             metrics.cache(),
+            recorder.clone(),
         );
         let checks = Checks::new(cache.clone());
-        let instance = instance(&options.name);
-        let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
         let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
         let mut runnables = Vec::new();
         if let Some(listener) = health {

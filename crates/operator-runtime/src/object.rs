@@ -6,41 +6,64 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Resource;
-use kube::core::NamespaceResourceScope;
+use kube::api::ApiResource;
+use kube::core::{NamespaceResourceScope, ObjectMeta};
+use kube::discovery::{ApiCapabilities, Scope};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A type that can be watched, cached and written: every type of `k8s-openapi`, and every custom resource that
-/// derives `kube::CustomResource`. There is nothing to implement or to register.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no Kubernetes object",
-    note = "derive kube::CustomResource, Clone, Debug, Serialize and Deserialize, or use a type of k8s-openapi"
-)]
-pub trait Object:
-    Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static>
-    + Clone
-    + fmt::Debug
-    + Serialize
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
+/// What objects can be read as: every type of `k8s-openapi`, every custom resource that derives
+/// `kube::CustomResource`, `PartialObjectMeta` for the metadata alone, and `DynamicObject` for what has no Rust type.
+///
+/// There is nothing to implement or to register. A type that knows its kind is an [`Object`] as well; for the others a
+/// [`Kind`] says which one is meant.
+pub trait View: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K> View for K where
+    K: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
 }
 
-impl<K> Object for K where
-    K: Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static>
-        + Clone
-        + fmt::Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static
-{
+/// A type that knows its kind, and can be watched, cached and written: every type of `k8s-openapi`, and every custom
+/// resource that derives `kube::CustomResource`. There is nothing to implement or to register.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no Kubernetes object that knows its kind",
+    note = "derive kube::CustomResource, Clone, Debug, Serialize and Deserialize, or use a type of k8s-openapi; \
+            for DynamicObject use the functions that take a Kind"
+)]
+pub trait Object: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
+
+impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
+
+/// What every object has, whatever its type; predicates and handlers that look at nothing else work for all kinds.
+pub trait Meta: Send + Sync {
+    /// The `metadata` of the object.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+impl<K: Resource + Send + Sync> Meta for K {
+    fn metadata(&self) -> &ObjectMeta {
+        self.meta()
+    }
 }
 
 /// Names a kind of objects: group, version, kind, plural and scope.
+///
+/// [`Kind::of`] is the kind of a Rust type. The others are for objects that have none in the operator, which are read
+/// as `DynamicObject` or `PartialObjectMeta`:
+///
+/// ```
+/// use kube::api::ApiResource;
+/// use kube::discovery::Scope;
+/// use operator_runtime::Kind;
+///
+/// let gateway = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// let class = Kind::in_cluster("gateway.networking.k8s.io/v1", "GatewayClass", "gatewayclasses");
+/// assert_eq!((gateway.to_string().as_str(), class.namespaced), ("Gateway.gateway.networking.k8s.io", false));
+///
+/// let resource = ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&());
+/// assert_eq!(Kind::dynamic(&resource, Scope::Namespaced), Kind::of::<k8s_openapi::api::apps::v1::Deployment>());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     /// The API group; empty for the core group.
@@ -87,6 +110,54 @@ impl Kind {
         }
     }
 
+    /// A kind whose objects live in namespaces: its API version such as `apps/v1`, kind and plural.
+    pub fn in_namespaces(api_version: &str, kind: &str, plural: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            namespaced: true,
+        }
+    }
+
+    /// A kind whose objects live in no namespace; otherwise as [`Kind::in_namespaces`].
+    pub fn in_cluster(api_version: &str, kind: &str, plural: &str) -> Self {
+        let namespaced = false;
+        Self {
+            namespaced,
+            ..Self::in_namespaces(api_version, kind, plural)
+        }
+    }
+
+    /// The kind that kube's `ApiResource` names, which does not say its scope.
+    pub fn dynamic(resource: &ApiResource, scope: Scope) -> Self {
+        Self {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+            plural: resource.plural.clone(),
+            namespaced: scope == Scope::Namespaced,
+        }
+    }
+
+    /// The kind as kube's dynamic type.
+    pub fn api_resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            api_version: self.api_version(),
+            kind: self.kind.clone(),
+            plural: self.plural.clone(),
+        }
+    }
+
+    /// What tells the kind from all others on the server.
+    pub(crate) fn path(&self) -> String {
+        format!("{}/{}/{}", self.group, self.version, self.plural)
+    }
+
     /// `group/version`, or the version alone in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -94,6 +165,13 @@ impl Kind {
         } else {
             format!("{}/{}", self.group, self.version)
         }
+    }
+}
+
+/// What kube's discovery finds.
+impl From<(ApiResource, ApiCapabilities)> for Kind {
+    fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
+        Self::dynamic(&resource, capabilities.scope)
     }
 }
 
@@ -127,8 +205,8 @@ impl ObjectKey {
     }
 
     /// The key of `object`.
-    pub fn of(object: &impl Resource) -> Self {
-        let meta = object.meta();
+    pub fn of(object: &(impl Meta + ?Sized)) -> Self {
+        let meta = object.metadata();
         Self::new(
             meta.namespace.as_deref(),
             meta.name.as_deref().unwrap_or_default(),
@@ -183,8 +261,8 @@ impl fmt::Debug for ObjectKey {
 
 /// The resource version as the number that it is on every conforming API server since Kubernetes 1.35, where versions
 /// of one resource may be compared. Zero, the oldest, where it is none.
-pub(crate) fn revision(object: &impl Resource) -> u64 {
-    let version = object.meta().resource_version.as_deref();
+pub(crate) fn revision(metadata: &ObjectMeta) -> u64 {
+    let version = metadata.resource_version.as_deref();
     version
         .and_then(|version| version.parse().ok())
         .unwrap_or_default()

@@ -1,8 +1,11 @@
 //! Owner references: who an object belongs to, so that the garbage collector removes it with its owner.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::fmt;
 
-use crate::object::{Kind, Object};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+
+use crate::object::{Kind, Meta, Object, ObjectKey};
 
 /// Why an owner cannot own an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,100 +38,199 @@ pub enum OwnerError {
     },
 }
 
+/// An object that may own others: of a type that knows its kind, by `From`, or of any kind, by [`Owner::of`].
+///
+/// ```
+/// use kube::api::DynamicObject;
+/// use operator_runtime::Kind;
+/// use operator_runtime::owner::Owner;
+///
+/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// let gateway = DynamicObject::new("public", &gateways.api_resource()).within("default");
+/// let owner = Owner::of(&gateways, &gateway);
+/// assert_eq!(owner.namespace(), Some("default"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Owner {
+    kind: Kind,
+    key: ObjectKey,
+    uid: Option<String>,
+}
+
+impl<K: Object> From<&K> for Owner {
+    fn from(object: &K) -> Self {
+        Self::of(&Kind::of::<K>(), object)
+    }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// An object of a kind.
+    pub fn of(kind: &Kind, object: &impl Meta) -> Self {
+        Self {
+            kind: kind.clone(),
+            key: ObjectKey::of(object),
+            uid: object.metadata().uid.clone(),
+        }
+    }
+
+    /// The namespace of the owner.
+    pub fn namespace(&self) -> Option<&str> {
+        self.key.namespace().filter(|_| self.kind.namespaced)
+    }
+
+    /// [`set_controller_reference`], for an object of a kind that its type does not know.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
+        let reference = OwnerReference {
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+            ..self.reference()?
+        };
+        self.set(kind, object.meta_mut(), reference)
+    }
+
+    /// [`set_owner_reference`], for an object of a kind that its type does not know.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn own(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
+        self.set(kind, object.meta_mut(), self.reference()?)
+    }
+
+    fn reference(&self) -> Result<OwnerReference, OwnerError> {
+        let uid = self.uid.clone().filter(|_| !self.key.name().is_empty());
+        let uid = uid.ok_or_else(|| OwnerError::NotStored {
+            owner: self.to_string(),
+        })?;
+        Ok(OwnerReference {
+            api_version: self.kind.api_version(),
+            kind: self.kind.kind.clone(),
+            name: self.key.name().to_owned(),
+            uid,
+            ..OwnerReference::default()
+        })
+    }
+
+    fn set(&self, kind: &Kind, object: &mut ObjectMeta, reference: OwnerReference) -> Result<(), OwnerError> {
+        let described = describe(kind, object);
+        if self.namespace().is_some() && self.namespace() != object.namespace.as_deref() {
+            return Err(OwnerError::OtherNamespace {
+                owner: self.to_string(),
+                object: described,
+            });
+        }
+        let references = object.owner_references.get_or_insert_default();
+        let controller = references.iter().find(|other| other.controller == Some(true));
+        if reference.controller == Some(true)
+            && let Some(other) = controller.filter(|other| !is_same(other, &reference))
+        {
+            return Err(OwnerError::AlreadyOwned {
+                object: described,
+                kind: other.kind.clone(),
+                name: other.name.clone(),
+            });
+        }
+        match references.iter_mut().find(|other| is_same(other, &reference)) {
+            Some(old) => *old = reference,
+            None => references.push(reference),
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Some(self.key.name()).filter(|name| !name.is_empty());
+        let metadata = ObjectMeta {
+            name: name.map(str::to_owned),
+            namespace: self.key.namespace().map(str::to_owned),
+            ..ObjectMeta::default()
+        };
+        formatter.write_str(&describe(&self.kind, &metadata))
+    }
+}
+
 /// Makes `owner` the controller of `object`, which the garbage collector deletes with it.
 ///
 /// The reference replaces an older one to the same owner (same group, kind and name).
 ///
 /// # Errors
 /// If another object controls `object`, if their namespaces forbid it, or if `owner` has no uid.
-pub fn set_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError> {
-    let reference = OwnerReference {
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-        ..reference_to(owner)?
-    };
-    set(owner, object, reference)
+pub fn set_controller_reference<K: Object>(
+    owner: impl Into<Owner>,
+    object: &mut K,
+) -> Result<(), OwnerError> {
+    owner.into().control(&Kind::of::<K>(), object)
 }
 
 /// Makes `owner` one of the owners of `object`, which the garbage collector deletes when the last of them is gone.
 ///
 /// # Errors
 /// If their namespaces forbid it, or if `owner` has no uid.
-pub fn set_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError> {
-    set(owner, object, reference_to(owner)?)
+pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -> Result<(), OwnerError> {
+    owner.into().own(&Kind::of::<K>(), object)
 }
 
 /// Whether some object controls `object`.
-pub fn has_controller<K: Object>(object: &K) -> bool {
-    let mut references = object.meta().owner_references.iter().flatten();
+pub fn has_controller(object: &impl Meta) -> bool {
+    let mut references = object.metadata().owner_references.iter().flatten();
     references.any(|reference| reference.controller == Some(true))
 }
 
+/// Whether `owner` controls `object`: by group, kind and name.
+pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
+    references(&owner.into(), object).any(|reference| reference.controller == Some(true))
+}
+
 /// Whether `owner` is one of the owners of `object`: by group, kind and name.
-pub fn has_owner_reference<O: Object, K: Object>(owner: &O, object: &K) -> bool {
-    let wanted = names(owner);
-    let mut references = object.meta().owner_references.iter().flatten();
-    references.any(|reference| is_same(reference, &wanted))
+pub fn has_owner_reference(owner: impl Into<Owner>, object: &impl Meta) -> bool {
+    references(&owner.into(), object).next().is_some()
 }
 
 /// Takes the reference to `owner` away, controlling or not, and says whether there was one.
-pub fn remove_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
-    let wanted = names(owner);
+pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
+    let owner = owner.into();
     let Some(references) = &mut object.meta_mut().owner_references else {
         return false;
     };
     let before = references.len();
-    references.retain(|reference| !is_same(reference, &wanted));
+    references.retain(|reference| !names(reference, &owner));
     references.len() < before
 }
 
-/// What tells the references to `owner` from others; it need not have been stored.
-fn names<O: Object>(owner: &O) -> OwnerReference {
-    let kind = Kind::of::<O>();
-    OwnerReference {
-        api_version: kind.api_version(),
-        kind: kind.kind,
-        name: owner.meta().name.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
+/// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
+/// an object that is in none. The garbage collector does not know them: the operator deletes `object` itself, mostly in
+/// a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) hears of its changes.
+pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource) {
+    let owner = owner.into();
+    let annotations = object.meta_mut().annotations.get_or_insert_default();
+    annotations.insert(PRIMARY_RESOURCE.to_owned(), owner.key.to_string());
+    let kind = format!("{}.{}", owner.kind.kind, owner.kind.group);
+    annotations.insert(
+        PRIMARY_RESOURCE_TYPE.to_owned(),
+        kind.trim_end_matches('.').to_owned(),
+    );
 }
 
-fn reference_to<O: Object>(owner: &O) -> Result<OwnerReference, OwnerError> {
-    let reference = owner.owner_ref(&O::DynamicType::default());
-    reference.ok_or_else(|| OwnerError::NotStored {
-        owner: describe::<O>(owner.meta()),
-    })
+/// The annotation that names an owner: `namespace/name`, or `name`.
+pub const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
+
+/// The annotation that names the kind of an owner: `Kind.group`.
+pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
+
+fn references<'a>(owner: &'a Owner, object: &'a impl Meta) -> impl Iterator<Item = &'a OwnerReference> {
+    let references = object.metadata().owner_references.iter().flatten();
+    references.filter(move |reference| names(reference, owner))
 }
 
-fn set<O: Object, K: Object>(owner: &O, object: &mut K, reference: OwnerReference) -> Result<(), OwnerError> {
-    let owner_namespace = owner
-        .meta()
-        .namespace
-        .as_deref()
-        .filter(|_| Kind::of::<O>().namespaced);
-    if owner_namespace.is_some() && owner_namespace != object.meta().namespace.as_deref() {
-        return Err(OwnerError::OtherNamespace {
-            owner: describe::<O>(owner.meta()),
-            object: describe::<K>(object.meta()),
-        });
-    }
-    let described = describe::<K>(object.meta());
-    let references = object.meta_mut().owner_references.get_or_insert_default();
-    let controller = references.iter().find(|other| other.controller == Some(true));
-    if reference.controller == Some(true)
-        && let Some(other) = controller.filter(|other| !is_same(other, &reference))
-    {
-        return Err(OwnerError::AlreadyOwned {
-            object: described,
-            kind: other.kind.clone(),
-            name: other.name.clone(),
-        });
-    }
-    match references.iter_mut().find(|other| is_same(other, &reference)) {
-        Some(old) => *old = reference,
-        None => references.push(reference),
-    }
-    Ok(())
+fn names(reference: &OwnerReference, owner: &Owner) -> bool {
+    group(reference) == owner.kind.group
+        && reference.kind == owner.kind.kind
+        && reference.name == owner.key.name()
 }
 
 fn is_same(left: &OwnerReference, right: &OwnerReference) -> bool {
@@ -142,11 +244,11 @@ fn group(reference: &OwnerReference) -> &str {
         .map_or("", |(group, _)| group)
 }
 
-fn describe<K: Object>(meta: &ObjectMeta) -> String {
+fn describe(kind: &Kind, meta: &ObjectMeta) -> String {
     let name = meta.name.as_deref().unwrap_or("(no name)");
     match meta.namespace.as_deref() {
-        Some(namespace) => format!("{} {namespace}/{name}", Kind::of::<K>()),
-        None => format!("{} {name}", Kind::of::<K>()),
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
     }
 }
 

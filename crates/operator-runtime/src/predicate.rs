@@ -1,8 +1,9 @@
 //! Predicates: which events reach the handler. They see updates with the old and the new state.
 //! They never change anything.
 //!
-//! Every closure `Fn(&Event<K>) -> bool` is a predicate. The ones here judge updates only and let the rest pass,
-//! as controller-runtime's do.
+//! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those here that end in `changed` judge updates only and let the
+//! rest pass, as controller-runtime's do. Those that look at metadata alone are predicates of every kind at once, too,
+//! for [`Controller::filter_events`](crate::Controller::filter_events).
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -12,12 +13,15 @@
 //! check(predicate::generation_changed().or(predicate::labels_changed()));
 //! ```
 
-use kube::Resource;
+use kube::api::DynamicObject;
+use kube::core::{ObjectMeta, Selector, SelectorExt as _};
+use serde_json::Value;
 
 use crate::event::Event;
+use crate::object::Meta;
 
 /// Decides whether an event matters.
-pub trait Predicate<K>: Send + Sync + 'static {
+pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     /// Whether the event goes on to the handler.
     fn test(&self, event: &Event<K>) -> bool;
 
@@ -46,14 +50,16 @@ pub trait Predicate<K>: Send + Sync + 'static {
     }
 }
 
-impl<K, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> for F {
+impl<K: ?Sized, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> for F {
     fn test(&self, event: &Event<K>) -> bool {
         self(event)
     }
 }
 
 /// Judges updates by the old and the new state; all other events pass.
-pub fn on_update<K: 'static>(changed: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> impl Predicate<K> {
+pub fn on_update<K: ?Sized + 'static>(
+    changed: impl Fn(&K, &K) -> bool + Send + Sync + 'static,
+) -> impl Predicate<K> {
     move |event: &Event<K>| match event {
         Event::Update { old, new } => changed(old, new),
         _ => true,
@@ -64,42 +70,83 @@ pub fn on_update<K: 'static>(changed: impl Fn(&K, &K) -> bool + Send + Sync + 's
 ///
 /// Changes of the status, labels, annotations and finalizers are dropped; and so is every update of a kind that has
 /// no generation, such as ConfigMap: combine it with [`no_generation`] for those.
-pub fn generation_changed<K: Resource + 'static>() -> impl Predicate<K> {
-    on_update(|old: &K, new: &K| old.meta().generation != new.meta().generation)
+pub fn generation_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
+    on_update(|old: &K, new: &K| old.metadata().generation != new.metadata().generation)
 }
 
 /// Passes updates of objects that have no `metadata.generation`.
-pub fn no_generation<K: Resource + 'static>() -> impl Predicate<K> {
+pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| {
         [old, new]
             .iter()
-            .all(|object| object.meta().generation.unwrap_or_default() == 0)
+            .all(|object| object.metadata().generation.unwrap_or_default() == 0)
     })
 }
 
 /// Passes updates that change the labels.
-pub fn labels_changed<K: Resource + 'static>() -> impl Predicate<K> {
-    on_update(|old: &K, new: &K| old.meta().labels != new.meta().labels)
+pub fn labels_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
+    on_update(|old: &K, new: &K| old.metadata().labels != new.metadata().labels)
 }
 
 /// Passes updates that change the annotations.
-pub fn annotations_changed<K: Resource + 'static>() -> impl Predicate<K> {
-    on_update(|old: &K, new: &K| old.meta().annotations != new.meta().annotations)
+pub fn annotations_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
+    on_update(|old: &K, new: &K| old.metadata().annotations != new.metadata().annotations)
 }
 
 /// Passes updates that are no mere repetition.
-pub fn resource_version_changed<K: Resource + 'static>() -> impl Predicate<K> {
-    on_update(|old: &K, new: &K| old.meta().resource_version != new.meta().resource_version)
+pub fn resource_version_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
+    on_update(|old: &K, new: &K| old.metadata().resource_version != new.metadata().resource_version)
 }
 
 /// Drops every event of objects whose annotation `key` is `true` (or `1`, `t`, `T`, `TRUE`, `True`).
-pub fn not_paused<K: Resource + 'static>(key: &str) -> impl Predicate<K> {
+pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
     let key = key.to_owned();
     move |event: &Event<K>| {
-        let annotations = event.object().meta().annotations.as_ref();
+        let annotations = event.object().metadata().annotations.as_ref();
         let value = annotations.and_then(|annotations| annotations.get(&key));
         !value.is_some_and(|value| matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
+}
+
+/// Passes events of objects of which `wanted` says so; of updates the new state counts.
+///
+/// An object that is not wanted any more is not heard of at all: to hear of it as of a deletion, select by
+/// [`Selectors`](crate::cache::Selectors).
+pub fn filter<K: ?Sized + 'static>(wanted: impl Fn(&K) -> bool + Send + Sync + 'static) -> impl Predicate<K> {
+    move |event: &Event<K>| wanted(event.object())
+}
+
+/// Passes events of objects whose labels match; of updates the new state counts, as with [`filter`].
+pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Predicate<K> {
+    filter(move |object: &K| match &object.metadata().labels {
+        Some(labels) => selector.matches(labels),
+        None => selector.matches(&Default::default()),
+    })
+}
+
+/// For objects that the operator made of others: passes their deletion, and updates that change something other than
+/// the status and the resource version; neither creations nor generic events.
+///
+/// It needs the whole object, whatever its kind, so it is a predicate of `DynamicObject`.
+pub fn dependent() -> impl Predicate<DynamicObject> {
+    |event: &Event<DynamicObject>| match event {
+        Event::Create { .. } | Event::Generic { .. } => false,
+        Event::Delete { .. } => true,
+        Event::Update { old, new } => essence(old) != essence(new),
+    }
+}
+
+fn essence(object: &DynamicObject) -> (ObjectMeta, Value) {
+    let metadata = ObjectMeta {
+        resource_version: None,
+        managed_fields: None,
+        ..object.metadata.clone()
+    };
+    let mut data = object.data.clone();
+    if let Some(data) = data.as_object_mut() {
+        data.remove("status");
+    }
+    (metadata, data)
 }
 
 #[cfg(test)]
@@ -107,6 +154,7 @@ mod tests {
     use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
 
     use super::*;
 
@@ -147,5 +195,35 @@ mod tests {
     fn paused_objects_are_dropped() {
         assert!(!not_paused("example.com/paused").test(&update(object(1, "a"), object(2, "a"))));
         assert!(not_paused("example.com/other").test(&update(object(1, "a"), object(2, "a"))));
+    }
+
+    #[test]
+    fn labels_of_the_new_state_count() {
+        let wanted: Selector = [("tier".to_owned(), "b".to_owned())].into_iter().collect();
+        let predicate = labels_match(wanted);
+        assert!(predicate.test(&update(object(1, "a"), object(1, "b"))));
+        assert!(!predicate.test(&update(object(1, "b"), object(1, "a"))));
+    }
+
+    #[test]
+    fn dependent_object_matters_when_its_essence_changes() {
+        let made = |version: &str, size: i32, ready: i32| -> Arc<DynamicObject> {
+            let metadata = json!({"name": "a", "resourceVersion": version});
+            Arc::new(
+                serde_json::from_value(
+                    json!({"metadata": metadata, "spec": {"size": size}, "status": {"ready": ready}}),
+                )
+                .unwrap(),
+            )
+        };
+        let update = |old, new| dependent().test(&Event::Update { old, new });
+        assert!(!update(made("1", 1, 0), made("2", 1, 1)));
+        assert!(update(made("1", 1, 0), made("2", 2, 0)));
+        let (object, stale, initial) = (made("1", 1, 0), false, true);
+        assert!(!dependent().test(&Event::Create {
+            object: object.clone(),
+            initial
+        }));
+        assert!(dependent().test(&Event::Delete { object, stale }));
     }
 }

@@ -5,21 +5,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube::Resource;
+use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::item::{Incoming, Intake, prepare};
 use super::store::Stored;
+use crate::object::View;
 
 /// An object from the API server, or why it is none of the type.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoded<K> {
-    pub(crate) object: Result<K, Malformed>,
+pub(crate) struct Ingested<K> {
+    object: Result<K, Malformed>,
     managed_fields: Vec<Value>,
 }
 
-/// An object that is no `K`: its schema and the operator's type disagree.
+/// An object that does not fit its type: its schema and the operator's type disagree.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Malformed {
@@ -27,18 +30,21 @@ pub(crate) struct Malformed {
     pub(crate) error: String,
 }
 
-// === impl Decoded ===
+// === impl Ingested ===
 
-impl<K: Resource> Decoded<K> {
-    /// The object beside the fields that `manager` applied to it.
-    pub(crate) fn into_stored(self, manager: &str) -> Result<Stored<K>, Malformed> {
+impl<K: View> Ingested<K> {
+    /// The object as its store keeps it, beside the fields that the operator applied to it.
+    pub(super) fn finish(self, intake: &Intake) -> Incoming {
+        let mut object = self.object?;
         let applied = self
             .managed_fields
             .iter()
-            .find(|entry| is_applied_by(entry, manager));
-        self.object.map(|object| Stored {
-            applied: applied.map(|entry| applied_text(entry, &object)),
+            .find(|entry| is_applied_by(entry, &intake.manager));
+        let applied = applied.map(|entry| applied_text(entry, object.meta()));
+        prepare(&mut object, intake);
+        Ok(Stored {
             object: Arc::new(object),
+            applied,
         })
     }
 }
@@ -51,20 +57,20 @@ fn is_applied_by(entry: &Value, manager: &str) -> bool {
 ///
 /// The uids of owners, which are all that differs between objects that are made alike, stand as [`owner_mark`]s, so
 /// that these objects share the text.
-fn applied_text(entry: &Value, object: &impl Resource) -> Arc<str> {
+fn applied_text(entry: &Value, metadata: &ObjectMeta) -> Arc<str> {
     let version = entry["apiVersion"].as_str().unwrap_or_default();
     let mut text = format!("{version} {}", entry["fieldsV1"]);
-    let owners = object.meta().owner_references.iter().flatten().enumerate();
+    let owners = metadata.owner_references.iter().flatten().enumerate();
     for (index, owner) in owners.filter(|(_, owner)| !owner.uid.is_empty()) {
         text = text.replace(&owner.uid, &owner_mark(index));
     }
     text.into()
 }
 
-/// The text of [`Stored::applied`] with the uids of the owners of `object` back in their places.
-pub(crate) fn with_owners(applied: &str, object: &impl Resource) -> String {
+/// The text of [`Stored::applied`] with the uids of the owners of the object back in their places.
+pub(crate) fn with_owners(applied: &str, metadata: &ObjectMeta) -> String {
     let mut text = applied.to_owned();
-    for (index, owner) in object.meta().owner_references.iter().flatten().enumerate() {
+    for (index, owner) in metadata.owner_references.iter().flatten().enumerate() {
         text = text.replace(&owner_mark(index), &owner.uid);
     }
     text
@@ -75,7 +81,7 @@ fn owner_mark(index: usize) -> String {
     format!("$(owner {index})")
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
+impl<'de, K: View> Deserialize<'de> for Ingested<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
@@ -113,25 +119,25 @@ fn identity(object: &Value) -> ObjectMeta {
     }
 }
 
-/// The type of `K` with a scope that is known at run time, so that one generic function serves every kind.
-impl<K: Resource> Resource for Decoded<K> {
-    type DynamicType = K::DynamicType;
+/// The kind is known at run time, so that one function serves every kind; whether its metadata is enough is not.
+impl<K: Resource> Resource for Ingested<K> {
+    type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
-    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::kind(dynamic)
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
     }
 
-    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::group(dynamic)
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
     }
 
-    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::version(dynamic)
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
     }
 
-    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
-        K::plural(dynamic)
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
     }
 
     fn metadata_api() -> bool {
@@ -159,8 +165,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cache::item::view;
+    use crate::object::Kind;
 
-    fn decode(value: Value) -> Decoded<ConfigMap> {
+    fn intake(manager: &str) -> Intake {
+        Intake {
+            kind: Kind::of::<ConfigMap>(),
+            manager: manager.into(),
+            transforms: crate::cache::Transforms::default(),
+        }
+    }
+
+    fn decode(value: Value) -> Ingested<ConfigMap> {
         serde_json::from_value(value).unwrap()
     }
 
@@ -182,9 +198,10 @@ mod tests {
             entry("mine", "Apply")
         ]);
         let object = json!({"metadata": {"name": "a", "managedFields": entries}});
-        let stored = decode(object.clone()).into_stored("mine").unwrap();
-        assert_eq!(stored.object.metadata.managed_fields, None);
+        let stored = decode(object.clone()).finish(&intake("mine")).unwrap();
+        let config = view::<ConfigMap>(&stored.object, &intake("mine")).unwrap();
+        assert_eq!(config.metadata.managed_fields, None);
         assert_eq!(stored.applied.as_deref(), Some(format!("v1 {fields}").as_str()));
-        assert_eq!(decode(object).into_stored("nobody").unwrap().applied, None);
+        assert_eq!(decode(object).finish(&intake("nobody")).unwrap().applied, None);
     }
 }

@@ -1,42 +1,50 @@
 //! One kind: its watches, its store and the handlers that hear of changes. Each watch fails and backs off alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Api;
-use kube::runtime::watcher::{self, Event as WatchEvent, watcher};
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::watcher::{self, Event as WatchEvent};
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::CacheOptions;
-use super::decode::{Decoded, Malformed};
+use super::decode::Malformed;
+use super::item::{Incoming, Incomings, Intake, Item, Representation, view};
 use super::pace::paced;
-use super::selection::{ListOptions, Selectors};
-use super::store::{Scope, Store, Stored};
+use super::selection::{ListOptions, Selected};
+use super::store::{Consistency, Scope, Store, Stored};
 use crate::error::describe;
 use crate::event::Event;
+use crate::event_recorder::EventRecorder;
 use crate::metrics::CacheMetrics;
-use crate::object::{Kind, Object, ObjectKey};
+use crate::object::{Kind, ObjectKey, View};
 
 /// A watch that has been quiet for this long after an error has recovered: the server is just silent.
 const QUIET_IS_HEALTHY: Duration = Duration::from_secs(10);
 
-type Handler<K> = Box<dyn Fn(&Event<K>) + Send + Sync>;
+type Handler = Box<dyn Fn(&Event<dyn Item>) + Send + Sync>;
 
 /// One kind in the cache.
-pub(crate) struct Informer<K> {
-    kind: Kind,
-    store: RwLock<Store<K>>,
+pub(crate) struct Informer {
+    intake: Arc<Intake>,
+    store: RwLock<Store>,
     /// Held while an event is stored and told, so that each handler hears all events, in order and once.
-    handlers: Mutex<Vec<Handler<K>>>,
+    handlers: Mutex<Vec<Handler>>,
     watches: Vec<(Scope, Mutex<Health>)>,
-    selectors: Selectors,
-    synced: watch::Sender<bool>,
+    selected: Selected,
+    /// As what the objects are kept; it becomes wider as readers come, and then everything is listed anew.
+    representation: watch::Sender<Representation>,
+    /// As what all watches have brought their objects.
+    listed: watch::Sender<Option<Representation>>,
+    sync_period: Option<Duration>,
     metrics: CacheMetrics,
+    recorder: EventRecorder,
+    stop: CancellationToken,
 }
 
 /// How a watch is doing.
@@ -69,16 +77,6 @@ impl Default for WatchBackoff {
     }
 }
 
-/// What the cache asks of an informer whose type it does not know.
-pub(crate) trait Watched: Send + Sync {
-    fn kind(&self) -> &Kind;
-    /// The watches that are not live: what they cover and what is wrong.
-    fn unhealthy(&self) -> Vec<String>;
-    /// Runs a watch until `stop`.
-    fn run(self: Arc<Self>, index: usize, connection: Connection, stop: CancellationToken) -> BoxedRun;
-    fn watches(&self) -> usize;
-}
-
 pub(crate) type BoxedRun = futures::future::BoxFuture<'static, ()>;
 
 /// What a watch needs to reach the server.
@@ -91,10 +89,17 @@ pub(crate) struct Connection {
 
 // === impl Informer ===
 
-impl<K: Object> Informer<K> {
-    pub(crate) fn new(manager: &str, options: &CacheOptions, metrics: CacheMetrics) -> Self {
-        let namespaces = &options.namespaces;
-        let kind = Kind::of::<K>();
+impl Informer {
+    pub(crate) fn new(
+        kind: Kind,
+        representation: Representation,
+        manager: &Arc<str>,
+        options: &CacheOptions,
+        (metrics, recorder): (CacheMetrics, EventRecorder),
+        stop: CancellationToken,
+    ) -> Self {
+        let selected = options.selectors.of(&kind);
+        let namespaces = selected.namespaces.as_ref().unwrap_or(&options.namespaces);
         let scopes: Vec<Scope> = if kind.namespaced && !namespaces.is_empty() {
             namespaces
                 .iter()
@@ -103,34 +108,151 @@ impl<K: Object> Informer<K> {
         } else {
             vec![None]
         };
-        Self {
+        let intake = Arc::new(Intake {
+            transforms: options.transforms.only(&kind),
+            manager: manager.clone(),
             kind,
-            store: RwLock::new(Store::new(manager, scopes.iter().cloned())),
+        });
+        Self {
+            intake,
+            store: RwLock::new(Store::new(scopes.iter().cloned())),
             handlers: Mutex::default(),
-            selectors: options.selectors.clone(),
+            selected,
             watches: scopes
                 .into_iter()
                 .map(|scope| (scope, Mutex::default()))
                 .collect(),
-            synced: watch::Sender::new(false),
+            representation: watch::Sender::new(representation),
+            listed: watch::Sender::new(None),
+            sync_period: options.sync_period,
             metrics,
+            recorder,
+            stop,
         }
     }
 
-    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<Stored<K>>, Malformed> {
-        self.store.read().get(key)
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.intake.kind
     }
 
-    pub(crate) fn list(&self, options: &ListOptions) -> Vec<Arc<K>> {
-        self.store.read().list(options)
+    /// What ends its watches.
+    pub(crate) fn token(&self) -> &CancellationToken {
+        &self.stop
     }
 
-    pub(crate) fn write(&self, written: Stored<K>) {
+    /// Makes sure that objects are kept so that they can be read as `K`; if they are not yet, they are listed again.
+    pub(crate) fn widen<K: View>(&self) {
+        let wanted = Representation::of::<K>();
+        self.representation.send_if_modified(|current| {
+            let is_enough = current.serves(&wanted);
+            *current = current.join(wanted);
+            !is_enough
+        });
+    }
+
+    /// The object as the store has it.
+    pub(crate) fn stored(
+        &self,
+        key: &ObjectKey,
+        consistency: Consistency,
+    ) -> Result<Option<Stored>, Malformed> {
+        self.store.read().get(key, consistency)
+    }
+
+    /// The object as a `K`, and what the operator applied to it.
+    pub(crate) fn get<K: View>(
+        &self,
+        key: &ObjectKey,
+        consistency: Consistency,
+    ) -> Result<Option<(Arc<K>, Option<Arc<str>>)>, Malformed> {
+        let Some(stored) = self.stored(key, consistency)? else {
+            return Ok(None);
+        };
+        let object = view(&stored.object, &self.intake).map_err(|error| Malformed {
+            metadata: Box::new(stored.object.metadata().clone()),
+            error,
+        })?;
+        Ok(Some((object, stored.applied)))
+    }
+
+    /// The objects as `K`, without those that do not fit; `None` if there is no such index.
+    pub(crate) fn list<K: View>(
+        &self,
+        options: &ListOptions,
+        consistency: Consistency,
+    ) -> Option<Vec<Arc<K>>> {
+        let objects = self.store.read().list(options, consistency)?;
+        let views = objects
+            .iter()
+            .filter_map(|object| view(object, &self.intake).ok());
+        Some(views.collect())
+    }
+
+    /// Whether everything was listed and nothing of it is what `options` name.
+    pub(crate) fn knows_of_none(&self, options: &ListOptions) -> bool {
+        let is_listed = self.listed.borrow().is_some();
+        let covers_all = self.selected.is_all() && self.watches.iter().all(|(scope, _)| scope.is_none());
+        let objects = self.store.read().list(options, Consistency::OwnWrites);
+        is_listed && covers_all && objects.is_some_and(|objects| objects.is_empty())
+    }
+
+    pub(crate) fn keys(&self) -> Vec<ObjectKey> {
+        let objects = self
+            .store
+            .read()
+            .list(&ListOptions::all(), Consistency::OwnWrites)
+            .unwrap_or_default();
+        objects
+            .iter()
+            .map(|object| ObjectKey::of(object.as_ref()))
+            .collect()
+    }
+
+    /// Adds an index of the values that a function makes of each object; `false` if there is one of that name.
+    pub(crate) fn add_index<K: View>(
+        &self,
+        name: &str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> bool {
+        let intake = self.intake.clone();
+        let values = move |object: &Arc<dyn Item>| match view::<K>(object, &intake) {
+            Ok(object) => values(&object),
+            Err(_) => Vec::new(),
+        };
+        self.store.write().add_index(name, Arc::new(values))
+    }
+
+    /// Takes the answer to a write: the object as the server has it now.
+    pub(crate) fn write(&self, answer: Value) {
+        let take = self.representation.borrow().take;
+        // What does not fit the type will come with the watch, which says so.
+        if let Ok(Ok(written)) = take(answer, &self.intake) {
+            self.store.write().write(written);
+        }
+    }
+
+    /// Takes an answer that is what the store keeps already.
+    pub(crate) fn write_stored(&self, written: Stored) {
         self.store.write().write(written);
     }
 
-    pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str) {
-        self.store.write().deleted(key, uid);
+    /// Whether objects are kept as `K` itself.
+    pub(crate) fn keeps<K: View>(&self) -> bool {
+        *self.representation.borrow() == Representation::of::<K>()
+    }
+
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// Takes note of a deletion that left nothing of the object: of the one with this uid, or of the one that is known.
+    pub(crate) fn deleted(&self, key: &ObjectKey, uid: Option<&str>) {
+        let mut store = self.store.write();
+        let known = store.get(key, Consistency::OwnWrites).ok().flatten();
+        let uid = uid.or_else(|| known.as_ref()?.object.metadata().uid.as_deref());
+        if let Some(uid) = uid {
+            store.deleted(key, uid);
+        }
     }
 
     /// Whether one of the watches covers objects of this key.
@@ -140,93 +262,174 @@ impl<K: Object> Informer<K> {
             .any(|(scope, _)| scope.is_none() || scope.as_deref() == key.namespace())
     }
 
-    pub(crate) fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+    /// Whether every object is there, as something that can be read as `K`.
+    pub(crate) fn is_synced<K: View>(&self) -> bool {
+        let wanted = Representation::of::<K>();
+        self.listed.borrow().is_some_and(|listed| listed.serves(&wanted))
     }
 
     /// Waits until every watch has brought its first list, and each handler has heard of it.
-    pub(crate) async fn synced(&self) {
-        let mut synced = self.synced.subscribe();
+    pub(crate) async fn synced<K: View>(&self) {
+        let wanted = Representation::of::<K>();
+        let mut listed = self.listed.subscribe();
+        let serves = |listed: &Option<Representation>| listed.is_some_and(|listed| listed.serves(&wanted));
         // The sender lives as long as `self`, so waiting cannot fail.
-        let _ = synced.wait_for(|synced| *synced).await;
+        let _ = listed.wait_for(serves).await;
     }
 
-    /// Adds a handler; it hears of the objects that are there already as if they came with the first list.
-    pub(crate) fn add_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
+    /// Adds a handler of events of `K`; it hears of the objects that are there already as if they came with the first
+    /// list.
+    pub(crate) fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
+        let intake = self.intake.clone();
+        let handler: Handler = Box::new(move |event| {
+            if let Some(event) = event_as(event, &intake) {
+                handler(&event);
+            }
+        });
         let mut handlers = self.handlers.lock();
-        let replay = self.store.read().replay();
-        let handler: Handler<K> = Box::new(handler);
-        for event in &replay {
-            self.tell(&handler, event);
+        let objects = self.store.read().objects();
+        for object in objects {
+            self.tell(
+                &handler,
+                &Event::Create {
+                    object,
+                    initial: true,
+                },
+            );
         }
         handlers.push(handler);
     }
 
-    fn handle(&self, scope: &Scope, event: WatchEvent<Decoded<K>>) {
+    fn handle(&self, scope: &Scope, representation: Representation, event: WatchEvent<Incoming>) {
         let handlers = self.handlers.lock();
-        if let WatchEvent::InitApply(object) | WatchEvent::Apply(object) = &event
-            && let Err(malformed) = &object.object
-        {
+        if let WatchEvent::InitApply(Err(malformed)) | WatchEvent::Apply(Err(malformed)) = &event {
             self.quarantine(malformed);
         }
-        let (events, malformed) = {
+        let (events, malformed, is_listed) = {
             let mut store = self.store.write();
             let before = store.malformed();
-            let events = store.step(scope, event);
-            (events, Some(store.malformed()).filter(|after| *after != before))
+            let events = store.step(scope, representation, event);
+            let malformed = Some(store.malformed()).filter(|after| *after != before);
+            (events, malformed, store.is_listed_as(&representation))
         };
         if let Some(malformed) = malformed {
-            self.metrics.quarantined(&self.kind.to_string(), malformed);
+            self.metrics.quarantined(&self.kind().to_string(), malformed);
         }
         for event in &events {
             for handler in handlers.iter() {
                 self.tell(handler, event);
             }
         }
-        if self.store.read().is_synced() {
-            self.synced
-                .send_if_modified(|synced| !std::mem::replace(synced, true));
+        if is_listed {
+            self.listed.send_if_modified(|listed| {
+                let is_new = *listed != Some(representation);
+                *listed = Some(representation);
+                is_new
+            });
         }
     }
 
+    /// Says that an object is left out: in the log, and as an event of the object, once for each complaint.
     fn quarantine(&self, malformed: &Malformed) {
-        let name = malformed.metadata.name.as_deref().unwrap_or_default();
-        let namespace = malformed.metadata.namespace.as_deref().unwrap_or_default();
-        tracing::error!(kind = %self.kind, namespace, name, error = %malformed.error,
+        let (metadata, error) = (&malformed.metadata, &malformed.error);
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let namespace = metadata.namespace.as_deref();
+        if self.store.read().complaint(&ObjectKey::new(namespace, name)) == Some(error) {
+            return;
+        }
+        tracing::error!(kind = %self.kind(), namespace, name, %error,
             "Object does not fit its type and is left out until it changes");
+        let kind = self.kind();
+        let regarding = ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.kind.clone()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+            ..ObjectReference::default()
+        };
+        let note =
+            format!("The operator cannot read this object and leaves it alone until it changes: {error}");
+        let event = self.recorder.about(regarding).action("Quarantine");
+        // Recording does not wait, and the reason is a good one.
+        let _ = event.warning("DoesNotFitItsType", note).now_or_never();
     }
 
     /// A handler that panics loses this event; the watch and the other handlers go on.
-    fn tell(&self, handler: &Handler<K>, event: &Event<K>) {
+    fn tell(&self, handler: &Handler, event: &Event<dyn Item>) {
         if catch_unwind(AssertUnwindSafe(|| handler(event))).is_err() {
             let key = ObjectKey::of(event.object().as_ref());
-            tracing::error!(kind = %self.kind, object = %key, "A predicate or an event handler panicked");
+            tracing::error!(kind = %self.kind(), object = %key, "A predicate or an event handler panicked");
         }
     }
 
-    async fn watch(&self, index: usize, connection: Connection, stop: CancellationToken) {
+    /// Runs its watches, one future each, and what else it needs, until it is stopped.
+    pub(crate) fn runs(self: &Arc<Self>, connection: &Connection) -> Vec<BoxedRun> {
+        let watches = (0..self.watches.len()).map(|index| {
+            let (informer, connection) = (self.clone(), connection.clone());
+            async move { informer.watch(index, connection).await }.boxed()
+        });
+        let resync = self.sync_period.map(|period| {
+            let informer = self.clone();
+            async move { informer.resync(period).await }.boxed()
+        });
+        watches.chain(resync).collect()
+    }
+
+    /// Tells the handlers again and again what is there, should one of them have missed or forgotten something.
+    async fn resync(&self, period: Duration) {
+        loop {
+            // Kinds that were started together need not be told together.
+            let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            let handlers = self.handlers.lock();
+            let objects = self.store.read().objects();
+            for object in objects {
+                let old = object.clone();
+                let event = Event::Update { old, new: object };
+                handlers.iter().for_each(|handler| self.tell(handler, &event));
+            }
+        }
+    }
+
+    async fn watch(&self, index: usize, connection: Connection) {
         let Some((scope, health)) = self.watches.get(index) else {
             return;
         };
-        let dynamic = K::DynamicType::default();
-        let client = paced(connection.client, connection.backoff.min);
-        let api: Api<Decoded<K>> = match scope {
-            Some(namespace) => Api::namespaced_with(client, namespace, &dynamic),
-            None => Api::all_with(client, &dynamic),
-        };
-        let config = self.selectors.apply::<K>(connection.config);
-        let mut stream = pin!(watcher(api, config));
+        let client = paced(connection.client.clone(), connection.backoff.min);
+        let config = self.selected.apply(connection.config);
+        let mut representation = self.representation.subscribe();
+        loop {
+            let current = *representation.borrow_and_update();
+            let stream = (current.open)(client.clone(), scope, config.clone(), self.intake.clone());
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = self.follow(stream, scope, health, current, connection.backoff) => return,
+                // The sender lives as long as `self`.
+                _ = representation.changed() => {}
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        mut stream: Incomings,
+        scope: &Scope,
+        health: &Mutex<Health>,
+        representation: Representation,
+        backoff: WatchBackoff,
+    ) {
         let mut failures = 0;
         loop {
-            let next = tokio::select! {
-                () = stop.cancelled() => return,
-                next = next_or_quiet(&mut stream, failures > 0) => next,
-            };
-            match next {
+            match next_or_quiet(&mut stream, failures > 0).await {
                 Next::Event(event) => {
                     // A list begins with `Init` before the server was asked, so it is no sign of life.
                     let is_answer = !matches!(event, WatchEvent::Init);
-                    self.handle(scope, event);
+                    self.handle(scope, representation, event);
                     if is_answer {
                         failures = 0;
                         self.is_live(scope, health);
@@ -238,16 +441,10 @@ impl<K: Object> Informer<K> {
                 }
                 Next::Failed(error) => {
                     self.is_failing(scope, health, &error);
-                    let wait = if is_expired(&error) && failures == 0 {
-                        Duration::ZERO
-                    } else {
-                        connection.backoff.wait(failures)
-                    };
-                    failures += 1;
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(wait) => {}
+                    if !(is_expired(&error) && failures == 0) {
+                        tokio::time::sleep(backoff.wait(failures)).await;
                     }
+                    failures += 1;
                 }
                 Next::Ended => return,
             }
@@ -260,36 +457,31 @@ impl<K: Object> Informer<K> {
         }
         let mut health = health.lock();
         if matches!(*health, Health::Failing(_)) {
-            tracing::info!(kind = %self.kind, namespace = scope.as_deref(), "Watch recovered");
+            tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Watch recovered");
         }
         *health = Health::Live;
     }
 
     /// Says so once, not at each attempt.
     fn is_failing(&self, scope: &Scope, health: &Mutex<Health>, error: &watcher::Error) {
-        let text = explain(&self.kind, error);
+        let text = explain(self.kind(), error);
         let mut health = health.lock();
         let failing = Health::Failing(text);
         if is_expired(error) || *health == failing {
-            tracing::debug!(kind = %self.kind, namespace = scope.as_deref(), error = %describe(error), "Watch failed");
+            tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");
         } else if let Health::Failing(text) = &failing {
-            tracing::warn!(kind = %self.kind, namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
+            tracing::warn!(kind = %self.kind(), namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
         }
         *health = failing;
     }
-}
 
-impl<K: Object> Watched for Informer<K> {
-    fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
-    fn unhealthy(&self) -> Vec<String> {
+    /// The watches that are not live: what they cover and what is wrong.
+    pub(crate) fn unhealthy(&self) -> Vec<String> {
         let watches = self.watches.iter();
         let describe = |(scope, health): &(Scope, Mutex<Health>)| {
             let covered = match scope {
-                Some(namespace) => format!("{} in namespace {namespace}", self.kind),
-                None => self.kind.to_string(),
+                Some(namespace) => format!("{} in namespace {namespace}", self.kind()),
+                None => self.kind().to_string(),
             };
             match &*health.lock() {
                 Health::Live => None,
@@ -299,28 +491,45 @@ impl<K: Object> Watched for Informer<K> {
         };
         watches.filter_map(describe).collect()
     }
+}
 
-    fn run(self: Arc<Self>, index: usize, connection: Connection, stop: CancellationToken) -> BoxedRun {
-        Box::pin(async move { self.watch(index, connection, stop).await })
-    }
-
-    fn watches(&self) -> usize {
-        self.watches.len()
-    }
+/// The event as one of `K`; `None` if its newest state does not fit.
+fn event_as<K: View>(event: &Event<dyn Item>, intake: &Intake) -> Option<Event<K>> {
+    let view = |object: &Arc<dyn Item>| view::<K>(object, intake);
+    let seen = match event {
+        Event::Create { object, initial } => view(object).map(|object| Event::Create {
+            object,
+            initial: *initial,
+        }),
+        Event::Update { old, new } => view(new).map(|new| match view(old) {
+            Ok(old) => Event::Update { old, new },
+            Err(_) => Event::Create {
+                object: new,
+                initial: false,
+            },
+        }),
+        Event::Delete { object, stale } => view(object).map(|object| Event::Delete {
+            object,
+            stale: *stale,
+        }),
+        Event::Generic { object } => view(object).map(|object| Event::Generic { object }),
+    };
+    let complain = |error: &String| {
+        let key = ObjectKey::of(event.object().as_ref());
+        tracing::error!(kind = %intake.kind, object = %key, error, "Object does not fit its type and is left out until it changes");
+    };
+    seen.inspect_err(complain).ok()
 }
 
 /// What a watch brought next.
-enum Next<K> {
-    Event(WatchEvent<Decoded<K>>),
+enum Next {
+    Event(WatchEvent<Incoming>),
     Failed(watcher::Error),
     Quiet,
     Ended,
 }
 
-async fn next_or_quiet<K>(
-    stream: &mut (impl futures::Stream<Item = watcher::Result<WatchEvent<Decoded<K>>>> + Unpin),
-    suspicious: bool,
-) -> Next<K> {
+async fn next_or_quiet(stream: &mut Incomings, suspicious: bool) -> Next {
     let next = if suspicious {
         match tokio::time::timeout(QUIET_IS_HEALTHY, stream.next()).await {
             Ok(next) => next,

@@ -1,26 +1,30 @@
-//! Which objects: of a kind, for the cache to keep; of the cache, for a reader to get.
+//! Which objects: of a kind, for the cache to keep, and in what form; of the cache, for a reader to get.
 
-use std::any::TypeId;
-use std::collections::HashMap;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
 
-use kube::Resource;
-use kube::core::{Selector, SelectorExt};
+use kube::core::{ObjectMeta, Selector, SelectorExt};
 use kube::runtime::watcher;
 
-use crate::object::Object;
+use crate::object::{Kind, Object, View};
 
-/// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any.
+/// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with a
+/// certain value of an index or any.
 ///
 /// ```
 /// use operator_runtime::cache::ListOptions;
 ///
 /// let web = ListOptions::in_namespace("default").labels([("app", "web")]);
-/// # let _ = web;
+/// let on_node = ListOptions::all().index("node", "worker-1");
+/// # let _ = (web, on_node);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
     namespace: Option<String>,
     labels: Selector,
+    index: Option<(String, String)>,
 }
 
 /// Which objects of which kind the cache keeps; all, of kinds that are not mentioned.
@@ -29,23 +33,52 @@ pub struct ListOptions {
 /// reads nor for events. An object that changes so that it is not selected any more is deleted, for the operator.
 ///
 /// ```
-/// use k8s_openapi::api::core::v1::Pod;
+/// use k8s_openapi::api::core::v1::{Pod, Secret};
 /// use operator_runtime::cache::{CacheOptions, Selectors};
 ///
-/// let selectors = Selectors::default().labels::<Pod>("app.kubernetes.io/managed-by=memcached-operator");
+/// let selectors = Selectors::default()
+///     .labels::<Pod>("app.kubernetes.io/managed-by=memcached-operator")
+///     .namespaces::<Secret>(["cert-manager"]);
 /// let options = CacheOptions { selectors, ..CacheOptions::default() };
 /// # let _ = options;
 /// ```
+///
+/// Each function has a twin with `_of`, for kinds that have no Rust type.
 #[derive(Clone, Debug, Default)]
 pub struct Selectors {
-    by_kind: HashMap<TypeId, Selected>,
+    by_kind: HashMap<String, Selected>,
 }
 
+/// What is kept of one kind.
 #[derive(Clone, Debug, Default)]
-struct Selected {
+pub(super) struct Selected {
     labels: Option<String>,
     fields: Option<String>,
+    pub(super) namespaces: Option<Vec<String>>,
 }
+
+/// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
+///
+/// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
+/// cache makes an object of that type, also from the answer to a write.
+///
+/// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
+/// and every apply is sent.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::cache::{CacheOptions, Transforms};
+///
+/// let transforms = Transforms::default().of::<ConfigMap>(|config| config.binary_data = None);
+/// let options = CacheOptions { transforms, ..CacheOptions::default() };
+/// # let _ = options;
+/// ```
+#[derive(Clone, Default)]
+pub struct Transforms {
+    by_type: HashMap<(String, TypeId), Transform>,
+}
+
+type Transform = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
 
 // === impl ListOptions ===
 
@@ -74,17 +107,45 @@ impl ListOptions {
         self
     }
 
+    /// Of these, the objects that have `value` in the index `name`, which [`Cache::add_index`](super::Cache::add_index)
+    /// made. Only they are looked at.
+    #[must_use]
+    pub fn index(mut self, name: &str, value: &str) -> Self {
+        self.index = Some((name.to_owned(), value.to_owned()));
+        self
+    }
+
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    pub(crate) fn matches(&self, object: &impl Resource) -> bool {
+    /// The same of a namespace, or of all.
+    pub(crate) fn within(mut self, namespace: Option<&str>) -> Self {
+        self.namespace = namespace.map(str::to_owned);
+        self
+    }
+
+    pub(crate) fn label_selector(&self) -> &Selector {
+        &self.labels
+    }
+
+    pub(crate) fn indexed(&self) -> Option<(&str, &str)> {
+        let (name, value) = self.index.as_ref()?;
+        Some((name, value))
+    }
+
+    /// Whether objects of this namespace are wanted.
+    pub(crate) fn covers(&self, namespace: Option<&str>) -> bool {
+        self.namespace.is_none() || self.namespace.as_deref() == namespace
+    }
+
+    pub(crate) fn matches(&self, metadata: &ObjectMeta) -> bool {
         if self.labels.selects_all() {
             return true;
         }
-        match &object.meta().labels {
+        match &metadata.labels {
             Some(labels) => self.labels.matches(labels),
-            None => self.labels.matches(&std::collections::BTreeMap::new()),
+            None => self.labels.matches(&BTreeMap::new()),
         }
     }
 }
@@ -93,7 +154,7 @@ impl From<Option<&str>> for ListOptions {
     fn from(namespace: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(str::to_owned),
-            labels: Selector::default(),
+            ..Self::default()
         }
     }
 }
@@ -103,28 +164,117 @@ impl From<Option<&str>> for ListOptions {
 impl Selectors {
     /// Keeps the objects of `K` whose labels match, in the form of `kubectl get -l`.
     #[must_use]
-    pub fn labels<K: Object>(mut self, selector: &str) -> Self {
-        self.of::<K>().labels = Some(selector.to_owned());
+    pub fn labels<K: Object>(self, selector: &str) -> Self {
+        self.labels_of(&Kind::of::<K>(), selector)
+    }
+
+    /// [`Selectors::labels`] of a kind that has no Rust type.
+    #[must_use]
+    pub fn labels_of(mut self, kind: &Kind, selector: &str) -> Self {
+        self.entry(kind).labels = Some(selector.to_owned());
         self
     }
 
     /// Keeps the objects of `K` whose fields match, in the form of `kubectl get --field-selector`.
     #[must_use]
-    pub fn fields<K: Object>(mut self, selector: &str) -> Self {
-        self.of::<K>().fields = Some(selector.to_owned());
+    pub fn fields<K: Object>(self, selector: &str) -> Self {
+        self.fields_of(&Kind::of::<K>(), selector)
+    }
+
+    /// [`Selectors::fields`] of a kind that has no Rust type.
+    #[must_use]
+    pub fn fields_of(mut self, kind: &Kind, selector: &str) -> Self {
+        self.entry(kind).fields = Some(selector.to_owned());
         self
     }
 
-    fn of<K: Object>(&mut self) -> &mut Selected {
-        self.by_kind.entry(TypeId::of::<K>()).or_default()
+    /// Keeps the objects of `K` in these namespaces, instead of those of all watched ones; all if none is named.
+    #[must_use]
+    pub fn namespaces<'a, K: Object>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.namespaces_of(&Kind::of::<K>(), namespaces)
     }
 
-    pub(super) fn apply<K: Object>(&self, mut config: watcher::Config) -> watcher::Config {
-        if let Some(selected) = self.by_kind.get(&TypeId::of::<K>()) {
-            config.label_selector = selected.labels.clone();
-            config.field_selector = selected.fields.clone();
-        }
+    /// [`Selectors::namespaces`] of a kind that has no Rust type.
+    #[must_use]
+    pub fn namespaces_of<'a>(mut self, kind: &Kind, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.entry(kind).namespaces = Some(namespaces.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    fn entry(&mut self, kind: &Kind) -> &mut Selected {
+        self.by_kind.entry(kind.path()).or_default()
+    }
+
+    pub(super) fn of(&self, kind: &Kind) -> Selected {
+        self.by_kind.get(&kind.path()).cloned().unwrap_or_default()
+    }
+}
+
+impl Selected {
+    /// Whether every object is kept.
+    pub(super) fn is_all(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    pub(super) fn apply(&self, mut config: watcher::Config) -> watcher::Config {
+        config.label_selector.clone_from(&self.labels);
+        config.field_selector.clone_from(&self.fields);
         config
+    }
+}
+
+// === impl Transforms ===
+
+impl Transforms {
+    /// Changes each object of `K` before it is kept.
+    #[must_use]
+    pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.of_kind(&Kind::of::<K>(), transform)
+    }
+
+    /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
+    #[must_use]
+    pub fn of_kind<K: View>(
+        mut self,
+        kind: &Kind,
+        transform: impl Fn(&mut K) + Send + Sync + 'static,
+    ) -> Self {
+        let transform = move |object: &mut dyn Any| {
+            if let Some(object) = object.downcast_mut() {
+                transform(object);
+            }
+        };
+        let key = (kind.path(), TypeId::of::<K>());
+        self.by_type.insert(key, Arc::new(transform));
+        self
+    }
+
+    /// The transforms of one kind alone.
+    pub(super) fn only(&self, kind: &Kind) -> Self {
+        let path = kind.path();
+        let of_kind = self.by_type.iter().filter(|((of, _), _)| *of == path);
+        Self {
+            by_type: of_kind
+                .map(|((_, type_id), transform)| ((String::new(), *type_id), transform.clone()))
+                .collect(),
+        }
+    }
+
+    /// Changes an object, if these are the transforms of its kind alone.
+    pub(super) fn apply<K: View>(&self, object: &mut K) {
+        if self.by_type.is_empty() {
+            return;
+        }
+        if let Some(transform) = self.by_type.get(&(String::new(), TypeId::of::<K>())) {
+            transform(object);
+        }
+    }
+}
+
+impl fmt::Debug for Transforms {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = self.by_type.keys().map(|(kind, _)| kind);
+        formatter.debug_set().entries(kinds).finish()
     }
 }
 
@@ -144,10 +294,10 @@ mod tests {
     #[test]
     fn every_label_must_match() {
         let options = ListOptions::all().labels([("app", "web"), ("tier", "front")]);
-        assert!(options.matches(&labelled(&[("app", "web"), ("tier", "front"), ("more", "x")])));
-        assert!(!options.matches(&labelled(&[("app", "web")])));
-        assert!(!options.matches(&ConfigMap::default()));
-        assert!(ListOptions::all().matches(&ConfigMap::default()));
+        assert!(options.matches(&labelled(&[("app", "web"), ("tier", "front"), ("more", "x")]).metadata));
+        assert!(!options.matches(&labelled(&[("app", "web")]).metadata));
+        assert!(!options.matches(&ConfigMap::default().metadata));
+        assert!(ListOptions::all().matches(&ConfigMap::default().metadata));
     }
 
     #[test]
@@ -155,14 +305,15 @@ mod tests {
         let selectors = Selectors::default()
             .labels::<Pod>("app=web")
             .fields::<Pod>("spec.nodeName=n");
-        let pods = selectors.apply::<Pod>(watcher::Config::default());
+        let pods = selectors.of(&Kind::of::<Pod>()).apply(watcher::Config::default());
         assert_eq!(
             (pods.label_selector.as_deref(), pods.field_selector.as_deref()),
             (Some("app=web"), Some("spec.nodeName=n"))
         );
         assert_eq!(
             selectors
-                .apply::<ConfigMap>(watcher::Config::default())
+                .of(&Kind::of::<ConfigMap>())
+                .apply(watcher::Config::default())
                 .label_selector,
             None
         );

@@ -5,14 +5,22 @@
 //! The answer to a write is the object that the watch will bring later. It is kept beside the object from the watch
 //! until the watch has passed its revision, and reads prefer it: so a reconciler always reads what it wrote, and
 //! nobody waits. Events come from the watches alone, so handlers see each change once and with the right old state.
+//!
+//! # Memory
+//! An object costs itself, as its type lays it out, and a slot of five words in one hash table. The table finds it by
+//! the namespace and the name that it carries itself. What the operator applied is one text for all objects that are
+//! made alike.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use kube::Resource;
+use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event as WatchEvent;
 
-use super::decode::{Decoded, Malformed};
+use super::decode::Malformed;
+use super::index::{Index, Values};
+use super::item::{Incoming, Item, Representation};
+use super::keyed::{ByKey, Keyed, order};
 use super::selection::ListOptions;
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
@@ -21,31 +29,28 @@ use crate::object::{ObjectKey, revision};
 pub(crate) type Scope = Option<Arc<str>>;
 
 /// An object and what the operator itself applied to it: API version and `fieldsV1`, separated by a space.
-#[derive(Debug)]
-pub(crate) struct Stored<K> {
-    pub(crate) object: Arc<K>,
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) object: Arc<dyn Item>,
     pub(crate) applied: Option<Arc<str>>,
 }
 
-impl<K> Clone for Stored<K> {
-    fn clone(&self) -> Self {
-        Self {
-            object: self.object.clone(),
-            applied: self.applied.clone(),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Store<K> {
-    /// The field manager of the operator.
-    manager: String,
+#[derive(Debug, Default)]
+pub(crate) struct Store {
     /// The applied fields, which are the same text for all objects that are made alike.
     applied: Interned,
-    objects: HashMap<ObjectKey, Stored<K>>,
-    written: HashMap<ObjectKey, Written<K>>,
-    malformed: HashMap<ObjectKey, Malformed>,
+    objects: HashSet<ByKey<Slot>>,
+    written: HashMap<ObjectKey, Written>,
+    malformed: HashMap<ObjectKey, (Malformed, u32)>,
     watches: HashMap<Scope, Progress>,
+    indexes: BTreeMap<String, Index>,
+}
+
+/// An object from a watch, and the number of the list that brought it last.
+#[derive(Clone, Debug)]
+struct Slot {
+    stored: Stored,
+    list: u32,
 }
 
 /// How far a watch has come.
@@ -54,134 +59,234 @@ struct Progress {
     /// Every change up to this revision has been seen.
     revision: u64,
     /// How many lists were begun.
-    lists: u64,
-    /// What the list that is under way has brought, and its newest revision.
-    listing: Option<(HashSet<ObjectKey>, u64)>,
-    synced: bool,
+    lists: u32,
+    /// The newest revision that the list that is under way has brought.
+    listing: Option<u64>,
+    /// As what the last complete list brought its objects.
+    listed: Option<Representation>,
 }
 
 /// The operator's last write of an object, as long as the watch has not passed it.
 #[derive(Debug)]
-struct Written<K> {
+struct Written {
     scope: Scope,
     /// The number of lists begun at the time of the write.
-    lists: u64,
-    change: Change<K>,
+    lists: u32,
+    change: Change,
 }
 
 #[derive(Debug)]
-enum Change<K> {
-    Stored(Stored<K>, u64),
+enum Change {
+    Stored(Stored, u64),
     /// The object with this uid was deleted.
     Deleted(String),
 }
 
+/// Whether a reader sees what the operator wrote before the watch brings it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// Reads see the operator's own writes.
+    #[default]
+    OwnWrites,
+    /// Reads see what the watch has brought.
+    Watched,
+}
+
+// === impl Stored ===
+
+impl Stored {
+    fn metadata(&self) -> &ObjectMeta {
+        self.object.metadata()
+    }
+}
+
+impl Keyed for Slot {
+    fn namespace(&self) -> Option<&str> {
+        self.stored.namespace()
+    }
+
+    fn name(&self) -> &str {
+        self.stored.name()
+    }
+}
+
 // === impl Store ===
 
-impl<K: Resource + Clone> Store<K> {
-    pub(crate) fn new(manager: &str, scopes: impl IntoIterator<Item = Scope>) -> Self {
+impl Store {
+    pub(crate) fn new(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        let watches = scopes.into_iter().map(|scope| (scope, Progress::default()));
         Self {
-            manager: manager.to_owned(),
-            applied: Interned::default(),
-            objects: HashMap::new(),
-            written: HashMap::new(),
-            malformed: HashMap::new(),
-            watches: scopes
-                .into_iter()
-                .map(|scope| (scope, Progress::default()))
-                .collect(),
+            watches: watches.collect(),
+            ..Self::default()
         }
     }
 
     /// The object, as the operator knows it.
     ///
     /// # Errors
-    /// If its newest state is no `K`.
-    pub(crate) fn get(&self, key: &ObjectKey) -> Result<Option<Stored<K>>, Malformed> {
-        if let Some(malformed) = self.malformed.get(key) {
+    /// If its newest state does not fit its type.
+    pub(crate) fn get(&self, key: &ObjectKey, consistency: Consistency) -> Result<Option<Stored>, Malformed> {
+        if let Some((malformed, _)) = self.malformed.get(key) {
             return Err(malformed.clone());
         }
-        let stored = self.objects.get(key);
-        Ok(match self.written.get(key).map(|written| &written.change) {
+        let stored = self.watched(key);
+        let written = self
+            .written
+            .get(key)
+            .filter(|_| consistency == Consistency::OwnWrites);
+        Ok(match written.map(|written| &written.change) {
             Some(Change::Stored(written, _)) => Some(written.clone()),
-            Some(Change::Deleted(uid)) => stored.filter(|stored| !has_uid(&stored.object, uid)).cloned(),
+            Some(Change::Deleted(uid)) => stored.filter(|stored| !has_uid(stored, uid)).cloned(),
             None => stored.cloned(),
         })
     }
 
-    /// The objects that `options` name, sorted by key.
-    pub(crate) fn list(&self, options: &ListOptions) -> Vec<Arc<K>> {
-        let new = self.written.keys().filter(|key| !self.objects.contains_key(*key));
-        let keys = self.objects.keys().chain(new);
-        let namespace = options.namespace();
-        let mut keys: Vec<_> = keys
-            .filter(|key| namespace.is_none() || key.namespace() == namespace)
-            .collect();
-        keys.sort();
-        // A malformed object is left out: its key's own reconcile reports it.
-        let stored = keys.into_iter().filter_map(|key| self.get(key).ok().flatten());
+    /// The objects that `options` name, sorted by key; `None` if they name an index that does not exist.
+    pub(crate) fn list(&self, options: &ListOptions, consistency: Consistency) -> Option<Vec<Arc<dyn Item>>> {
+        let mut objects = match options.indexed() {
+            None => self.select(
+                self.objects.iter().map(|slot| &slot.0.stored.object),
+                options,
+                consistency,
+            ),
+            Some((name, value)) => {
+                let index = self.indexes.get(name)?;
+                let mut objects = self.select(index.get(value), options, consistency);
+                if consistency == Consistency::OwnWrites {
+                    objects.retain(|object| index.has(object, value));
+                    let missing = self.new_writes(options).filter(|object| index.has(object, value));
+                    merge(&mut objects, missing);
+                }
+                objects
+            }
+        };
+        if options.indexed().is_none() && consistency == Consistency::OwnWrites {
+            merge(&mut objects, self.new_writes(options));
+        }
+        objects.sort_unstable_by(order);
+        Some(objects)
+    }
+
+    /// Of objects from the watch those that are wanted, each as the operator knows it.
+    fn select<'a>(
+        &'a self,
+        objects: impl Iterator<Item = &'a Arc<dyn Item>>,
+        options: &ListOptions,
+        consistency: Consistency,
+    ) -> Vec<Arc<dyn Item>> {
+        let in_namespace = objects.filter(|object| options.covers(object.namespace()));
+        let no_writes = consistency == Consistency::Watched || self.written.is_empty();
+        let known = in_namespace.filter_map(|object| {
+            if no_writes && self.malformed.is_empty() {
+                return Some(object.clone());
+            }
+            // A malformed object is left out: its key's own reconcile reports it.
+            let known = self
+                .get(&ObjectKey::of(object.as_ref()), consistency)
+                .ok()
+                .flatten();
+            known.map(|stored| stored.object)
+        });
+        known
+            .filter(|object| options.matches(object.metadata()))
+            .collect()
+    }
+
+    /// What the operator wrote and the watch has not brought, in any state.
+    fn new_writes<'a>(&'a self, options: &'a ListOptions) -> impl Iterator<Item = Arc<dyn Item>> + 'a {
+        let stored = self.written.values().filter_map(|written| match &written.change {
+            Change::Stored(stored, _) => Some(&stored.object),
+            Change::Deleted(_) => None,
+        });
         stored
-            .map(|stored| stored.object)
-            .filter(|object| options.matches(object.as_ref()))
+            .filter(|object| options.covers(object.namespace()) && options.matches(object.metadata()))
+            .cloned()
+    }
+
+    fn watched(&self, key: &dyn Keyed) -> Option<&Stored> {
+        self.objects.get(key).map(|slot| &slot.0.stored)
+    }
+
+    /// Adds an index; `false` if there is one of that name.
+    pub(super) fn add_index(&mut self, name: &str, values: Values) -> bool {
+        if self.indexes.contains_key(name) {
+            return false;
+        }
+        let mut index = Index::new(values);
+        self.objects
+            .iter()
+            .for_each(|slot| index.insert(&slot.0.stored.object));
+        self.indexes.insert(name.to_owned(), index);
+        true
+    }
+
+    /// The objects that the watches brought.
+    pub(crate) fn objects(&self) -> Vec<Arc<dyn Item>> {
+        self.objects
+            .iter()
+            .map(|slot| slot.0.stored.object.clone())
             .collect()
     }
 
-    /// The objects that the watches brought, as events for a handler that comes late.
-    pub(crate) fn replay(&self) -> Vec<Event<K>> {
-        let objects = self.objects.values().map(|stored| stored.object.clone());
-        objects
-            .map(|object| Event::Create {
-                object,
-                initial: true,
-            })
-            .collect()
-    }
-
-    /// How many objects are there that are no `K`.
+    /// How many objects are there that do not fit their type.
     pub(crate) fn malformed(&self) -> usize {
         self.malformed.len()
     }
 
-    /// Whether every watch has brought its first list.
-    pub(crate) fn is_synced(&self) -> bool {
-        self.watches.values().all(|progress| progress.synced)
+    /// What was wrong with an object when it came last.
+    pub(crate) fn complaint(&self, key: &ObjectKey) -> Option<&str> {
+        self.malformed
+            .get(key)
+            .map(|(malformed, _)| malformed.error.as_str())
+    }
+
+    /// Whether every watch has brought its first list, with its objects as `representation` or as more.
+    pub(crate) fn is_listed_as(&self, representation: &Representation) -> bool {
+        let listed = |progress: &Progress| progress.listed.is_some_and(|listed| listed == *representation);
+        self.watches.values().all(listed)
     }
 
     /// Whether one watch has brought its first list.
     pub(crate) fn has_listed(&self, scope: &Scope) -> bool {
-        self.watches.get(scope).is_some_and(|progress| progress.synced)
+        self.watches
+            .get(scope)
+            .is_some_and(|progress| progress.listed.is_some())
     }
 
-    /// Takes what a watch brought and returns the events that follow from it.
-    pub(crate) fn step(&mut self, scope: &Scope, event: WatchEvent<Decoded<K>>) -> Vec<Event<K>> {
+    /// Takes what a watch of objects as `representation` brought and returns the events that follow from it.
+    pub(crate) fn step(
+        &mut self,
+        scope: &Scope,
+        representation: Representation,
+        event: WatchEvent<Incoming>,
+    ) -> Vec<Event<dyn Item>> {
         match event {
-            WatchEvent::Init => self.begin_list(scope),
-            WatchEvent::InitApply(object) => return self.listed(scope, object).into_iter().collect(),
-            WatchEvent::InitDone => return self.end_list(scope),
+            WatchEvent::Init => {
+                self.begin_list(scope);
+                Vec::new()
+            }
+            WatchEvent::InitApply(object) => self.listed(scope, object).into_iter().collect(),
+            WatchEvent::InitDone => self.end_list(scope, representation),
             WatchEvent::Apply(object) => {
-                let at = revision(&object);
+                let at = revision(metadata(&object));
                 let event = self.put(scope, object);
                 self.pass(scope, at);
-                return event.into_iter().collect();
+                event.into_iter().collect()
             }
             WatchEvent::Delete(object) => {
-                let at = revision(&object);
+                let at = revision(metadata(&object));
                 let event = self.delete(object);
                 self.pass(scope, at);
-                return event.into_iter().collect();
+                event.into_iter().collect()
             }
         }
-        Vec::new()
     }
 
     /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
-    pub(crate) fn write(&mut self, written: Stored<K>) {
+    pub(crate) fn write(&mut self, written: Stored) {
         let key = ObjectKey::of(written.object.as_ref());
-        let at = revision(written.object.as_ref());
-        let stored = self
-            .objects
-            .get(&key)
-            .map_or(0, |stored| revision(stored.object.as_ref()));
+        let at = revision(written.metadata());
+        let stored = self.watched(&key).map_or(0, |stored| revision(stored.metadata()));
         let before = match self.written.get(&key).map(|written| &written.change) {
             Some(Change::Stored(_, at)) => *at,
             _ => 0,
@@ -198,7 +303,8 @@ impl<K: Resource + Clone> Store<K> {
 
     /// Takes note that the operator deleted the object with this uid and nothing is left of it.
     pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str) {
-        let is_known = matches!(self.get(key), Ok(Some(stored)) if has_uid(&stored.object, uid));
+        let known = self.get(key, Consistency::OwnWrites);
+        let is_known = matches!(known, Ok(Some(stored)) if has_uid(&stored, uid));
         if let Some((scope, progress)) = self.watch_of(key)
             && is_known
         {
@@ -217,16 +323,15 @@ impl<K: Resource + Clone> Store<K> {
 
     fn begin_list(&mut self, scope: &Scope) {
         let progress = self.watches.entry(scope.clone()).or_default();
-        progress.lists += 1;
-        progress.listing = Some((HashSet::new(), 0));
+        progress.lists = progress.lists.wrapping_add(1);
+        progress.listing = Some(0);
     }
 
     /// Items of a list come in the order of their names, so their revisions say nothing of other objects.
-    fn listed(&mut self, scope: &Scope, object: Decoded<K>) -> Option<Event<K>> {
-        let (key, at) = (ObjectKey::of(&object), revision(&object));
+    fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
+        let (key, at) = (key_of(&object), revision(metadata(&object)));
         let progress = self.watches.entry(scope.clone()).or_default();
-        let (keys, newest) = progress.listing.get_or_insert_default();
-        keys.insert(key.clone());
+        let newest = progress.listing.get_or_insert_default();
         *newest = at.max(*newest);
         if let Some(Change::Stored(_, written)) = self.written.get(&key).map(|written| &written.change)
             && *written <= at
@@ -237,60 +342,90 @@ impl<K: Resource + Clone> Store<K> {
     }
 
     /// What a complete list did not bring is gone.
-    fn end_list(&mut self, scope: &Scope) -> Vec<Event<K>> {
+    fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Event<dyn Item>> {
         let progress = self.watches.entry(scope.clone()).or_default();
-        let lists = progress.lists;
-        let (listed, newest) = progress.listing.take().unwrap_or_default();
-        progress.synced = true;
-        let covered = |key: &ObjectKey| scope.is_none() || key.namespace() == scope.as_deref();
+        let list = progress.lists;
+        let newest = progress.listing.take().unwrap_or_default();
+        progress.listed = Some(representation);
+        let covered = |key: &dyn Keyed| scope.is_none() || key.namespace() == scope.as_deref();
         self.malformed
-            .retain(|key, _| !covered(key) || listed.contains(key));
-        let gone = |key: &ObjectKey| covered(key) && !listed.contains(key);
-        let gone: Vec<_> = self.objects.keys().filter(|key| gone(key)).cloned().collect();
-        let gone: Vec<_> = gone.iter().filter_map(|key| self.objects.remove(key)).collect();
+            .retain(|key, (_, listed)| !covered(key) || *listed == list);
+        let gone = self
+            .objects
+            .extract_if(|slot| covered(slot) && slot.0.list != list);
+        let gone: Vec<_> = gone.map(|slot| slot.0.stored.object).collect();
+        for object in &gone {
+            self.indexes.values_mut().for_each(|index| index.remove(object));
+        }
         // A write that was answered before the list began is in the list, or it was undone since.
         self.written
-            .retain(|_, written| written.scope != *scope || written.lists >= lists);
+            .retain(|_, written| written.scope != *scope || written.lists >= list);
         self.pass(scope, newest);
         gone.into_iter()
-            .map(|stored| Event::Delete {
-                object: stored.object,
-                stale: true,
-            })
+            .map(|object| Event::Delete { object, stale: true })
             .collect()
     }
 
-    fn put(&mut self, scope: &Scope, object: Decoded<K>) -> Option<Event<K>> {
-        let key = ObjectKey::of(&object);
-        let mut stored = match object.into_stored(&self.manager) {
+    fn put(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
+        let (initial, list) = self
+            .watches
+            .get(scope)
+            .map_or((true, 0), |progress| (progress.listed.is_none(), progress.lists));
+        let mut stored = match object {
             Ok(stored) => stored,
             Err(malformed) => {
-                self.malformed.insert(key, malformed);
+                let key = meta_key(&malformed.metadata);
+                self.touch(&key, list);
+                self.malformed.insert(key, (malformed, list));
                 return None;
             }
         };
-        stored.applied = stored.applied.map(|applied| self.applied.share(applied));
+        let key = ObjectKey::of(stored.object.as_ref());
         self.malformed.remove(&key);
-        if self
-            .objects
-            .get(&key)
-            .is_some_and(|old| !is_newer(stored.object.as_ref(), old.object.as_ref()))
-        {
+        let old = self.watched(&key).map(|old| old.object.clone());
+        let is_new = old
+            .as_ref()
+            .is_none_or(|old| is_newer(stored.metadata(), old.metadata()));
+        let is_another_type = old
+            .as_ref()
+            .is_some_and(|old| old.representation() != stored.object.representation());
+        if !is_new && !is_another_type {
+            self.touch(&key, list);
             return None;
         }
-        let initial = self.watches.get(scope).is_some_and(|progress| !progress.synced);
+        stored.applied = stored.applied.map(|applied| self.applied.share(applied));
         let object = stored.object.clone();
-        Some(match self.objects.insert(key, stored) {
-            Some(old) => Event::Update {
-                old: old.object,
-                new: object,
-            },
+        self.insert(stored, list, old.as_ref());
+        if !is_new {
+            return None;
+        }
+        Some(match old {
+            Some(old) => Event::Update { old, new: object },
             None => Event::Create { object, initial },
         })
     }
 
-    fn delete(&mut self, object: Decoded<K>) -> Option<Event<K>> {
-        let key = ObjectKey::of(&object);
+    fn insert(&mut self, stored: Stored, list: u32, old: Option<&Arc<dyn Item>>) {
+        for index in self.indexes.values_mut() {
+            if let Some(old) = old {
+                index.remove(old);
+            }
+            index.insert(&stored.object);
+        }
+        self.objects.replace(ByKey(Slot { stored, list }));
+    }
+
+    /// Notes that a list brought the object.
+    fn touch(&mut self, key: &ObjectKey, list: u32) {
+        if let Some(ByKey(slot)) = self.objects.get(key as &dyn Keyed).cloned()
+            && slot.list != list
+        {
+            self.objects.replace(ByKey(Slot { list, ..slot }));
+        }
+    }
+
+    fn delete(&mut self, object: Incoming) -> Option<Event<dyn Item>> {
+        let key = key_of(&object);
         self.malformed.remove(&key);
         if matches!(
             self.written.get(&key).map(|written| &written.change),
@@ -298,23 +433,59 @@ impl<K: Resource + Clone> Store<K> {
         ) {
             self.written.remove(&key);
         }
-        let last = object.into_stored(&self.manager).ok();
-        let known = self.objects.remove(&key);
-        let stale = last.is_none();
-        let object = last.filter(|_| known.is_some()).or(known)?.object;
-        Some(Event::Delete { object, stale })
+        let known = self.objects.take(&key as &dyn Keyed)?.0.stored.object;
+        self.indexes.values_mut().for_each(|index| index.remove(&known));
+        Some(match object {
+            Ok(last) => Event::Delete {
+                object: last.object,
+                stale: false,
+            },
+            Err(_) => Event::Delete {
+                object: known,
+                stale: true,
+            },
+        })
     }
 
     /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone.
     fn pass(&mut self, scope: &Scope, at: u64) {
         let progress = self.watches.entry(scope.clone()).or_default();
         progress.revision = progress.revision.max(at);
-        let passed = |written: &Written<K>| match &written.change {
+        let passed = |written: &Written| match &written.change {
             Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
             Change::Deleted(_) => false,
         };
         self.written.retain(|_, written| !passed(written));
     }
+}
+
+/// Adds the objects that are not there by their keys.
+fn merge(objects: &mut Vec<Arc<dyn Item>>, others: impl Iterator<Item = Arc<dyn Item>>) {
+    let others: Vec<_> = others.collect();
+    if others.is_empty() {
+        return;
+    }
+    let known: HashSet<_> = objects.iter().cloned().map(ByKey).collect();
+    objects.extend(
+        others
+            .into_iter()
+            .filter(|object| !known.contains(object as &dyn Keyed)),
+    );
+}
+
+fn metadata(object: &Incoming) -> &ObjectMeta {
+    match object {
+        Ok(stored) => stored.metadata(),
+        Err(malformed) => &malformed.metadata,
+    }
+}
+
+fn key_of(object: &Incoming) -> ObjectKey {
+    meta_key(metadata(object))
+}
+
+fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(Keyed::namespace(metadata), Keyed::name(metadata))
 }
 
 /// Texts that are kept once, however many objects have them.
@@ -340,40 +511,57 @@ impl Interned {
 }
 
 /// Whether `new` says anything that `old` does not: versions compare as numbers where they are numbers.
-fn is_newer<K: Resource>(new: &K, old: &K) -> bool {
-    let (new_meta, old_meta) = (new.meta(), old.meta());
-    if new_meta.uid != old_meta.uid || new_meta.resource_version.is_none() {
+fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    if new.uid != old.uid || new.resource_version.is_none() {
         return true;
     }
     match (revision(new), revision(old)) {
-        (0, _) | (_, 0) => new_meta.resource_version != old_meta.resource_version,
+        (0, _) | (_, 0) => new.resource_version != old.resource_version,
         (new, old) => new > old,
     }
 }
 
-fn has_uid<K: Resource>(object: &Arc<K>, uid: &str) -> bool {
-    object.meta().uid.as_deref() == Some(uid)
+fn has_uid(stored: &Stored, uid: &str) -> bool {
+    stored.metadata().uid.as_deref() == Some(uid)
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::cache::item::Intake;
+    use crate::object::Kind;
 
-    type Watch = WatchEvent<Decoded<ConfigMap>>;
+    type Watch = WatchEvent<Incoming>;
 
-    fn object(name: &str, revision: u64) -> Decoded<ConfigMap> {
+    fn intake() -> Intake {
+        Intake {
+            kind: Kind::of::<ConfigMap>(),
+            manager: "mine".into(),
+            transforms: crate::cache::Transforms::default(),
+        }
+    }
+
+    fn representation() -> Representation {
+        Representation::of::<ConfigMap>()
+    }
+
+    fn take(value: Value) -> Incoming {
+        (representation().take)(value, &intake()).unwrap()
+    }
+
+    fn object(name: &str, revision: u64) -> Incoming {
         let uid = format!("uid-{name}");
         let version = revision.to_string();
         let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": version});
-        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        take(json!({"metadata": metadata}))
     }
 
-    fn malformed(name: &str, revision: u64) -> Decoded<ConfigMap> {
+    fn malformed(name: &str, revision: u64) -> Incoming {
         let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string()});
-        serde_json::from_value(json!({"metadata": metadata, "data": 1})).unwrap()
+        take(json!({"metadata": metadata, "data": 1}))
     }
 
     fn key(name: &str) -> ObjectKey {
@@ -381,18 +569,22 @@ mod tests {
     }
 
     /// A store with one watch of everything, its events as words.
-    struct Bench(Store<ConfigMap>);
+    struct Bench(Store);
 
     impl Bench {
         fn new() -> Self {
-            Self(Store::new("mine", [None]))
+            Self(Store::new([None]))
         }
 
         fn step(&mut self, event: Watch) -> Vec<String> {
-            self.0.step(&None, event).iter().map(word).collect()
+            self.0
+                .step(&None, representation(), event)
+                .iter()
+                .map(word)
+                .collect()
         }
 
-        fn list(&mut self, objects: Vec<Decoded<ConfigMap>>) -> Vec<String> {
+        fn list(&mut self, objects: Vec<Incoming>) -> Vec<String> {
             let mut words = self.step(Watch::Init);
             for object in objects {
                 words.extend(self.step(Watch::InitApply(object)));
@@ -401,22 +593,22 @@ mod tests {
             words
         }
 
-        fn write(&mut self, object: Decoded<ConfigMap>) {
-            self.0.write(object.into_stored("mine").unwrap());
+        fn write(&mut self, object: Incoming) {
+            self.0.write(object.unwrap());
         }
 
         /// The revision that a reader sees.
         fn seen(&self, name: &str) -> Option<u64> {
             self.0
-                .get(&key(name))
+                .get(&key(name), Consistency::OwnWrites)
                 .unwrap()
-                .map(|stored| revision(stored.object.as_ref()))
+                .map(|stored| revision(stored.metadata()))
         }
     }
 
-    fn word(event: &Event<ConfigMap>) -> String {
-        let version = |object: &ConfigMap| revision(object);
-        let name = event.object().metadata.name.clone().unwrap_or_default();
+    fn word(event: &Event<dyn Item>) -> String {
+        let version = |object: &Arc<dyn Item>| revision(object.metadata());
+        let name = event.object().metadata().name.clone().unwrap_or_default();
         match event {
             Event::Create {
                 object,
@@ -426,6 +618,7 @@ mod tests {
             Event::Update { old, new } => format!("update {name}@{}->{}", version(old), version(new)),
             Event::Delete { object, stale: false } => format!("delete {name}@{}", version(object)),
             Event::Delete { object, .. } => format!("missed {name}@{}", version(object)),
+            Event::Generic { .. } => format!("generic {name}"),
         }
     }
 
@@ -450,15 +643,25 @@ mod tests {
     #[test]
     fn other_namespaces_survive_the_list_of_one() {
         let scopes = [Some(Arc::from("default")), Some(Arc::from("other"))];
-        let mut store: Store<ConfigMap> = Store::new("mine", scopes.clone());
-        store.step(&scopes[0], Watch::Init);
-        store.step(&scopes[0], Watch::InitApply(object("a", 1)));
-        store.step(&scopes[0], Watch::InitDone);
-        assert!(!store.is_synced());
-        store.step(&scopes[1], Watch::Init);
-        assert!(store.step(&scopes[1], Watch::InitDone).is_empty());
-        assert!(store.is_synced());
-        assert_eq!(store.list(&ListOptions::all()).len(), 1);
+        let mut store = Store::new(scopes.clone());
+        store.step(&scopes[0], representation(), Watch::Init);
+        store.step(&scopes[0], representation(), Watch::InitApply(object("a", 1)));
+        store.step(&scopes[0], representation(), Watch::InitDone);
+        assert!(!store.is_listed_as(&representation()));
+        store.step(&scopes[1], representation(), Watch::Init);
+        assert!(
+            store
+                .step(&scopes[1], representation(), Watch::InitDone)
+                .is_empty()
+        );
+        assert!(store.is_listed_as(&representation()));
+        assert_eq!(
+            store
+                .list(&ListOptions::all(), Consistency::OwnWrites)
+                .unwrap()
+                .len(),
+            1
+        );
     }
 
     #[test]
@@ -468,10 +671,10 @@ mod tests {
             bench.list(vec![malformed("a", 1), object("b", 2)]),
             ["initial b@2"]
         );
-        assert!(bench.0.get(&key("a")).is_err());
+        assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
         assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["create a@3"]);
         assert!(bench.step(Watch::Apply(malformed("a", 4))).is_empty());
-        assert!(bench.0.get(&key("a")).is_err());
+        assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
         assert_eq!(bench.step(Watch::Delete(malformed("a", 5))), ["missed a@3"]);
         assert_eq!(bench.seen("a"), None);
     }
@@ -483,7 +686,14 @@ mod tests {
         bench.write(object("a", 5));
         bench.write(object("new", 6));
         assert_eq!((bench.seen("a"), bench.seen("new")), (Some(5), Some(6)));
-        assert_eq!(bench.0.list(&ListOptions::all()).len(), 2);
+        assert_eq!(
+            bench
+                .0
+                .list(&ListOptions::all(), Consistency::OwnWrites)
+                .unwrap()
+                .len(),
+            2
+        );
         assert_eq!(bench.step(Watch::Apply(object("a", 5))), ["update a@1->5"]);
         assert_eq!(bench.step(Watch::Apply(object("new", 6))), ["create new@6"]);
         assert!(bench.0.written.is_empty());
@@ -534,17 +744,25 @@ mod tests {
     #[test]
     fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
         let mut bench = Bench::new();
-        let made = |name: &str, owner: &str| -> Decoded<ConfigMap> {
+        let made = |name: &str, owner: &str| -> Incoming {
             let fields =
                 json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
             let entry =
                 json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
             let owners = json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner}]);
             let metadata = json!({"name": name, "namespace": "default", "resourceVersion": "1", "managedFields": [entry], "ownerReferences": owners});
-            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+            take(json!({"metadata": metadata}))
         };
         bench.list(vec![made("a", "uid-1"), made("b", "uid-2")]);
-        let applied = |name: &str| bench.0.get(&key(name)).unwrap().unwrap().applied.unwrap();
+        let applied = |name: &str| {
+            bench
+                .0
+                .get(&key(name), Consistency::OwnWrites)
+                .unwrap()
+                .unwrap()
+                .applied
+                .unwrap()
+        };
         assert!(Arc::ptr_eq(&applied("a"), &applied("b")));
     }
 
@@ -565,5 +783,57 @@ mod tests {
         assert_eq!(bench.seen("a"), None);
         assert_eq!(bench.step(Watch::Delete(object("a", 2))), ["delete a@2"]);
         assert!(bench.0.written.is_empty());
+    }
+
+    fn labelled(name: &str, tier: &str, revision: u64) -> Incoming {
+        let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string(), "labels": {"tier": tier}});
+        take(json!({"metadata": metadata}))
+    }
+
+    fn by_tier() -> Values {
+        Arc::new(|object| {
+            let tier = object
+                .metadata()
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get("tier"));
+            tier.into_iter().cloned().collect()
+        })
+    }
+
+    #[test]
+    fn index_follows_events_and_own_writes() {
+        let mut bench = Bench::new();
+        bench.list(vec![labelled("a", "front", 1), labelled("b", "back", 2)]);
+        assert!(bench.0.add_index("tier", by_tier()));
+        assert!(!bench.0.add_index("tier", by_tier()));
+        let names = |bench: &Bench, tier: &str, consistency| {
+            let options = ListOptions::all().index("tier", tier);
+            let objects = bench.0.list(&options, consistency).unwrap();
+            objects
+                .iter()
+                .map(|object| object.name().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let own = Consistency::OwnWrites;
+        assert_eq!(names(&bench, "front", own), ["a"]);
+        bench.step(Watch::Apply(labelled("b", "front", 3)));
+        bench.step(Watch::Apply(labelled("c", "front", 4)));
+        bench.step(Watch::Delete(labelled("a", "front", 5)));
+        assert_eq!(names(&bench, "front", own), ["b", "c"]);
+        assert_eq!(names(&bench, "back", own), [""; 0]);
+        bench.write(labelled("c", "back", 8));
+        bench.write(labelled("d", "front", 9));
+        assert_eq!(names(&bench, "front", own), ["b", "d"]);
+        assert_eq!(names(&bench, "back", own), ["c"]);
+        assert_eq!(names(&bench, "front", Consistency::Watched), ["b", "c"]);
+        bench.list(vec![labelled("b", "front", 3)]);
+        assert_eq!(names(&bench, "front", own), ["b"]);
+        assert!(
+            bench
+                .0
+                .list(&ListOptions::all().index("other", "x"), own)
+                .is_none()
+        );
     }
 }

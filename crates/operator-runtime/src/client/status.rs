@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Client, ClientError, Target, noop, request};
+use super::{Client, ClientError, Target, noop};
 use crate::condition::Condition;
-use crate::object::Object;
+use crate::object::{Kind, ObjectKey, View};
 
 /// A write with a stale resource version is tried this often.
 const ATTEMPTS: usize = 5;
@@ -29,6 +29,7 @@ const ATTEMPTS: usize = 5;
 #[must_use = "nothing is written before `patch().await`"]
 pub struct StatusWriter<'a, K> {
     client: &'a Client,
+    kind: Kind,
     object: &'a K,
     conditions: Vec<Condition>,
     removed: Vec<String>,
@@ -37,10 +38,11 @@ pub struct StatusWriter<'a, K> {
 
 // === impl StatusWriter ===
 
-impl<'a, K: Object> StatusWriter<'a, K> {
-    pub(super) fn new(client: &'a Client, object: &'a K) -> Self {
+impl<'a, K: View> StatusWriter<'a, K> {
+    pub(super) fn new(client: &'a Client, kind: Kind, object: &'a K) -> Self {
         Self {
             client,
+            kind,
             object,
             conditions: Vec::new(),
             removed: Vec::new(),
@@ -78,19 +80,19 @@ impl<'a, K: Object> StatusWriter<'a, K> {
     /// # Errors
     /// If a value is no JSON, or the server refuses the status.
     pub async fn patch(self) -> Result<Arc<K>, ClientError> {
-        let target = Target::of("write the status of", self.object)?;
+        let key = ObjectKey::of(self.object);
+        let target = self.client.target("write the status of", &self.kind, key)?;
+        target.check()?;
         let changes = self.changes(&target)?;
-        let known = self
-            .client
-            .cache()
-            .known::<K>(&target.key)
-            .map(|stored| stored.object);
-        let mut base = known.filter(|known| known.meta().uid == self.object.meta().uid);
+        let known = self.client.cache().known::<K>(&target.kind, &target.key);
+        let mut base = known
+            .map(|(known, _)| known)
+            .filter(|known| known.meta().uid == self.object.meta().uid);
         for _ in 1..ATTEMPTS {
             match self.send(&target, &changes, base.as_deref()).await {
                 Err(error) if error.is_conflict() => {
                     self.client.metrics.conflict_retried(&target.kind.to_string());
-                    base = self.client.live().get::<K>(&target.key).await?;
+                    base = self.client.live().get_of(&target.kind, &target.key).await?;
                 }
                 Ok(None) => return Ok(base.unwrap_or_else(|| Arc::new(self.object.clone()))),
                 Ok(Some(written)) => return Ok(written),
@@ -121,13 +123,10 @@ impl<'a, K: Object> StatusWriter<'a, K> {
             patch["metadata"] = json!({"resourceVersion": base.meta().resource_version});
         }
         patch["status"] = Value::Object(status);
-        let parameters = PatchParams {
-            field_manager: Some(self.client.field_manager().to_owned()),
-            ..PatchParams::default()
-        };
-        let request = request::<K>(&target.key);
-        let request =
-            request.patch_subresource("status", target.key.name(), &parameters, &Patch::Merge(patch));
+        let (name, parameters) = (target.key.name(), self.client.options.patch());
+        let request = target
+            .request()
+            .patch_subresource("status", name, &parameters, &Patch::Merge(patch));
         self.client.write(target, request).await.map(Some)
     }
 

@@ -7,8 +7,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use crate::cache::{Cache, ListOptions};
-use crate::object::{Kind, Object, ObjectKey};
+use crate::cache::Cache;
+use crate::object::{Kind, Object};
 
 pub(super) struct CustomResources<K> {
     cache: Cache,
@@ -42,12 +42,8 @@ impl<K: Object> Collector for CustomResources<K> {
         let help = format!("Information about the {} custom resource", self.kind);
         let mut samples = encoder.encode_descriptor(&self.name, &help, None, MetricType::Gauge)?;
         let label = self.kind.to_lowercase();
-        let objects = self
-            .cache
-            .existing::<K>()
-            .map(|informer| informer.list(&ListOptions::default()));
-        for object in objects.unwrap_or_default() {
-            let key = ObjectKey::of(&*object);
+        let informer = self.cache.existing(&Kind::of::<K>());
+        for key in informer.map(|informer| informer.keys()).unwrap_or_default() {
             let labels = [
                 ("namespace", key.namespace().unwrap_or_default()),
                 (&label, key.name()),

@@ -1,0 +1,64 @@
+//! Indexes: the objects of a kind by a value that a function makes of them.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::item::Item;
+use super::keyed::{ByKey, Keyed};
+
+/// The values of an object, of which there may be none.
+pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync>;
+
+/// One index of one kind; it costs two words an object and value, and nothing where there is none.
+pub(super) struct Index {
+    values: Values,
+    objects: HashMap<String, HashSet<ByKey<Arc<dyn Item>>>>,
+}
+
+// === impl Index ===
+
+impl Index {
+    pub(super) fn new(values: Values) -> Self {
+        let objects = HashMap::new();
+        Self { values, objects }
+    }
+
+    pub(super) fn insert(&mut self, object: &Arc<dyn Item>) {
+        for value in (self.values)(object) {
+            self.objects
+                .entry(value)
+                .or_default()
+                .replace(ByKey(object.clone()));
+        }
+    }
+
+    pub(super) fn remove(&mut self, object: &Arc<dyn Item>) {
+        for value in (self.values)(object) {
+            if let Some(objects) = self.objects.get_mut(&value) {
+                objects.remove(object as &dyn Keyed);
+                if objects.is_empty() {
+                    self.objects.remove(&value);
+                }
+            }
+        }
+    }
+
+    /// The objects with a value.
+    pub(super) fn get(&self, value: &str) -> impl Iterator<Item = &Arc<dyn Item>> {
+        let objects = self.objects.get(value).into_iter().flatten();
+        objects.map(|ByKey(object)| object)
+    }
+
+    /// Whether an object has a value, though it may not be in the index.
+    pub(super) fn has(&self, object: &Arc<dyn Item>, value: &str) -> bool {
+        (self.values)(object).iter().any(|own| own == value)
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut index = formatter.debug_struct("Index");
+        index.field("values", &self.objects.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! Sets of objects by namespace and name, which they carry themselves: no key is kept beside an object.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use kube::core::ObjectMeta;
+
+use super::item::Item;
+use super::store::Stored;
+use crate::object::ObjectKey;
+
+/// What has a namespace and a name.
+pub(super) trait Keyed {
+    fn namespace(&self) -> Option<&str>;
+    fn name(&self) -> &str;
+}
+
+/// Hashes, equals and sorts by namespace and name.
+#[derive(Clone, Debug)]
+pub(super) struct ByKey<T>(pub(super) T);
+
+impl Keyed for ObjectKey {
+    fn namespace(&self) -> Option<&str> {
+        self.namespace()
+    }
+
+    fn name(&self) -> &str {
+        self.name()
+    }
+}
+
+impl Keyed for ObjectMeta {
+    fn namespace(&self) -> Option<&str> {
+        self.namespace
+            .as_deref()
+            .filter(|namespace| !namespace.is_empty())
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl Keyed for Arc<dyn Item> {
+    fn namespace(&self) -> Option<&str> {
+        Keyed::namespace(self.metadata())
+    }
+
+    fn name(&self) -> &str {
+        Keyed::name(self.metadata())
+    }
+}
+
+impl Keyed for Stored {
+    fn namespace(&self) -> Option<&str> {
+        self.object.namespace()
+    }
+
+    fn name(&self) -> &str {
+        self.object.name()
+    }
+}
+
+impl<T: Keyed> Keyed for ByKey<T> {
+    fn namespace(&self) -> Option<&str> {
+        self.0.namespace()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl Hash for dyn Keyed + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.namespace().hash(state);
+        self.name().hash(state);
+    }
+}
+
+impl PartialEq for dyn Keyed + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.namespace() == other.namespace()
+    }
+}
+
+impl Eq for dyn Keyed + '_ {}
+
+impl<T: Keyed> Hash for ByKey<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self as &dyn Keyed).hash(state);
+    }
+}
+
+impl<T: Keyed> PartialEq for ByKey<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self as &dyn Keyed) == (other as &dyn Keyed)
+    }
+}
+
+impl<T: Keyed> Eq for ByKey<T> {}
+
+impl<'a, T: Keyed + 'a> Borrow<dyn Keyed + 'a> for ByKey<T> {
+    fn borrow(&self) -> &(dyn Keyed + 'a) {
+        self
+    }
+}
+
+/// By namespace, and by name within one.
+pub(super) fn order(left: &impl Keyed, right: &impl Keyed) -> Ordering {
+    let by_namespace = left.namespace().cmp(&right.namespace());
+    by_namespace.then_with(|| left.name().cmp(right.name()))
+}

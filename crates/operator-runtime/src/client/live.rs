@@ -1,0 +1,81 @@
+//! Reads past the cache.
+
+use std::sync::Arc;
+
+use kube::api::{GetParams, ListParams};
+use kube::core::ObjectList;
+
+use super::{Client, ClientError};
+use crate::object::{Kind, Object, ObjectKey, View};
+
+/// Reads from the API server itself, for the rare case in which the cache is not enough.
+pub struct LiveReader<'a>(&'a Client);
+
+// === impl LiveReader ===
+
+impl<'a> LiveReader<'a> {
+    pub(super) fn new(client: &'a Client) -> Self {
+        Self(client)
+    }
+
+    /// The object, from the API server; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the server refuses the request or the object does not fit its type.
+    pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
+        self.get_of(&Kind::of::<K>(), key).await
+    }
+
+    /// [`LiveReader::get`] of an object of a kind, as `K`, such as `DynamicObject`.
+    ///
+    /// # Errors
+    /// As [`LiveReader::get`].
+    pub async fn get_of<K: View>(
+        &self,
+        kind: &Kind,
+        key: impl Into<ObjectKey>,
+    ) -> Result<Option<Arc<K>>, ClientError> {
+        let target = self.0.target("get", kind, key.into())?;
+        let (name, parameters) = (target.key.name(), GetParams::default());
+        let request = if K::metadata_api() {
+            target.request().get_metadata(name, &parameters)
+        } else {
+            target.request().get(name, &parameters)
+        };
+        match self.0.send::<K>(&target, request).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            object => Ok(Some(Arc::new(object?))),
+        }
+    }
+
+    /// The objects of a namespace, or of all, from the API server; `parameters` select and page.
+    ///
+    /// # Errors
+    /// If the server refuses the request or an object does not fit its type.
+    pub async fn list<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        parameters: &ListParams,
+    ) -> Result<ObjectList<K>, ClientError> {
+        self.list_of(&Kind::of::<K>(), namespace, parameters).await
+    }
+
+    /// [`LiveReader::list`] of objects of a kind, as `K`, such as `DynamicObject`.
+    ///
+    /// # Errors
+    /// As [`LiveReader::list`].
+    pub async fn list_of<K: View>(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        parameters: &ListParams,
+    ) -> Result<ObjectList<K>, ClientError> {
+        let target = self.0.target("list", kind, ObjectKey::new(namespace, ""))?;
+        let request = if K::metadata_api() {
+            target.request().list_metadata(parameters)
+        } else {
+            target.request().list(parameters)
+        };
+        self.0.send(&target, request).await
+    }
+}

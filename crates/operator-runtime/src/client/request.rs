@@ -1,0 +1,151 @@
+//! What a request is about, how it is sent, and what becomes of its answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Uri;
+use kube::Resource;
+use kube::api::DynamicObject;
+use kube::core::Request;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Client, ClientError};
+use crate::cache::item::{Incoming, Intake, Representation, view};
+use crate::cache::{CacheError, Transforms};
+use crate::object::{Kind, ObjectKey, View};
+
+type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+
+/// What a request is about, for its path and its errors.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) verb: &'static str,
+    pub(super) kind: Kind,
+    pub(super) key: ObjectKey,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// # Errors
+    /// If the key has no name, or no namespace though its kind has them.
+    pub(super) fn check(&self) -> Result<(), ClientError> {
+        let incomplete = |field| ClientError::Incomplete {
+            verb: self.verb,
+            kind: self.kind.to_string(),
+            field,
+        };
+        if self.key.name().is_empty() {
+            return Err(incomplete("name"));
+        }
+        if self.kind.namespaced && self.key.namespace().is_none() {
+            return Err(incomplete("namespace"));
+        }
+        Ok(())
+    }
+
+    /// Builds requests for the objects beside the target.
+    pub(super) fn request(&self) -> Request {
+        let namespace = self.key.namespace().filter(|_| self.kind.namespaced);
+        Request::new(DynamicObject::url_path(&self.kind.api_resource(), namespace))
+    }
+
+    pub(super) fn unserializable(&self, source: serde_json::Error) -> ClientError {
+        let what = self.to_string();
+        ClientError::Serialize { what, source }
+    }
+
+    pub(super) fn malformed(&self, error: String) -> ClientError {
+        ClientError::Cache(CacheError::Malformed {
+            kind: self.kind.to_string(),
+            key: self.key.clone(),
+            error,
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {} {}", self.verb, self.kind, self.key)
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        request: Built,
+    ) -> Result<T, ClientError> {
+        let request = request.map_err(kube::Error::BuildRequest);
+        let answer = match request {
+            Ok(request) => self.kube.request(request).await,
+            Err(error) => Err(error),
+        };
+        answer.map_err(|source| {
+            let what = target.to_string();
+            ClientError::Request { what, source }
+        })
+    }
+
+    /// Sends a write, and puts its answer into the cache.
+    pub(super) async fn write<K: View>(
+        &self,
+        target: &Target,
+        request: Built,
+    ) -> Result<Arc<K>, ClientError> {
+        let answer = self.send(target, request).await?;
+        self.take(target, answer)
+    }
+
+    /// Puts the answer to a write into the cache, and returns it as a `K`.
+    pub(super) fn take<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
+        let informer = self
+            .cache
+            .existing(&target.kind)
+            .filter(|_| !self.options.dry_run);
+        match informer {
+            Some(informer) if informer.keeps::<K>() => {
+                let intake = informer.intake();
+                let stored = (Representation::of::<K>().take)(answer, intake);
+                let stored = stored.map_err(|error| target.malformed(error.to_string()))?;
+                let stored = stored.map_err(|malformed| target.malformed(malformed.error))?;
+                informer.write_stored(stored.clone());
+                view(&stored.object, intake).map_err(|error| target.malformed(error))
+            }
+            Some(informer) => {
+                informer.write(answer.clone());
+                read(target, answer, informer.intake())
+            }
+            None => {
+                let intake = Intake {
+                    kind: target.kind.clone(),
+                    manager: self.options.field_manager.clone(),
+                    transforms: Transforms::default(),
+                };
+                read(target, answer, &intake)
+            }
+        }
+    }
+
+    /// The `fieldValidation` of a create or an update.
+    pub(super) fn validated(&self, request: Built) -> Built {
+        let query = self.options.post_query();
+        let mut request = request?;
+        if !query.is_empty()
+            && let Ok(uri) = format!("{}{query}", request.uri()).parse::<Uri>()
+        {
+            *request.uri_mut() = uri;
+        }
+        Ok(request)
+    }
+}
+
+fn read<K: View>(target: &Target, answer: Value, intake: &Intake) -> Result<Arc<K>, ClientError> {
+    let taken: Result<Incoming, _> = (Representation::of::<K>().take)(answer, intake);
+    let stored = taken.map_err(|error| target.malformed(error.to_string()))?;
+    let stored = stored.map_err(|malformed| target.malformed(malformed.error))?;
+    view(&stored.object, intake).map_err(|error| target.malformed(error))
+}

@@ -1,0 +1,418 @@
+//! The objects of one kind, read and written as one type: what [`Client`] does for types that know their kind.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, ListParams, Patch, Preconditions};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::request::Target;
+use super::{Client, ClientError, StatusWriter, Subresource, merge, noop};
+use crate::cache::ListOptions;
+use crate::cache::decode::with_owners;
+use crate::finalizer::Finalizers;
+use crate::object::{Kind, ObjectKey, View};
+use crate::owner::Owner;
+
+/// The objects of one kind as `K`, made by [`Client::dynamic`], [`Client::metadata`] or [`Client::resources`].
+///
+/// Each function does what the one of [`Client`] with its name does.
+pub struct Resources<'a, K> {
+    pub(super) client: &'a Client,
+    pub(super) kind: Cow<'a, Kind>,
+    objects: PhantomData<fn() -> K>,
+}
+
+impl Client {
+    /// What a request of this client is about.
+    ///
+    /// # Errors
+    /// If the client is for another namespace.
+    pub(super) fn target(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        key: ObjectKey,
+    ) -> Result<Target, ClientError> {
+        let mut target = Target {
+            verb,
+            kind: kind.clone(),
+            key,
+        };
+        if let Some(own) = self.options.namespace.as_deref().filter(|_| kind.namespaced) {
+            match target.key.namespace() {
+                Some(other) if other != own => {
+                    return Err(ClientError::OtherNamespace {
+                        what: target.to_string(),
+                        namespace: own.to_owned(),
+                    });
+                }
+                Some(_) => {}
+                None => target.key = ObjectKey::namespaced(own, target.key.name()),
+            }
+        }
+        Ok(target)
+    }
+}
+
+// === impl Resources ===
+
+impl<'a, K: View> Resources<'a, K> {
+    pub(super) fn new(client: &'a Client, kind: Cow<'a, Kind>) -> Self {
+        let objects = PhantomData;
+        Self {
+            client,
+            kind,
+            objects,
+        }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The object, from the cache; see [`Client::get`].
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
+        let target = self.client.target("get", &self.kind, key.into())?;
+        let informer = self.client.cache.informer_of::<K>(&self.kind);
+        let consistency = self.client.options.consistency;
+        Ok(self
+            .client
+            .cache
+            .read(&informer, &target.key, consistency)
+            .await?)
+    }
+
+    /// The objects that `options` name, from the cache; see [`Client::list`].
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn list(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
+        let options = self.in_own_namespace("list", options.into())?;
+        let informer = self.client.cache.informer_of::<K>(&self.kind);
+        let consistency = self.client.options.consistency;
+        Ok(self.client.cache.select(&informer, &options, consistency).await?)
+    }
+
+    /// Server-side apply, if it would change something; see [`Client::apply`].
+    ///
+    /// # Errors
+    /// As [`Client::apply`].
+    pub async fn apply(&self, mut desired: K) -> Result<Arc<K>, ClientError> {
+        let target = self.named("apply", &mut desired)?;
+        let configuration = configuration(&target, &desired)?;
+        if let Some((known, applied)) = self.client.cache.known::<K>(&target.kind, &target.key)
+            && self.is_applied(&target, &configuration, (known.as_ref(), applied.as_deref()))?
+        {
+            self.client.skip(&target);
+            return Ok(known);
+        }
+        let parameters = self.client.options.patch().force();
+        let patch = Patch::Apply(&configuration);
+        let request = target.request().patch(target.key.name(), &parameters, &patch);
+        self.client.write(&target, request).await
+    }
+
+    /// An apply with a controller reference; see [`Client::apply_owned`].
+    ///
+    /// # Errors
+    /// As [`Client::apply_owned`].
+    pub async fn apply_owned(&self, owner: impl Into<Owner>, mut desired: K) -> Result<Arc<K>, ClientError> {
+        let owner = owner.into();
+        if self.kind.namespaced && desired.meta().namespace.is_none() {
+            desired.meta_mut().namespace = owner.namespace().map(str::to_owned);
+        }
+        owner.control(&self.kind, &mut desired)?;
+        self.apply(desired).await
+    }
+
+    /// Creates an object; see [`Client::create`].
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn create(&self, mut object: K) -> Result<Arc<K>, ClientError> {
+        let target = self.placed("create", &mut object)?;
+        self.whole(&target)?;
+        let body = whole_object(&target, &object)?.to_string().into_bytes();
+        let request = target.request().create(&self.client.options.post(), body);
+        self.client.write(&target, self.client.validated(request)).await
+    }
+
+    /// Replaces an object; see [`Client::update`].
+    ///
+    /// # Errors
+    /// As [`Client::update`].
+    pub async fn update(&self, mut object: K) -> Result<Arc<K>, ClientError> {
+        let target = self.named("update", &mut object)?;
+        self.whole(&target)?;
+        let body = whole_object(&target, &object)?;
+        if let Some((known, _)) = self.client.cache.known::<K>(&target.kind, &target.key)
+            && is_same_state(&target, &body, known.as_ref())?
+        {
+            self.client.skip(&target);
+            return Ok(known);
+        }
+        let body = body.to_string().into_bytes();
+        let parameters = self.client.options.post();
+        let request = target.request().replace(target.key.name(), &parameters, body);
+        self.client.write(&target, self.client.validated(request)).await
+    }
+
+    /// Sends a patch, if it would change something; see [`Client::patch`].
+    ///
+    /// # Errors
+    /// As [`Client::patch`].
+    pub async fn patch<P: Serialize + fmt::Debug>(
+        &self,
+        key: impl Into<ObjectKey>,
+        patch: &Patch<P>,
+    ) -> Result<Arc<K>, ClientError> {
+        let target = self.client.target("patch", &self.kind, key.into())?;
+        target.check()?;
+        if let Some((known, _)) = self.client.cache.known::<K>(&target.kind, &target.key)
+            && changes_nothing(&target, patch, known.as_ref())?
+        {
+            self.client.skip(&target);
+            return Ok(known);
+        }
+        let parameters = self.client.options.patch();
+        let request = target.request().patch(target.key.name(), &parameters, patch);
+        self.client.write(&target, request).await
+    }
+
+    /// Deletes an object; see [`Client::delete`].
+    ///
+    /// # Errors
+    /// As [`Client::delete`].
+    pub async fn delete(&self, object: &K) -> Result<(), ClientError> {
+        let preconditions = Preconditions {
+            uid: object.meta().uid.clone(),
+            resource_version: None,
+        };
+        let parameters = DeleteParams::background().preconditions(preconditions);
+        self.delete_with(ObjectKey::of(object), parameters).await
+    }
+
+    /// Deletes an object with parameters of one's own; see [`Client::delete_with`].
+    ///
+    /// # Errors
+    /// As [`Client::delete_with`].
+    pub async fn delete_with(
+        &self,
+        key: impl Into<ObjectKey>,
+        mut parameters: DeleteParams,
+    ) -> Result<(), ClientError> {
+        let target = self.client.target("delete", &self.kind, key.into())?;
+        target.check()?;
+        parameters.dry_run |= self.client.options.dry_run;
+        let request = target.request().delete(target.key.name(), &parameters);
+        match self.client.send::<Value>(&target, request).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.note_deletion(&target, answer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes many objects at once; see [`Client::delete_all_of`].
+    ///
+    /// # Errors
+    /// As [`Client::delete_all_of`].
+    pub async fn delete_all_of(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
+        const VERB: &str = "delete all of";
+        let options = self.in_own_namespace(VERB, options.into())?;
+        if options.indexed().is_some() {
+            for object in self.list(options).await? {
+                self.delete(object.as_ref()).await?;
+            }
+            return Ok(());
+        }
+        let key = ObjectKey::new(options.namespace(), "");
+        let target = self.client.target(VERB, &self.kind, key)?;
+        if self.kind.namespaced && target.key.namespace().is_none() {
+            let (verb, kind, field) = (VERB, self.kind.to_string(), "namespace");
+            return Err(ClientError::Incomplete { verb, kind, field });
+        }
+        if self.knows_of_none(&options) {
+            self.client.skip(&target);
+            return Ok(());
+        }
+        let labels = options.label_selector();
+        let selected = ListParams {
+            label_selector: (!labels.selects_all()).then(|| labels.to_string()),
+            ..ListParams::default()
+        };
+        let mut parameters = DeleteParams::background();
+        parameters.dry_run = self.client.options.dry_run;
+        let request = target.request().delete_collection(&parameters, &selected);
+        let answer: Value = self.client.send(&target, request).await?;
+        for item in answer["items"].as_array().into_iter().flatten() {
+            self.note_deletion(&self.target_of_item(item), item.clone());
+        }
+        Ok(())
+    }
+
+    /// Writes the status of an object; see [`Client::status`].
+    pub fn status(&self, object: &'a K) -> StatusWriter<'a, K> {
+        StatusWriter::new(self.client, self.kind.clone().into_owned(), object)
+    }
+
+    /// A subresource of an object; see [`Client::subresource`].
+    pub fn subresource(&self, key: impl Into<ObjectKey>, name: &'a str) -> Subresource<'a> {
+        Subresource::new(self.client, self.kind.clone().into_owned(), key.into(), name)
+    }
+
+    pub(super) fn into_subresource(self, key: ObjectKey, name: &'a str) -> Subresource<'a> {
+        Subresource::new(self.client, self.kind.into_owned(), key, name)
+    }
+
+    /// Work that must be done before `object` may go; see [`Client::finalizers`].
+    pub fn finalizers(&self, object: &'a K) -> Finalizers<'a, K> {
+        Finalizers::new(self.client, self.kind.clone().into_owned(), object)
+    }
+
+    /// The target that an object names, with the namespace of the client if it has none of its own.
+    pub(super) fn placed(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
+        let target = self.client.target(verb, &self.kind, ObjectKey::of(object))?;
+        if object.meta().namespace.is_none() {
+            object.meta_mut().namespace = target.key.namespace().map(str::to_owned);
+        }
+        Ok(target)
+    }
+
+    /// [`Resources::placed`], for objects that must have a name.
+    fn named(&self, verb: &'static str, object: &mut K) -> Result<Target, ClientError> {
+        let target = self.placed(verb, object)?;
+        target.check()?;
+        Ok(target)
+    }
+
+    fn whole(&self, target: &Target) -> Result<(), ClientError> {
+        if K::metadata_api() {
+            let what = target.to_string();
+            return Err(ClientError::MetadataOnly { what });
+        }
+        Ok(())
+    }
+
+    fn in_own_namespace(&self, verb: &'static str, options: ListOptions) -> Result<ListOptions, ClientError> {
+        let key = ObjectKey::new(options.namespace(), "");
+        let target = self.client.target(verb, &self.kind, key)?;
+        Ok(options.within(target.key.namespace()))
+    }
+
+    fn knows_of_none(&self, options: &ListOptions) -> bool {
+        let informer = self.client.cache.existing(&self.kind);
+        informer.is_some_and(|informer| informer.knows_of_none(options))
+    }
+
+    /// Takes the answer to a deletion into the cache.
+    fn note_deletion(&self, target: &Target, answer: Value) {
+        let informer = self.client.cache.existing(&self.kind);
+        let Some(informer) = informer.filter(|_| !self.client.options.dry_run) else {
+            return;
+        };
+        let metadata = &answer["metadata"];
+        let uid = match answer["kind"].as_str() {
+            Some("Status") => answer["details"]["uid"].as_str(),
+            _ => metadata["uid"].as_str(),
+        };
+        let remains = metadata["deletionTimestamp"].is_string()
+            && (metadata["deletionGracePeriodSeconds"].as_u64() > Some(0)
+                || metadata["finalizers"]
+                    .as_array()
+                    .is_some_and(|names| !names.is_empty()));
+        if remains {
+            informer.write(answer);
+        } else {
+            informer.deleted(&target.key, uid);
+        }
+    }
+
+    fn target_of_item(&self, item: &Value) -> Target {
+        let text = |field: &str| item["metadata"][field].as_str();
+        Target {
+            verb: "delete",
+            kind: self.kind.clone().into_owned(),
+            key: ObjectKey::new(text("namespace"), text("name").unwrap_or_default()),
+        }
+    }
+
+    fn is_applied(
+        &self,
+        target: &Target,
+        configuration: &Value,
+        (known, applied): (&K, Option<&str>),
+    ) -> Result<bool, ClientError> {
+        let is_own_manager = self.client.field_manager() == self.client.cache.manager();
+        let Some(applied) = applied.filter(|_| is_own_manager) else {
+            return Ok(false);
+        };
+        let live = serde_json::to_value(known).map_err(|source| target.unserializable(source))?;
+        let applied = with_owners(applied, known.meta());
+        Ok(noop::is_applied(configuration, &applied, &live))
+    }
+}
+
+/// The object with its kind, which not every type writes, and without nulls, which are `None`s that were not skipped and
+/// say nothing.
+pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<Value, ClientError> {
+    let mut value = serde_json::to_value(object).map_err(|source| target.unserializable(source))?;
+    noop::remove_nulls(&mut value);
+    if let Some(object) = value.as_object_mut() {
+        object.insert("apiVersion".to_owned(), target.kind.api_version().into());
+        object.insert("kind".to_owned(), target.kind.kind.clone().into());
+    }
+    Ok(value)
+}
+
+/// What is sent in an apply: no status, which has its own subresource.
+fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, ClientError> {
+    let mut value = whole_object(target, desired)?;
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
+    }
+    Ok(value)
+}
+
+/// Whether `body` is the state that is known, down to the resource version.
+fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bool, ClientError> {
+    let mut known = whole_object(target, known)?;
+    let mut body = body.clone();
+    for value in [&mut known, &mut body] {
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+    }
+    Ok(known == body)
+}
+
+/// Whether a patch leaves the object as it is known.
+fn changes_nothing<K: View, P: Serialize>(
+    target: &Target,
+    patch: &Patch<P>,
+    known: &K,
+) -> Result<bool, ClientError> {
+    let object = || whole_object(target, known);
+    match patch {
+        Patch::Merge(patch) => {
+            let patch = serde_json::to_value(patch).map_err(|source| target.unserializable(source))?;
+            Ok(merge::changes_nothing(&patch, &object()?))
+        }
+        Patch::Json(patch) if !patch.0.is_empty() => {
+            let before = object()?;
+            let mut after = before.clone();
+            Ok(json_patch::patch(&mut after, patch).is_ok() && before == after)
+        }
+        _ => Ok(false),
+    }
+}

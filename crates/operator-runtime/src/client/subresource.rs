@@ -1,0 +1,124 @@
+//! Subresources other than the status, which has a writer of its own.
+
+use std::fmt;
+
+use kube::api::Patch;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::request::Target;
+use super::{Client, ClientError};
+use crate::object::{Kind, ObjectKey};
+
+/// A subresource of one object. Its requests are always sent, and reads come from the server: the cache does not know
+/// subresources. An answer that is the object itself is in the cache before the request returns.
+///
+/// ```no_run
+/// # use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale};
+/// # use kube::api::Patch;
+/// # use operator_runtime::prelude::*;
+/// # async fn example(ctx: Context, deployment: &Deployment) -> Result<()> {
+/// let scale: Scale = ctx.subresource(deployment, "scale").get().await?;
+/// let three = Patch::Merge(serde_json::json!({"spec": {"replicas": 3}}));
+/// let scale: Scale = ctx.subresource(deployment, "scale").patch(&three).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Subresource<'a> {
+    client: &'a Client,
+    kind: Kind,
+    key: ObjectKey,
+    name: &'a str,
+}
+
+// === impl Subresource ===
+
+impl<'a> Subresource<'a> {
+    pub(super) fn new(client: &'a Client, kind: Kind, key: ObjectKey, name: &'a str) -> Self {
+        Self {
+            client,
+            kind,
+            key,
+            name,
+        }
+    }
+
+    /// Reads it, from the server.
+    ///
+    /// # Errors
+    /// If the server refuses, for one because the kind has no such subresource.
+    pub async fn get<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        let target = self.target("get a subresource of")?;
+        let request = target.request().get_subresource(self.name, target.key.name());
+        self.client.send(&target, request).await
+    }
+
+    /// Creates it, as a `Binding`, an `Eviction` or a `TokenRequest` is.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn create<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
+        let target = self.target("create a subresource of")?;
+        let body = serde_json::to_vec(body).map_err(|source| target.unserializable(source))?;
+        let parameters = self.client.options.post();
+        let request = target
+            .request()
+            .create_subresource(self.name, target.key.name(), &parameters, body);
+        self.send(&target, self.client.validated(request)).await
+    }
+
+    /// Replaces it.
+    ///
+    /// # Errors
+    /// If the server refuses, for one because it changed meanwhile.
+    pub async fn update<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
+        let target = self.target("update a subresource of")?;
+        let body = serde_json::to_vec(body).map_err(|source| target.unserializable(source))?;
+        let parameters = self.client.options.post();
+        let request = target
+            .request()
+            .replace_subresource(self.name, target.key.name(), &parameters, body);
+        self.send(&target, self.client.validated(request)).await
+    }
+
+    /// Patches it. An apply takes over what others hold.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn patch<T: DeserializeOwned, P: Serialize + fmt::Debug>(
+        &self,
+        patch: &Patch<P>,
+    ) -> Result<T, ClientError> {
+        let target = self.target("patch a subresource of")?;
+        let mut parameters = self.client.options.patch();
+        parameters.force = matches!(patch, Patch::Apply(_));
+        let request = target
+            .request()
+            .patch_subresource(self.name, target.key.name(), &parameters, patch);
+        self.send(&target, request).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, ClientError> {
+        let answer: Value = self.client.send(target, request).await?;
+        let is_object =
+            answer["kind"] == target.kind.kind && answer["apiVersion"] == target.kind.api_version();
+        if is_object
+            && !self.client.options.dry_run
+            && let Some(informer) = self.client.cache.existing(&target.kind)
+        {
+            informer.write(answer.clone());
+        }
+        serde_json::from_value(answer).map_err(|error| target.malformed(error.to_string()))
+    }
+
+    fn target(&self, verb: &'static str) -> Result<Target, ClientError> {
+        let target = self.client.target(verb, &self.kind, self.key.clone())?;
+        target.check()?;
+        Ok(target)
+    }
+}
