@@ -43,7 +43,7 @@ pub(crate) mod store;
 
 use decode::Malformed;
 pub use informer::WatchBackoff;
-use informer::{Connection, Informer};
+use informer::{Connection, Informer, Known};
 use item::Representation;
 pub use selection::{ListOptions, Selectors, Transforms};
 pub(crate) use store::Consistency;
@@ -369,7 +369,7 @@ impl Cache {
     }
 
     /// What is known of the object, and what the operator applied to it, without waiting and without starting a watch.
-    pub(crate) fn known<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<(Arc<K>, Option<Arc<str>>)> {
+    pub(crate) fn known<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<Known<K>> {
         let informer = self.existing(kind).filter(|informer| informer.is_synced::<K>())?;
         informer.get(key, Consistency::OwnWrites).ok().flatten()
     }

@@ -8,23 +8,27 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::Stream;
+use tokio_util::sync::CancellationToken;
 
-use crate::cache::Cache;
 use crate::error::Result;
 use crate::event::Event;
 use crate::handler::{self, EventHandler};
 use crate::manager::Manager;
-use crate::object::{Kind, Object, ObjectKey};
+use crate::object::{Kind, Meta, Object, ObjectKey, View};
 use crate::predicate::Predicate;
-use crate::queue::LOW_PRIORITY;
 use crate::queue::driver::WorkQueue;
-pub use crate::queue::state::Backoff;
+pub use crate::queue::limiter::{Backoff, RateLimit, RateLimiter};
 
 mod context;
+mod source;
+mod watch;
 mod worker;
 
 pub use context::Context;
+use source::{Filters, Source};
+pub use source::{Requests, Sender, channel};
+pub use watch::Watch;
 pub(crate) use worker::Worker;
 use worker::{ErasedReconciler, Shared};
 
@@ -82,13 +86,22 @@ pub(crate) enum Requeue {
 pub struct ControllerOptions {
     /// How many keys are reconciled at the same time; 1.
     pub max_concurrent_reconciles: usize,
-    /// How the waits after failures grow; 5 ms doubling up to 1000 s.
-    pub backoff: Backoff,
+    /// How long keys wait that failed or asked for it. Unless said otherwise each for itself, 5 ms doubling up to
+    /// 1000 s; without `priority_queue`, [`RateLimit::classic`].
+    pub rate_limit: Option<RateLimit>,
+    /// Whether keys of the first list and of resyncs, and those that were added with a lower priority, wait behind the
+    /// others; true. Otherwise keys come in the order in which they became ready.
+    pub priority_queue: bool,
     /// A reconcile that takes longer is cancelled at its next `await`, which is an error of its key; no limit.
     pub reconciliation_timeout: Option<Duration>,
     /// How long the first lists may take before the manager stops with an error. Without a limit, the default, the
     /// controller waits, says so in the log and in `/readyz`, and the other controllers go on.
     pub cache_sync_timeout: Option<Duration>,
+    /// Whether a panic is an error of its key, as the default; otherwise it ends the manager with an error.
+    pub recover_panic: bool,
+    /// Whether an instance that waits to lead fills the queue already, so that it begins at once when it does; false.
+    /// The caches are filled on every instance in any case.
+    pub warmup: bool,
     /// Whether the controller runs on the leader alone, where leader election is on; true.
     pub needs_leader_election: bool,
 }
@@ -118,6 +131,7 @@ pub struct Controller {
     name: Option<String>,
     options: ControllerOptions,
     primary: Option<Kind>,
+    filters: Vec<Box<dyn Predicate<dyn Meta>>>,
     sources: Vec<BuildSource>,
     mistake: Option<ControllerError>,
 }
@@ -155,14 +169,8 @@ pub enum ControllerError {
     },
 }
 
-/// Connects one kind with the queue of the controller.
-pub(crate) struct Source {
-    /// Registers the handler; the future ends when the kind is in the cache and its objects in the queue.
-    pub(crate) start: Box<dyn FnOnce(Arc<WorkQueue>) -> BoxFuture<'static, ()> + Send>,
-}
-
-/// Makes a source once the kind that the controller is for is known.
-type BuildSource = Box<dyn FnOnce(Option<&Kind>) -> Result<Source, ControllerError>>;
+/// Makes a source once everything is known that the controller was told.
+type BuildSource = Box<dyn FnOnce(Option<&Kind>, Filters) -> Result<Source, ControllerError>>;
 
 // === impl Action ===
 
@@ -206,9 +214,12 @@ impl Default for ControllerOptions {
     fn default() -> Self {
         Self {
             max_concurrent_reconciles: 1,
-            backoff: Backoff::default(),
+            rate_limit: None,
+            priority_queue: true,
             reconciliation_timeout: None,
             cache_sync_timeout: None,
+            recover_panic: true,
+            warmup: false,
             needs_leader_election: true,
         }
     }
@@ -224,6 +235,7 @@ impl Controller {
             name: None,
             options: ControllerOptions::default(),
             primary: None,
+            filters: Vec::new(),
             sources: Vec::new(),
             mistake: None,
         }
@@ -231,55 +243,133 @@ impl Controller {
 
     /// Reconciles objects of `K`: each of their events is a request with their key. Once per controller.
     pub fn for_<K: Object>(self) -> Self {
-        self.for_where::<K>(|_: &Event<K>| true)
+        self.for_with(Watch::<K>::new())
     }
 
     /// [`Controller::for_`], for the events that `predicate` lets pass.
-    pub fn for_where<K: Object>(mut self, predicate: impl Predicate<K>) -> Self {
-        let kind = Kind::of::<K>();
+    pub fn for_where<K: Object>(self, predicate: impl Predicate<K>) -> Self {
+        self.for_with(Watch::new().filter(predicate))
+    }
+
+    /// [`Controller::for_`], of any kind, as any type, for certain events.
+    pub fn for_with<K: View>(mut self, watch: Watch<K>) -> Self {
+        let kind = watch.kind.clone();
         if let Some(first) = self.primary.replace(kind.clone()) {
             self.mistake = Some(ControllerError::TwoPrimaries {
                 first: first.to_string(),
                 second: kind.to_string(),
             });
         }
-        self.watches_where::<K>(handler::for_object(), predicate)
+        self.watches_with(watch, handler::for_object())
     }
 
     /// Reconciles the owner, of the kind of `for_`, of each changed object of `K` that it controls.
     pub fn owns<K: Object>(self) -> Self {
-        self.owns_where::<K>(|_: &Event<K>| true)
+        self.owns_with(Watch::<K>::new())
     }
 
     /// [`Controller::owns`], for the events that `predicate` lets pass.
-    pub fn owns_where<K: Object>(mut self, predicate: impl Predicate<K>) -> Self {
+    pub fn owns_where<K: Object>(self, predicate: impl Predicate<K>) -> Self {
+        self.owns_with(Watch::new().filter(predicate))
+    }
+
+    /// [`Controller::owns`], of any kind, as any type, for certain events, or for every owner.
+    pub fn owns_with<K: View>(mut self, watch: Watch<K>) -> Self {
         let cache = self.manager.cache().clone();
-        self.sources.push(Box::new(move |primary| {
-            let owner =
-                primary.ok_or_else(|| ControllerError::OwnsWithoutFor(Kind::of::<K>().to_string()))?;
-            Ok(source(
-                &cache,
-                handler::for_owner_of_kind::<K>(owner.clone(), true),
-                predicate,
-            ))
+        self.sources.push(Box::new(move |primary, filters| {
+            let owner = primary.ok_or_else(|| ControllerError::OwnsWithoutFor(watch.kind.to_string()))?;
+            let handler = handler::for_owner_of_kind::<K>(owner.clone(), !watch.every_owner);
+            Ok(Source::kind(&cache, watch, handler, filters))
         }));
         self
     }
 
     /// Reconciles what `handler` makes of each event of `K`.
     pub fn watches<K: Object>(self, handler: impl EventHandler<K>) -> Self {
-        self.watches_where::<K>(handler, |_: &Event<K>| true)
+        self.watches_with(Watch::new(), handler)
     }
 
     /// [`Controller::watches`], for the events that `predicate` lets pass.
     pub fn watches_where<K: Object>(
-        mut self,
+        self,
         handler: impl EventHandler<K>,
         predicate: impl Predicate<K>,
     ) -> Self {
+        self.watches_with(Watch::new().filter(predicate), handler)
+    }
+
+    /// [`Controller::watches`], of any kind, as any type, for certain events.
+    pub fn watches_with<K: View>(mut self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
         let cache = self.manager.cache().clone();
-        self.sources
-            .push(Box::new(move |_| Ok(source(&cache, handler, predicate))));
+        let build = move |_: Option<&Kind>, filters| Ok(Source::kind(&cache, watch, handler, filters));
+        self.sources.push(Box::new(build));
+        self
+    }
+
+    /// Hears, of every kind, only of events that this predicate and all others let pass. What comes from streams and
+    /// other sources is not filtered.
+    ///
+    /// ```no_run
+    /// # use operator_runtime::{predicate, prelude::*};
+    /// # use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .owns::<ReplicaSet>()
+    ///     .filter_events(predicate::not_paused("example.com/paused"))
+    ///     .complete(mine)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn filter_events(mut self, predicate: impl Predicate<dyn Meta>) -> Self {
+        self.filters.push(Box::new(predicate));
+        self
+    }
+
+    /// Reconciles the keys that a stream brings, such as that of a [`channel`].
+    pub fn requests_from(self, keys: impl Stream<Item = Request> + Send + 'static) -> Self {
+        self.source(Source::stream(keys, |key| vec![key]))
+    }
+
+    /// Reconciles what `handler` makes of the events that a stream brings, mostly [`Event::Generic`].
+    pub fn events_from<K: Send + Sync + 'static>(
+        self,
+        events: impl Stream<Item = Event<K>> + Send + 'static,
+        handler: impl EventHandler<K>,
+    ) -> Self {
+        self.source(Source::stream(events, move |event| handler.requests(&event)))
+    }
+
+    /// Reconciles the keys that a function adds, which runs beside the controller until the token is cancelled. Its
+    /// error ends the manager.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use operator_runtime::prelude::*;
+    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// Controller::managed_by(manager)
+    ///     .named("poller")
+    ///     .watches_raw(async |requests, stop| {
+    ///         let mut hour = tokio::time::interval(Duration::from_secs(3600));
+    ///         while stop.run_until_cancelled(hour.tick()).await.is_some() {
+    ///             requests.add(("default", "report"));
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .complete(mine)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watches_raw<F, R>(self, run: F) -> Self
+    where
+        F: FnOnce(Requests, CancellationToken) -> R + Send + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.source(Source::raw(run))
+    }
+
+    fn source(mut self, source: Source) -> Self {
+        self.sources.push(Box::new(move |_, _| Ok(source)));
         self
     }
 
@@ -292,6 +382,12 @@ impl Controller {
     /// How many keys are reconciled at the same time.
     pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
         self.options.max_concurrent_reconciles = count;
+        self
+    }
+
+    /// How long keys wait that failed or asked for it: a [`Backoff`] or any [`RateLimit`].
+    pub fn rate_limit(mut self, limit: impl Into<RateLimit>) -> Self {
+        self.options.rate_limit = Some(limit.into());
         self
     }
 
@@ -317,12 +413,28 @@ impl Controller {
             .or_else(|| self.primary.as_ref().map(|kind| kind.kind.to_lowercase()));
         let name = name.unwrap_or_else(|| "controller".to_owned());
         let primary = self.primary.as_ref();
-        let sources = self.sources.into_iter().map(|build| build(primary));
+        let filters: Filters = self.filters.into();
+        let sources = self.sources.into_iter();
+        let sources = sources.map(|build| build(primary, filters.clone()));
         let sources = sources.collect::<Result<_, _>>()?;
         let metrics = self.manager.metrics();
+        let prioritized = self.options.priority_queue;
+        let default_limit = || {
+            if prioritized {
+                RateLimit::default()
+            } else {
+                RateLimit::classic()
+            }
+        };
+        let limiter = self
+            .options
+            .rate_limit
+            .clone()
+            .unwrap_or_else(default_limit)
+            .limiter();
         let shared = Shared {
             kind: primary.cloned(),
-            queue: WorkQueue::new(self.options.backoff, metrics.queue(&name)),
+            queue: WorkQueue::new(limiter, prioritized, metrics.queue(&name)),
             reconciler: Arc::new(reconciler) as Arc<dyn ErasedReconciler>,
             client: self.manager.client().clone(),
             recorder: self.manager.recorder().clone(),
@@ -330,29 +442,6 @@ impl Controller {
             options: self.options,
             name: name.into(),
         };
-        let worker = Worker { sources, shared };
-        self.manager.add_controller(worker)
-    }
-}
-
-fn source<K: Object>(cache: &Cache, handler: impl EventHandler<K>, predicate: impl Predicate<K>) -> Source {
-    // The informer exists from now on, so that its watch starts with the cache.
-    let informer = cache.informer::<K>();
-    Source {
-        start: Box::new(move |queue| {
-            Box::pin(async move {
-                informer.synced::<K>().await;
-                informer.add_handler(move |event: &Event<K>| {
-                    if predicate.test(event) {
-                        let is_unchanged = event.is_initial() || event.is_resync();
-                        let priority = if is_unchanged { LOW_PRIORITY } else { 0 };
-                        handler
-                            .requests(event)
-                            .into_iter()
-                            .for_each(|key| queue.add(key, priority));
-                    }
-                });
-            })
-        }),
+        self.manager.add_controller(Worker::new(sources, shared))
     }
 }

@@ -171,7 +171,14 @@ impl Kind {
 /// What kube's discovery finds.
 impl From<(ApiResource, ApiCapabilities)> for Kind {
     fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
-        Self::dynamic(&resource, capabilities.scope)
+        let scope = capabilities.scope;
+        Self {
+            group: resource.group,
+            version: resource.version,
+            kind: resource.kind,
+            plural: resource.plural,
+            namespaced: scope == Scope::Namespaced,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The work queue of a controller: which key is reconciled next, and when.
 //!
-//! [`state`] decides and is pure; [`driver`] waits. Neither knows what a key stands for.
+//! [`state`] decides and is pure, with [`limiter`] for the waits; [`driver`] waits. None of them knows what a key stands for.
 
 pub(crate) mod driver;
+pub(crate) mod limiter;
 pub(crate) mod state;
 
 /// The priority of keys from the initial list and from relists, so that fresh events are served first.

@@ -27,6 +27,9 @@ use crate::object::{Kind, ObjectKey, View};
 /// A watch that has been quiet for this long after an error has recovered: the server is just silent.
 const QUIET_IS_HEALTHY: Duration = Duration::from_secs(10);
 
+/// An object, and what the operator applied to it, as [`Stored::applied`].
+pub(crate) type Known<K> = (Arc<K>, Option<Arc<str>>);
+
 type Handler = Box<dyn Fn(&Event<dyn Item>) + Send + Sync>;
 
 /// One kind in the cache.
@@ -164,7 +167,7 @@ impl Informer {
         &self,
         key: &ObjectKey,
         consistency: Consistency,
-    ) -> Result<Option<(Arc<K>, Option<Arc<str>>)>, Malformed> {
+    ) -> Result<Option<Known<K>>, Malformed> {
         let Some(stored) = self.stored(key, consistency)? else {
             return Ok(None);
         };

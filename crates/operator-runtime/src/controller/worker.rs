@@ -1,6 +1,7 @@
 //! The running controller: starts the sources, waits for them, and reconciles until it is stopped.
 
 use std::any::Any;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::{Action, Context, ControllerError, ControllerOptions, Reconciler, Request, Requeue, Source};
+use super::{
+    Action, Context, ControllerError, ControllerOptions, Reconciler, Request, Requests, Requeue, Source,
+};
 use crate::client::Client;
 use crate::error::{Error, Result, Retry};
 use crate::event_recorder::EventRecorder;
@@ -31,8 +34,17 @@ impl<R: Reconciler> ErasedReconciler for R {
 
 /// A controller that the manager can run.
 pub(crate) struct Worker {
-    pub(crate) sources: Vec<Source>,
-    pub(crate) shared: Shared,
+    sources: Vec<Source>,
+    begun: Option<Begun>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// The sources of a controller, started.
+struct Begun {
+    /// Ends when everything has been listed.
+    synced: AbortOnDropHandle<()>,
+    raw: JoinSet<Result<()>>,
+    stop: CancellationToken,
 }
 
 /// What each worker task of a controller uses.
@@ -50,15 +62,49 @@ pub(crate) struct Shared {
 // === impl Worker ===
 
 impl Worker {
+    pub(super) fn new(sources: Vec<Source>, shared: Shared) -> Self {
+        Self {
+            sources,
+            begun: None,
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Fills the queue before the controller runs, if it is to.
+    pub(crate) fn warm_up(&mut self) {
+        if self.shared.options.warmup {
+            self.begun = Some(self.begin());
+        }
+    }
+
+    fn begin(&mut self) -> Begun {
+        tracing::info!(controller = %self.shared.name, "Starting EventSources");
+        let (mut raw, stop) = (JoinSet::new(), CancellationToken::new());
+        let mut synced = Vec::new();
+        for source in self.sources.drain(..) {
+            let requests = Requests::new(self.shared.queue.clone());
+            match source {
+                Source::Kind(start) => synced.push(start(requests)),
+                Source::Raw(start) => {
+                    raw.spawn(start(requests, stop.child_token()));
+                }
+            }
+        }
+        let synced = AbortOnDropHandle::new(tokio::spawn(async move {
+            join_all(synced).await;
+        }));
+        Begun { synced, raw, stop }
+    }
+
     /// Reconciles until `stop`, and then lets the reconciles that are under way finish.
-    pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
-        let shared = Arc::new(self.shared);
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+        let shared = self.shared.clone();
         tracing::info!(controller = %shared.name, "Starting Controller");
-        let sources = self.sources.into_iter();
-        let synced: Vec<_> = sources
-            .map(|source| (source.start)(shared.queue.clone()))
-            .collect();
-        if !shared.sync(synced, &stop).await? {
+        let mut begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin(),
+        };
+        if !shared.sync(&mut begun.synced, &stop).await? {
             return Ok(());
         }
         let workers = shared.options.max_concurrent_reconciles.max(1);
@@ -68,12 +114,37 @@ impl Worker {
             let shared = shared.clone();
             tasks.spawn(async move { shared.work().await });
         }
-        stop.cancelled().await;
+        let failed = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            failed = failure(&mut begun.raw) => failed,
+            // A worker ends before it is told to only if a panic is not to be recovered.
+            Some(Err(ended)) = tasks.join_next() => Err(Error::msg(panic_text(ended))),
+        };
         tracing::info!(controller = %shared.name, "Shutdown signal received, waiting for all workers to finish");
+        begun.stop.cancel();
         shared.queue.stop();
+        failed?;
         while tasks.join_next().await.is_some() {}
         tracing::info!(controller = %shared.name, "All workers finished");
         Ok(())
+    }
+}
+
+/// Waits until a source fails; those that have run dry are done.
+async fn failure(raw: &mut JoinSet<Result<()>>) -> Result<()> {
+    while let Some(ended) = raw.join_next().await {
+        match ended {
+            Ok(outcome) => outcome?,
+            Err(ended) => return Err(Error::msg(panic_text(ended))),
+        }
+    }
+    std::future::pending().await
+}
+
+fn panic_text(ended: JoinError) -> String {
+    match ended.try_into_panic() {
+        Ok(panic) => format!("panic: {}", panic_message(&*panic)),
+        Err(cancelled) => cancelled.to_string(),
     }
 }
 
@@ -81,7 +152,7 @@ impl Worker {
 
 impl Shared {
     /// Waits for the first lists; `false` if the controller is stopped first.
-    async fn sync(&self, sources: Vec<BoxFuture<'static, ()>>, stop: &CancellationToken) -> Result<bool> {
+    async fn sync(&self, synced: &mut AbortOnDropHandle<()>, stop: &CancellationToken) -> Result<bool> {
         let limit = async {
             match self.options.cache_sync_timeout {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -89,7 +160,7 @@ impl Shared {
             }
         };
         tokio::select! {
-            _ = join_all(sources) => Ok(true),
+            _ = synced => Ok(true),
             () = stop.cancelled() => Ok(false),
             () = limit => Err(ControllerError::CacheSync {
                 name: self.name.to_string(),
@@ -157,6 +228,9 @@ impl Shared {
             Err(error) if error.is_panic() => {
                 self.metrics.panicked();
                 let panic = error.into_panic();
+                if !self.options.recover_panic {
+                    resume_unwind(panic);
+                }
                 Err(Error::msg(format!(
                     "panic: {} [recovered]",
                     panic_message(&*panic)

@@ -135,10 +135,11 @@ impl Groups {
                 .spawn(move |stop| setup.webhooks.run(name, kube, metrics, checks, stop));
         }
         inner.client.cache().start();
-        let (workers, of_leader): (Vec<_>, Vec<_>) = setup
+        let (workers, mut of_leader): (Vec<_>, Vec<_>) = setup
             .workers
             .into_iter()
             .partition(|worker| !worker.shared.options.needs_leader_election);
+        of_leader.iter_mut().for_each(Worker::warm_up);
         let others = runnables.extract_if(.., of(Place::OnEveryInstance)).collect();
         self.others.start(Pending {
             workers,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::state::{Add, Backoff, Popped, Queue};
+use super::limiter::RateLimiter;
+use super::state::{Add, Popped, Queue};
 use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
 
@@ -19,6 +20,8 @@ pub(crate) struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
     metrics: QueueMetrics,
+    /// Whether priorities count; otherwise all keys have the same.
+    prioritized: bool,
 }
 
 #[derive(Debug)]
@@ -51,14 +54,15 @@ pub(crate) enum Next {
 // === impl WorkQueue ===
 
 impl WorkQueue {
-    pub(crate) fn new(backoff: Backoff, metrics: QueueMetrics) -> Arc<Self> {
+    pub(crate) fn new(limiter: Box<dyn RateLimiter>, prioritized: bool, metrics: QueueMetrics) -> Arc<Self> {
         let queue = Arc::new(Self {
             state: Mutex::new(State {
-                queue: Queue::new(backoff, PATIENCE),
+                queue: Queue::new(limiter, PATIENCE),
                 stopped: false,
             }),
             changed: Notify::new(),
             metrics,
+            prioritized,
         });
         let observed = Arc::downgrade(&queue);
         queue.metrics.depth(move || {
@@ -72,7 +76,12 @@ impl WorkQueue {
 
     /// Adds a key that is ready at once.
     pub(crate) fn add(&self, key: ObjectKey, priority: i32) {
-        let after = Duration::ZERO;
+        self.add_after(key, priority, Duration::ZERO);
+    }
+
+    /// Adds a key that is ready after this time.
+    pub(crate) fn add_after(&self, key: ObjectKey, priority: i32, after: Duration) {
+        let priority = self.priority(priority);
         if self
             .state
             .lock()
@@ -127,6 +136,7 @@ impl WorkQueue {
     /// Ends the run of a key and schedules what follows from it.
     pub(crate) fn finish(&self, job: Job, next: Next, priority: i32) {
         let Job { key, running, .. } = job;
+        let priority = self.priority(priority);
         let now = Instant::now();
         let mut state = self.state.lock();
         if matches!(next, Next::Done | Next::After(_)) {
@@ -147,6 +157,10 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
+    fn priority(&self, priority: i32) -> i32 {
+        if self.prioritized { priority } else { 0 }
+    }
+
     /// Makes every [`WorkQueue::next`] return `None`, at once; what is queued is dropped.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
@@ -157,9 +171,10 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::limiter::RateLimit;
 
     fn queue() -> Arc<WorkQueue> {
-        WorkQueue::new(Backoff::default(), QueueMetrics::default())
+        WorkQueue::new(RateLimit::default().limiter(), true, QueueMetrics::default())
     }
 
     fn key(name: &str) -> ObjectKey {
@@ -210,5 +225,14 @@ mod tests {
         }
         queue.add(key("late"), 0);
         assert!(queue.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn without_priorities_keys_come_in_their_order() {
+        let queue = WorkQueue::new(RateLimit::default().limiter(), false, QueueMetrics::default());
+        queue.add(key("first"), -100);
+        queue.add(key("second"), 50);
+        assert_eq!(queue.next().await.unwrap().key, key("first"));
+        assert_eq!(queue.next().await.unwrap().key, key("second"));
     }
 }

@@ -6,32 +6,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// How long a key waits after failing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first failure.
-    pub base: Duration,
-    /// No wait is longer.
-    pub max: Duration,
-}
-
-impl Default for Backoff {
-    /// 5 ms, doubling up to 1000 s.
-    fn default() -> Self {
-        Self {
-            base: Duration::from_millis(5),
-            max: Duration::from_secs(1000),
-        }
-    }
-}
-
-impl Backoff {
-    /// The wait after the failure number `failures`, counted from zero.
-    fn wait(self, failures: u32) -> Duration {
-        let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
-        self.base.saturating_mul(factor).min(self.max)
-    }
-}
+use super::limiter::RateLimiter;
 
 /// How a key is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,14 +34,13 @@ pub(crate) struct Popped<K> {
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
-    backoff: Backoff,
+    limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
     entries: HashMap<K, Entry>,
     ready: BTreeMap<(Reverse<i32>, u64), K>,
     by_age: BTreeMap<u64, (Instant, K)>,
     waiting: BTreeSet<(Instant, u64, K)>,
     running: HashSet<K>,
-    failures: HashMap<K, u32>,
     sequence: u64,
 }
 
@@ -89,16 +63,15 @@ enum Place {
 // === impl Queue ===
 
 impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
-    pub(crate) fn new(backoff: Backoff, patience: Duration) -> Self {
+    pub(crate) fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
-            backoff,
+            limiter,
             patience,
             entries: HashMap::new(),
             ready: BTreeMap::new(),
             by_age: BTreeMap::new(),
             waiting: BTreeSet::new(),
             running: HashSet::new(),
-            failures: HashMap::new(),
             sequence: 0,
         }
     }
@@ -125,15 +98,13 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
     /// was not there before.
     pub(crate) fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
-        let failures = self.failures.entry(key.clone()).or_default();
-        let after = self.backoff.wait(*failures);
-        *failures = failures.saturating_add(1);
+        let after = self.limiter.when(&key, now);
         self.add(key, Add { priority, after }, now)
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
     pub(crate) fn forget(&mut self, key: &K) {
-        self.failures.remove(key);
+        self.limiter.forget(key);
     }
 
     /// Hands out the next key; it is running until [`Queue::done`].
@@ -251,6 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::queue::limiter::{Backoff, Exponential};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -263,7 +235,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             Self {
-                queue: Queue::new(Backoff::default(), PATIENCE),
+                queue: Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE),
                 now: Instant::now(),
             }
         }
@@ -370,16 +342,6 @@ mod tests {
     }
 
     #[test]
-    fn failures_double_the_wait_up_to_the_limit() {
-        let waits: Vec<_> = (0..20)
-            .map(|failures| Backoff::default().wait(failures).as_millis())
-            .collect();
-        assert_eq!(waits[..4], [5, 10, 20, 40]);
-        assert_eq!(waits[17], 655_360);
-        assert_eq!(waits[18..], [1_000_000, 1_000_000]);
-    }
-
-    #[test]
     fn forget_starts_the_backoff_anew() {
         let mut bench = Bench::new();
         for _ in 0..5 {
@@ -453,7 +415,7 @@ mod tests {
         /// No key runs twice at once, none is handed out that was not added since, and none that was added is lost.
         #[test]
         fn keys_are_neither_lost_nor_doubled(steps in proptest::collection::vec(step(), 0..200)) {
-            let mut queue = Queue::new(Backoff::default(), PATIENCE);
+            let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
             let mut now = Instant::now();
             let mut running: Vec<u8> = Vec::new();
             let mut owed = std::collections::HashSet::new();

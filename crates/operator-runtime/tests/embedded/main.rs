@@ -6,6 +6,7 @@
     reason = "the helpers of these tests fail as the tests do"
 )]
 
+mod cache;
 mod certificates;
 mod client;
 mod controller;

@@ -91,12 +91,17 @@ impl Bench {
 
     /// A manager whose watches try again quickly.
     pub(crate) async fn manager(&self) -> Manager {
+        self.manager_with(CacheOptions::default()).await
+    }
+
+    /// A manager with other options, whose watches try again quickly.
+    pub(crate) async fn manager_with(&self, options: CacheOptions) -> Manager {
         let options = CacheOptions {
             watch_backoff: WatchBackoff {
                 min: Duration::from_millis(5),
                 max: Duration::from_millis(20),
             },
-            ..CacheOptions::default()
+            ..options
         };
         let manager = Manager::builder("tester")
             .client(self.client.clone())

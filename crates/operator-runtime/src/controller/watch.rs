@@ -1,0 +1,110 @@
+//! What a controller watches of a kind: as which type, which events, and who of several owners is meant.
+
+use std::fmt;
+
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+
+use crate::event::Event;
+use crate::object::{Kind, Object, View};
+use crate::predicate::Predicate;
+
+/// A watch of one kind, for [`Controller::for_with`](super::Controller::for_with),
+/// [`owns_with`](super::Controller::owns_with) and [`watches_with`](super::Controller::watches_with).
+///
+/// `for_::<K>()` is short for `for_with(Watch::<K>::new())`. Several watches of one kind, by one controller or by many,
+/// are one request to the API server.
+///
+/// ```no_run
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::core::PartialObjectMeta;
+/// use operator_runtime::controller::Watch;
+/// use operator_runtime::{Kind, predicate, prelude::*};
+///
+/// # struct Mine;
+/// # impl Reconciler for Mine {
+/// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// # fn example(manager: &Manager) -> Result<()> {
+/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// Controller::managed_by(manager)
+///     .for_::<Deployment>()
+///     // Metadata alone, which costs the server and the operator less.
+///     .owns::<PartialObjectMeta<ConfigMap>>()
+///     // A kind without a Rust type, and every owner of the kind of `for_` instead of the controlling one.
+///     .owns_with(Watch::dynamic(&gateways).filter(predicate::generation_changed()).every_owner())
+///     .complete(Mine)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "hand it to a Controller"]
+pub struct Watch<K> {
+    pub(super) kind: Kind,
+    pub(super) predicates: Vec<Box<dyn Predicate<K>>>,
+    pub(super) every_owner: bool,
+}
+
+// === impl Watch ===
+
+impl<K: Object> Watch<K> {
+    /// The kind of `K`.
+    pub fn new() -> Self {
+        Self::of_kind(&Kind::of::<K>())
+    }
+}
+
+impl<K: Object> Default for Watch<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Watch<DynamicObject> {
+    /// A kind that has no Rust type, with its whole objects.
+    pub fn dynamic(kind: &Kind) -> Self {
+        Self::of_kind(kind)
+    }
+}
+
+impl Watch<PartialObjectMeta> {
+    /// A kind that may have no Rust type, with the metadata of its objects. Of a kind that has one it is
+    /// `Watch::<PartialObjectMeta<K>>::new()`.
+    pub fn metadata(kind: &Kind) -> Self {
+        Self::of_kind(kind)
+    }
+}
+
+impl<K: View> Watch<K> {
+    /// A kind with its objects as `K`.
+    pub fn of_kind(kind: &Kind) -> Self {
+        Self {
+            kind: kind.clone(),
+            predicates: Vec::new(),
+            every_owner: false,
+        }
+    }
+
+    /// Hears only of events that this predicate lets pass, and all others that were given.
+    pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
+        self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    /// With `owns_with`: reconciles every owner of the kind of `for_`, instead of the one that controls the object.
+    pub fn every_owner(mut self) -> Self {
+        self.every_owner = true;
+        self
+    }
+
+    pub(super) fn passes(&self, event: &Event<K>) -> bool {
+        self.predicates.iter().all(|predicate| predicate.test(event))
+    }
+}
+
+impl<K> fmt::Debug for Watch<K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut watch = formatter.debug_struct("Watch");
+        watch.field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,388 @@
+//! The cache on the embedded API server: views of one kind, indexes, transforms, selection, removal, resync, quarantine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::PartialObjectMeta;
+use operator_runtime::cache::{CacheOptions, Selectors, Transforms};
+use operator_runtime::controller::Watch;
+use operator_runtime::{Kind, prelude::*};
+use serde_json::json;
+
+fn widget_kind() -> Kind {
+    Kind::in_namespaces("example.com/v1", "Widget", "widgets")
+}
+
+fn watches_of_widgets(bench: &Bench) -> usize {
+    bench
+        .network
+        .count(|request| request.contains("/widgets?") && request.contains("watch=true"))
+}
+
+#[tokio::test]
+async fn every_view_of_a_kind_comes_from_one_watch() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    let (client, kind) = (manager.client(), widget_kind());
+
+    let dynamic = client.dynamic(&kind).get(&key("a")).await.unwrap().unwrap();
+    assert_eq!(dynamic.data["spec"]["size"], 1);
+    assert_eq!(dynamic.types.as_ref().unwrap().kind, "Widget");
+    let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
+    assert_eq!(typed.spec.size, 1);
+    let metadata = client.metadata(&kind).list(None).await.unwrap();
+    assert_eq!(metadata[0].metadata.uid, typed.metadata.uid);
+    let same = client.dynamic(&kind).get(&key("a")).await.unwrap().unwrap();
+    assert!(Arc::ptr_eq(&dynamic, &same), "the kept type is not copied");
+    bench.resize("a", 2).await;
+    in_time(async {
+        while client.get::<Widget>(&key("a")).await.unwrap().unwrap().spec.size != 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(watches_of_widgets(&bench), 1);
+    assert_eq!(manager.cache().kinds(), ["Widget.example.com"]);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    Controller::managed_by(&manager)
+        .for_::<PartialObjectMeta<Widget>>()
+        .complete(Names(sender))
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(in_time(heard.recv()).await.unwrap(), "a");
+    let client = manager.client();
+    let partial = client
+        .get::<PartialObjectMeta<Widget>>(&key("a"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(partial.name_any(), "a");
+
+    // The whole object is asked for: the kind is listed again, and the readers of metadata hear nothing of it.
+    let typed = client.get::<Widget>(&key("a")).await.unwrap().unwrap();
+    assert_eq!(typed.spec.size, 1);
+    let dynamic = client.dynamic(&widget_kind()).get(&key("a")).await.unwrap();
+    assert_eq!(dynamic.unwrap().data["spec"]["size"], 1);
+    bench.create("b", 1).await;
+    assert_eq!(in_time(heard.recv()).await.unwrap(), "b");
+    assert!(heard.try_recv().is_err());
+    running.end().await.unwrap();
+}
+
+/// Tells the names of what it is called for.
+struct Names(tokio::sync::mpsc::UnboundedSender<String>);
+
+impl Reconciler for Names {
+    async fn reconcile(&self, _: Context, request: Request) -> Result<Action> {
+        self.0.send(request.name().to_owned())?;
+        Ok(Action::done())
+    }
+}
+
+mod slim {
+    /// Knows less of a widget than the other one does.
+    #[derive(
+        kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
+    )]
+    #[kube(group = "example.com", version = "v1", kind = "Widget", namespaced)]
+    pub(super) struct WidgetSpec {}
+}
+
+#[tokio::test]
+async fn two_types_of_one_kind_are_served_side_by_side() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    let client = manager.client();
+    assert_eq!(client.list::<Widget>(None).await.unwrap()[0].spec.size, 1);
+    assert_eq!(client.list::<slim::Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(
+        client.get::<Widget>(&key("a")).await.unwrap().unwrap().spec.size,
+        1
+    );
+    assert_eq!(manager.cache().kinds().len(), 1);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn index_finds_objects_by_value_and_sees_own_writes() {
+    let bench = Bench::new().await;
+    for (name, size) in [("a", 1), ("b", 2), ("c", 1)] {
+        bench.create(name, size).await;
+    }
+    let manager = bench.manager().await;
+    let by_size = |widget: &Widget| vec![widget.spec.size.to_string()];
+    manager.cache().add_index::<Widget>("size", by_size).unwrap();
+    let error = manager.cache().add_index::<Widget>("size", by_size).unwrap_err();
+    assert!(
+        error.to_string().contains(r#"has an index "size" already"#),
+        "{error}"
+    );
+    let running = run(&manager);
+    let client = manager.client();
+    let names = async |value: &str, namespace: Option<&str>| {
+        let options = ListOptions::from(namespace).index("size", value);
+        let widgets = client.list::<Widget>(options).await.unwrap();
+        widgets.iter().map(|widget| widget.name_any()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("1", None).await, ["a", "c"]);
+    assert_eq!(names("2", Some("default")).await, ["b"]);
+    assert_eq!(names("1", Some("elsewhere")).await, [""; 0]);
+    let mut widget = Widget::clone(&client.get::<Widget>(&key("b")).await.unwrap().unwrap());
+    widget.spec.size = 1;
+    client.update(widget).await.unwrap();
+    assert_eq!(names("1", None).await, ["a", "b", "c"]);
+    assert_eq!(names("2", None).await, [""; 0]);
+
+    let by_name = |object: &DynamicObject| object.metadata.name.clone().into_iter().collect();
+    manager
+        .cache()
+        .add_index_of::<DynamicObject>(&widget_kind(), "name", by_name)
+        .unwrap();
+    let found = client
+        .dynamic(&widget_kind())
+        .list(ListOptions::all().index("name", "c"))
+        .await;
+    assert_eq!(found.unwrap().len(), 1);
+    let error = client
+        .list::<Widget>(ListOptions::all().index("color", "red"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains(r#"has no index "color""#), "{error}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn transform_removes_what_nobody_reads() {
+    let bench = Bench::new().await;
+    let transforms = Transforms::default()
+        .of::<ConfigMap>(|config| config.binary_data = None)
+        .of_kind::<DynamicObject>(&widget_kind(), |widget| widget.data["spec"] = json!({}));
+    let manager = bench
+        .manager_with(CacheOptions {
+            transforms,
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    let mut config = config_map("a", "1");
+    config.metadata.namespace = Some("default".to_owned());
+    config.binary_data = Some([("large".to_owned(), k8s_openapi::ByteString(vec![0; 100]))].into());
+    let client = manager.client();
+    client.list::<ConfigMap>(None).await.unwrap();
+    client.create(config).await.unwrap();
+    let read = client.get::<ConfigMap>(&key("a")).await.unwrap().unwrap();
+    assert_eq!(
+        (
+            read.binary_data.is_none(),
+            read.data.as_ref().unwrap()["value"].as_str()
+        ),
+        (true, "1")
+    );
+    bench.create("w", 7).await;
+    let widget = client
+        .dynamic(&widget_kind())
+        .get(&key("w"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(widget.data["spec"], json!({}));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn kind_may_have_namespaces_of_its_own() {
+    let bench = Bench::new().await;
+    let selectors = Selectors::default().namespaces::<Widget>(["elsewhere"]);
+    let manager = bench
+        .manager_with(CacheOptions {
+            selectors,
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    let client = manager.client();
+    assert!(client.get::<Widget>(("elsewhere", "a")).await.unwrap().is_none());
+    let error = client.get::<Widget>(("default", "a")).await.unwrap_err();
+    assert!(error.to_string().contains("is not watched"), "{error}");
+    assert!(client.get::<ConfigMap>(("default", "a")).await.unwrap().is_none());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn removed_kind_is_not_watched_until_it_is_read_again() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    let client = manager.client();
+    let widget = Arc::downgrade(&client.get::<Widget>(&key("a")).await.unwrap().unwrap());
+    assert!(manager.cache().remove::<Widget>());
+    assert!(!manager.cache().remove::<Widget>());
+    assert_eq!(manager.cache().kinds(), [""; 0]);
+    in_time(async {
+        while widget.upgrade().is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    bench.network.take_writes();
+    bench.network.end_watches();
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(watches_of_widgets(&bench), 0);
+
+    assert_eq!(
+        client.get::<Widget>(&key("a")).await.unwrap().unwrap().spec.size,
+        1
+    );
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn resync_tells_everything_again_and_writes_nothing() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let sync_period = Some(Duration::from_millis(20));
+    let manager = bench
+        .manager_with(CacheOptions {
+            sync_period,
+            ..CacheOptions::default()
+        })
+        .await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let (changed, mut of_changed) = plain_teller();
+    Controller::managed_by(&manager)
+        .named("changes")
+        .for_where::<Widget>(operator_runtime::predicate::resource_version_changed())
+        .complete(changed)
+        .unwrap();
+    bench.network.take_writes();
+    let running = run(&manager);
+    for _ in 0..3 {
+        assert_eq!(told.next().await, (key("a"), Some(1)));
+    }
+    assert_eq!(of_changed.next().await, (key("a"), Some(1)));
+    assert_eq!(of_changed.unheard(), []);
+    let lists = bench
+        .network
+        .count(|request| request.contains("/widgets?") && !request.contains("watch=true"));
+    assert_eq!((lists, bench.network.take_writes().len()), (1, 0));
+    running.end().await.unwrap();
+}
+
+/// A kind whose server is laxer than its type.
+#[derive(kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Lax",
+    plural = "laxes",
+    namespaced
+)]
+struct LaxSpec {
+    size: i32,
+}
+
+#[tokio::test]
+async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
+    let bench = Bench::new().await;
+    let kind = Kind::of::<Lax>();
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "laxes.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "laxes", "singular": "lax", "kind": "Lax"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    let crds: Api<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    > = Api::all(bench.client.clone());
+    crds.create(&PostParams::default(), &serde_json::from_value(crd).unwrap())
+        .await
+        .unwrap();
+    let laxes: Api<DynamicObject> = Api::default_namespaced_with(bench.client.clone(), &kind.api_resource());
+    let lax = |size: serde_json::Value| -> DynamicObject {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Lax", "metadata": {"name": "bad"}, "spec": {"size": size}});
+        serde_json::from_value(object).unwrap()
+    };
+    let mut bad = laxes
+        .create(&PostParams::default(), &lax(json!("large")))
+        .await
+        .unwrap();
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    assert!(manager.cache().get::<Lax>(&key("bad")).await.is_err());
+
+    let events: Api<Event> = Api::default_namespaced(bench.client.clone());
+    let event = in_time(async {
+        loop {
+            let listed = events.list(&Default::default()).await.unwrap();
+            match listed
+                .items
+                .into_iter()
+                .find(|event| event.reason.as_deref() == Some("DoesNotFitItsType"))
+            {
+                Some(event) => break event,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(event.regarding.unwrap().name.as_deref(), Some("bad"));
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    assert!(event.note.unwrap().contains("expected i32"));
+    bad.data["spec"]["size"] = json!(3);
+    laxes.replace("bad", &PostParams::default(), &bad).await.unwrap();
+    in_time(async {
+        while manager.cache().get::<Lax>(&key("bad")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let metrics = manager.metrics().to_text();
+    let none = r#"operator_runtime_quarantined_objects{kind="Lax.example.com"} 0"#;
+    assert!(metrics.contains(none), "{metrics}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn watch_of_a_dynamic_kind_is_a_controller_like_any_other() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_with(Watch::dynamic(&widget_kind()).filter(operator_runtime::predicate::generation_changed()))
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(told.next().await, (key("a"), Some(1)));
+    bench.resize("a", 2).await;
+    assert_eq!(told.next().await, (key("a"), Some(2)));
+    running.end().await.unwrap();
+}
