@@ -171,7 +171,7 @@ impl Kind {
 /// What kube's discovery finds.
 impl From<(ApiResource, ApiCapabilities)> for Kind {
     fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
-        let scope = capabilities.scope;
+        let ApiCapabilities { scope, .. } = capabilities;
         Self {
             group: resource.group,
             version: resource.version,

@@ -6,6 +6,7 @@
     reason = "the helpers of these tests fail as the tests do"
 )]
 
+mod builder;
 mod cache;
 mod certificates;
 mod client;
@@ -17,3 +18,4 @@ mod helpers;
 mod metrics;
 mod support;
 mod webhooks;
+mod writes;
