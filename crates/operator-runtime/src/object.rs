@@ -132,6 +132,7 @@ impl Kind {
     }
 
     /// The kind that kube's `ApiResource` names, which does not say its scope.
+    #[expect(clippy::needless_pass_by_value, reason = "a scope is one of two words")]
     pub fn dynamic(resource: &ApiResource, scope: Scope) -> Self {
         Self {
             group: resource.group.clone(),
