@@ -1,27 +1,56 @@
 //! The most that an expression can cost, known from the bounds of its variables before it ever runs.
+//!
+//! The model is that of cel-go (`checker/cost.go`) with the functions of Kubernetes
+//! (`k8s.io/apiserver/pkg/cel/library/cost.go`). Its estimates decide which definitions are accepted and are shown to
+//! their authors, so its oddities are kept: the place of a value whose origin is not known counts as that of `self`.
+
+mod function;
+mod size;
 
 use std::collections::HashMap;
 
+use self::size::{Entry, Size};
 use super::ast::{Comprehension, Expr, Kind, Literal};
 use super::check::Checked;
 use super::declared::{Declared, Parts};
 use super::types::Type;
 
+const LIST: u64 = 10;
+const MAP: u64 = 30;
+const STRUCT: u64 = 40;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug)]
+enum Place<'d> {
+    /// It is made in the expression.
+    None,
+    /// A place that no schema describes.
+    Unknown,
+    /// A place in the schema.
+    At(&'d Declared),
+}
+
 /// What is known of a part of an expression.
 #[derive(Clone, Debug)]
 struct Estimate<'d> {
     cost: u64,
-    /// The largest size; absent when nothing is known.
-    size: Option<u64>,
-    /// The schema's view, when the value comes from a variable.
-    declared: Option<&'d Declared>,
+    size: Option<Size>,
+    place: Place<'d>,
+    entry: Option<Entry>,
+}
+
+impl Estimate<'_> {
+    /// A size that is not known may be any.
+    fn bounds(&self) -> Size {
+        self.size.unwrap_or(Size::ANY)
+    }
 }
 
 /// The highest cost of an expression.
 pub(crate) fn estimate(checked: &Checked, variables: &HashMap<String, &Declared>) -> u64 {
     let mut estimator = Estimator {
         checked,
-        variables,
+        root: variables.get("self").copied(),
         scopes: Vec::new(),
     };
     estimator.expr(&checked.expr).cost
@@ -29,227 +58,302 @@ pub(crate) fn estimate(checked: &Checked, variables: &HashMap<String, &Declared>
 
 struct Estimator<'c, 'd> {
     checked: &'c Checked,
-    variables: &'c HashMap<String, &'d Declared>,
-    scopes: Vec<(String, Estimate<'d>)>,
+    /// The place of `self`.
+    root: Option<&'d Declared>,
+    scopes: Vec<(String, Local<'d>)>,
 }
 
-fn unknown<'d>(cost: u64) -> Estimate<'d> {
-    Estimate {
-        cost,
-        size: None,
-        declared: None,
-    }
+/// A variable of a macro.
+#[derive(Clone, Debug)]
+struct Local<'d> {
+    place: Place<'d>,
+    size: Option<Size>,
+    entry: Option<Entry>,
 }
 
-/// A tenth, rounded up.
-fn tenth(size: u64) -> u64 {
-    size.div_ceil(10)
-}
-
+/// Types of a fixed size.
 fn is_scalar(kind: &Type) -> bool {
-    !matches!(
-        kind,
-        Type::String
-            | Type::Bytes
-            | Type::List(_)
-            | Type::Map(..)
-            | Type::Object(_)
-            | Type::Dyn
-            | Type::Optional(_)
-    )
+    match kind {
+        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
+        Type::Optional(inner) => is_scalar(inner),
+        _ => false,
+    }
 }
 
 impl<'d> Estimator<'_, 'd> {
     fn expr(&mut self, expr: &Expr) -> Estimate<'d> {
         match &expr.kind {
             Kind::Literal(literal) => Estimate {
-                size: Some(literal_size(literal)),
-                ..unknown(0)
+                cost: 0,
+                size: Some(Size::exactly(literal_size(literal))),
+                place: Place::None,
+                entry: None,
             },
-            Kind::Ident(name) => self.ident(name),
+            Kind::Ident(name) => self.ident(expr, name),
             Kind::Select {
                 operand,
                 field,
                 test_only,
-            } => {
-                let target = self.expr(operand);
-                let cost = target.cost.saturating_add(1);
-                let declared = target.declared.and_then(|declared| part(declared, field));
-                Estimate {
-                    declared: declared.filter(|_| !test_only),
-                    ..unknown(cost)
-                }
-            }
+            } => self.select(expr, operand, field, *test_only),
             Kind::Call {
                 function,
                 target,
                 args,
-            } => self.call(function, target.as_deref(), args),
+            } => self.call(expr, function, target.as_deref(), args),
             Kind::List(items) => {
                 let parts: Vec<Estimate<'d>> = items.iter().map(|(item, _)| self.expr(item)).collect();
-                let cost = total(parts.iter().map(|part| part.cost)).saturating_add(10);
-                Estimate {
-                    size: Some(items.len() as u64),
-                    ..unknown(cost)
-                }
+                let entry = Entry {
+                    is_list: true,
+                    key: Size::exactly(1),
+                    value: union(parts.iter()),
+                };
+                made(items.len(), LIST, total(&parts), entry)
             }
             Kind::Map(entries) => {
-                let mut cost = 30_u64;
+                let (mut keys, mut values) = (Vec::new(), Vec::new());
                 for (key, value, _) in entries {
-                    cost = cost
-                        .saturating_add(self.expr(key).cost)
-                        .saturating_add(self.expr(value).cost);
+                    keys.push(self.expr(key));
+                    values.push(self.expr(value));
                 }
-                Estimate {
-                    size: Some(entries.len() as u64),
-                    ..unknown(cost)
-                }
+                let entry = Entry {
+                    is_list: false,
+                    key: union(keys.iter()),
+                    value: union(values.iter()),
+                };
+                let cost = total(&keys).saturating_add(total(&values));
+                made(entries.len(), MAP, cost, entry)
             }
             Kind::Struct(_, fields) => {
-                let parts: Vec<u64> = fields.iter().map(|(_, value, _)| self.expr(value).cost).collect();
-                unknown(total(parts.into_iter()).saturating_add(40))
+                let parts: Vec<Estimate<'d>> = fields.iter().map(|(_, value, _)| self.expr(value)).collect();
+                self.plain(expr, total(&parts).saturating_add(STRUCT))
             }
+            Kind::Comprehension(fold) if is_bind(fold) => self.bind(fold),
             Kind::Comprehension(fold) => self.fold(fold),
         }
     }
 
-    fn ident(&mut self, name: &str) -> Estimate<'d> {
-        if let Some((_, found)) = self.scopes.iter().rev().find(|(found, _)| found == name) {
-            return Estimate {
-                cost: 1,
-                ..found.clone()
-            };
-        }
+    /// A value of which only the type is known.
+    fn plain(&self, expr: &Expr, cost: u64) -> Estimate<'d> {
+        self.placed(expr, cost, Place::None)
+    }
+
+    /// A value at a place: its size is bounded by the schema there, or by its type.
+    fn placed(&self, expr: &Expr, cost: u64, place: Place<'d>) -> Estimate<'d> {
+        let by_type = || is_scalar(self.checked.type_of(expr)).then(|| Size::exactly(1));
         Estimate {
-            declared: self.variables.get(name).copied(),
-            ..unknown(1)
+            cost,
+            size: size_at(place).or_else(by_type),
+            place,
+            entry: None,
         }
     }
 
-    fn size(&self, expr: &Expr, found: &Estimate<'d>) -> u64 {
-        if let Some(size) = found.size {
-            return size;
-        }
-        let kind = self.checked.type_of(expr);
-        if is_scalar(kind) {
-            return 1;
-        }
-        found.declared.map_or(u64::MAX, |declared| declared.max_elements)
+    /// The place of `self`, where the model takes values without an origin to be.
+    fn origin(&self) -> Place<'d> {
+        self.root.map_or(Place::Unknown, Place::At)
     }
 
-    fn call(&mut self, function: &str, target: Option<&Expr>, args: &[Expr]) -> Estimate<'d> {
-        let exprs: Vec<&Expr> = target.into_iter().chain(args).collect();
-        let parts: Vec<Estimate<'d>> = exprs.iter().map(|expr| self.expr(expr)).collect();
-        let base = total(parts.iter().map(|part| part.cost));
-        if let ("_?_:_", [condition, yes, no]) = (function, parts.as_slice()) {
-            return self.choice(condition, (yes, no), &exprs);
+    /// A place inside another.
+    fn inside(&self, place: Place<'d>, step: impl Fn(&'d Declared) -> Option<&'d Declared>) -> Place<'d> {
+        match place {
+            Place::None => self.origin(),
+            Place::Unknown => Place::Unknown,
+            Place::At(declared) => step(declared).map_or(Place::Unknown, Place::At),
         }
-        if matches!(function, "_&&_" | "_||_" | "@not_strictly_false") {
-            return unknown(base);
+    }
+
+    fn ident(&self, expr: &Expr, name: &str) -> Estimate<'d> {
+        let Some((_, local)) = self.scopes.iter().rev().find(|(found, _)| found == name) else {
+            return self.placed(expr, 1, self.origin());
+        };
+        let found = self.placed(expr, 1, local.place);
+        Estimate {
+            size: found.size.or(local.size),
+            entry: local.entry,
+            ..found
         }
-        let sizes: Vec<u64> = exprs
-            .iter()
-            .zip(&parts)
-            .map(|(expr, part)| self.size(expr, part))
+    }
+
+    fn select(&mut self, expr: &Expr, operand: &Expr, field: &str, test_only: bool) -> Estimate<'d> {
+        let target = self.expr(operand);
+        if test_only {
+            return self.plain(expr, target.cost);
+        }
+        let steps = matches!(
+            self.checked.type_of(operand),
+            Type::Map(..) | Type::Object(_) | Type::Var(_) | Type::Param(_)
+        );
+        let place = self.inside(target.place, |declared| match &declared.parts {
+            Parts::Fields(fields) => fields.get(field),
+            _ => None,
+        });
+        self.placed(expr, target.cost.saturating_add(u64::from(steps)), place)
+    }
+
+    fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) -> Estimate<'d> {
+        let parts: Vec<Estimate<'d>> = target.into_iter().chain(args).map(|arg| self.expr(arg)).collect();
+        let base = total(&parts);
+        match (function, parts.as_slice()) {
+            ("dyn", [value]) => {
+                return Estimate {
+                    cost: value.cost.saturating_add(1),
+                    place: Place::None,
+                    ..value.clone()
+                };
+            }
+            ("_&&_" | "_||_", _) => return self.plain(expr, base),
+            ("_?_:_", [condition, yes, no]) => {
+                return Estimate {
+                    cost: condition.cost.saturating_add(yes.cost.max(no.cost)),
+                    size: Some(yes.bounds().union(no.bounds())),
+                    place: Place::None,
+                    entry: Entry::union(yes.entry, no.entry),
+                };
+            }
+            ("_[_]", [list, _]) => return self.index(expr, list, base),
+            _ => {}
+        }
+        let kinds: Vec<&Type> = target
+            .into_iter()
+            .chain(args)
+            .map(|arg| self.checked.type_of(arg))
             .collect();
-        let at = |index: usize| sizes.get(index).copied().unwrap_or(0);
-        let kind = exprs
-            .first()
-            .map_or(&Type::Dyn, |expr| self.checked.type_of(expr));
-        let (own, size) = call_cost(function, kind, &at, &parts);
-        let declared = match function {
-            "_[_]" | "_[?_]" => parts.first().and_then(|part| part.declared).and_then(items_of),
-            "_?._" => match args.get(1).map(|arg| &arg.kind) {
-                Some(Kind::Literal(Literal::String(field))) => parts
-                    .first()
-                    .and_then(|target| target.declared)
-                    .and_then(|declared| part(declared, field)),
-                _ => None,
-            },
-            "value" | "orValue" | "or" | "optional.of" | "dyn" | "_+_" | "reverse" | "sort" | "distinct"
-            | "slice" => parts.first().and_then(|part| part.declared),
+        let sizes: Vec<Size> = parts.iter().map(Estimate::bounds).collect();
+        let called = function::Call {
+            is_member: target.is_some(),
+            kinds: &kinds,
+            sizes: &sizes,
+            elements: parts.first().and_then(|list| element_size(list.place)),
+            limit: args.get(1).and_then(literal_integer),
+            first: args.first().and_then(literal_integer),
+        };
+        let (own, size) = function::estimate(function, &called);
+        let entry = match (function, parts.as_slice()) {
+            ("_+_", [a, b]) => Entry::union(a.entry, b.entry),
             _ => None,
         };
+        let found = self.plain(expr, base.saturating_add(own));
         Estimate {
-            cost: base.saturating_add(own),
-            size,
-            declared,
+            size: size.or(found.size),
+            entry,
+            ..found
         }
     }
 
-    fn choice(
-        &self,
-        condition: &Estimate<'d>,
-        (yes, no): (&Estimate<'d>, &Estimate<'d>),
-        exprs: &[&Expr],
-    ) -> Estimate<'d> {
-        let sizes = exprs
-            .iter()
-            .skip(1)
-            .zip([yes, no])
-            .map(|(expr, part)| self.size(expr, part));
+    fn index(&self, expr: &Expr, list: &Estimate<'d>, base: u64) -> Estimate<'d> {
+        let place = self.inside(list.place, items_of);
+        let found = self.placed(expr, base.saturating_add(1), place);
         Estimate {
-            cost: condition.cost.saturating_add(yes.cost.max(no.cost)),
-            size: sizes.max().filter(|size| *size != u64::MAX),
-            declared: yes.declared.or(no.declared),
+            size: list.entry.map(|entry| entry.value).or(found.size),
+            ..found
+        }
+    }
+
+    /// The variables of a loop over a list or map.
+    fn loop_variables(&self, fold: &Comprehension, range: &Estimate<'d>) -> Vec<(String, Local<'d>)> {
+        let kind = self.checked.type_of(&fold.range);
+        let is_list = range
+            .entry
+            .map_or(matches!(kind, Type::List(_)), |entry| entry.is_list);
+        let value = Local {
+            place: self.inside(range.place, items_of),
+            size: range.entry.map(|entry| entry.value),
+            entry: None,
+        };
+        let key = Local {
+            place: match range.place {
+                Place::None => self.origin(),
+                _ => Place::Unknown,
+            },
+            // Keys of a map in the schema count as empty.
+            size: match range.place {
+                Place::At(_) if !is_list => Some(Size::exactly(0)),
+                _ => range.entry.map(|entry| entry.key),
+            },
+            entry: None,
+        };
+        match &fold.second {
+            Some(second) => vec![(fold.variable.clone(), key), (second.clone(), value)],
+            None if is_list => vec![(fold.variable.clone(), value)],
+            None => vec![(fold.variable.clone(), key)],
         }
     }
 
     fn fold(&mut self, fold: &Comprehension) -> Estimate<'d> {
         let range = self.expr(&fold.range);
         let init = self.expr(&fold.init);
-        let count = self.size(&fold.range, &range);
-        let is_map = matches!(self.checked.type_of(&fold.range), Type::Map(..));
-        let item = Estimate {
-            declared: range.declared.and_then(items_of),
-            ..unknown(1)
-        };
-        let key = if is_map {
-            unknown(1)
-        } else {
-            Estimate {
-                size: Some(1),
-                ..unknown(1)
-            }
-        };
         let depth = self.scopes.len();
-        let is_bind = fold.variable.starts_with('#');
-        let accumulator = Estimate {
-            size: if is_bind { init.size } else { Some(count) },
-            ..init.clone()
-        };
-        self.scopes.push((fold.accumulator.clone(), accumulator.clone()));
-        match &fold.second {
-            Some(second) => {
-                self.scopes.push((fold.variable.clone(), key));
-                self.scopes.push((second.clone(), item));
-            }
-            None => self
-                .scopes
-                .push((fold.variable.clone(), if is_map { key } else { item })),
-        }
-        let per_item = self
-            .expr(&fold.condition)
-            .cost
-            .saturating_add(self.expr(&fold.step).cost);
+        self.scopes.push((fold.accumulator.clone(), local(&init)));
+        let variables = self.loop_variables(fold, &range);
+        self.scopes.extend(variables);
+        let condition = self.expr(&fold.condition);
+        let step = self.expr(&fold.step);
         self.scopes.truncate(depth + 1);
         let result = self.expr(&fold.result);
         self.scopes.truncate(depth);
-        let cost = total([range.cost, init.cost, result.cost, count.saturating_mul(per_item)].into_iter());
-        let is_list = matches!(self.checked.type_of(&fold.init), Type::List(_) | Type::Map(..));
-        let size = if is_bind {
-            result.size
-        } else {
-            is_list.then_some(count)
-        };
-        // What a filter keeps has the items' own bounds.
-        let declared = if is_bind { result.declared } else { None };
-        Estimate { cost, size, declared }
+        let rounds = range.bounds();
+        let per_round = condition.cost.saturating_add(step.cost);
+        let cost = [range.cost, init.cost, result.cost]
+            .into_iter()
+            .fold(rounds.max.saturating_mul(per_round), u64::saturating_add);
+        let is_container = matches!(fold.init.kind, Kind::List(_) | Kind::Map(_));
+        Estimate {
+            cost,
+            size: if is_container { Some(rounds) } else { init.size },
+            place: Place::None,
+            entry: step.entry.filter(|_| is_container),
+        }
+    }
+
+    fn bind(&mut self, fold: &Comprehension) -> Estimate<'d> {
+        let range = self.expr(&fold.range);
+        let init = self.expr(&fold.init);
+        self.scopes.push((fold.accumulator.clone(), local(&init)));
+        let result = self.expr(&fold.result);
+        self.scopes.pop();
+        Estimate {
+            cost: [range.cost, init.cost]
+                .into_iter()
+                .fold(result.cost, u64::saturating_add),
+            place: Place::None,
+            ..result
+        }
     }
 }
 
-fn total(costs: impl Iterator<Item = u64>) -> u64 {
-    costs.fold(0, u64::saturating_add)
+/// A value under a name: a loop over nothing.
+fn is_bind(fold: &Comprehension) -> bool {
+    fold.variable.starts_with('#')
+}
+
+fn local<'d>(found: &Estimate<'d>) -> Local<'d> {
+    Local {
+        place: found.place,
+        size: found.size,
+        entry: found.entry,
+    }
+}
+
+fn made<'d>(len: usize, own: u64, parts: u64, entry: Entry) -> Estimate<'d> {
+    Estimate {
+        cost: parts.saturating_add(own),
+        size: Some(Size::exactly(len as u64)),
+        place: Place::None,
+        entry: Some(entry),
+    }
+}
+
+fn union<'e, 'd: 'e>(parts: impl Iterator<Item = &'e Estimate<'d>>) -> Size {
+    parts
+        .map(Estimate::bounds)
+        .reduce(Size::union)
+        .unwrap_or(Size::exactly(0))
+}
+
+fn total(parts: &[Estimate<'_>]) -> u64 {
+    parts
+        .iter()
+        .fold(0, |sum: u64, part| sum.saturating_add(part.cost))
 }
 
 fn literal_size(literal: &Literal) -> u64 {
@@ -260,12 +364,21 @@ fn literal_size(literal: &Literal) -> u64 {
     }
 }
 
-fn part<'d>(declared: &'d Declared, field: &str) -> Option<&'d Declared> {
-    match &declared.parts {
-        Parts::Fields(fields) => fields.get(field),
-        Parts::Items(items) => Some(items),
-        Parts::None => None,
+fn literal_integer(expr: &Expr) -> Option<u64> {
+    match expr.kind {
+        Kind::Literal(Literal::Int(value)) => u64::try_from(value).ok(),
+        _ => None,
     }
+}
+
+/// Only texts, lists and maps have a size in a schema; that of all others is nothing.
+fn size_at(place: Place<'_>) -> Option<Size> {
+    let Place::At(declared) = place else { return None };
+    let max = match declared.kind {
+        Type::Bool | Type::Int | Type::Double | Type::Object(_) => 0,
+        _ => declared.max_elements,
+    };
+    Some(Size { min: 0, max })
 }
 
 fn items_of(declared: &Declared) -> Option<&Declared> {
@@ -275,68 +388,10 @@ fn items_of(declared: &Declared) -> Option<&Declared> {
     }
 }
 
-/// What a call adds to the cost of its arguments, and the size of its result.
-fn call_cost(
-    function: &str,
-    kind: &Type,
-    size: &dyn Fn(usize) -> u64,
-    parts: &[Estimate<'_>],
-) -> (u64, Option<u64>) {
-    let is_text = matches!(kind, Type::String | Type::Bytes | Type::Dyn);
-    let element = || {
-        let items = parts.first().and_then(|part| part.declared).and_then(items_of);
-        match kind {
-            Type::List(item) if is_scalar(item) => 1,
-            _ => items.map_or(u64::MAX, |items| items.max_elements),
-        }
-    };
-    match function {
-        "matches" | "find" | "findAll" => {
-            let cost = tenth(size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4));
-            (cost, (function != "matches").then(|| size(0)))
-        }
-        "contains" => (tenth(size(0)).saturating_mul(tenth(size(1))), None),
-        "startsWith" | "endsWith" => (tenth(size(1)), None),
-        "_==_" | "_!=_" => (tenth(size(0).min(size(1))), None),
-        "_<_" | "_<=_" | "_>_" | "_>=_" if is_text => (tenth(size(0).min(size(1))), None),
-        "_+_" if matches!(kind, Type::String | Type::Bytes) => {
-            let sum = size(0).saturating_add(size(1));
-            (tenth(sum), Some(sum))
-        }
-        "_+_" if matches!(kind, Type::List(_)) => (1, Some(size(0).saturating_add(size(1)))),
-        "@in" if parts.len() == 2 => (size(1).max(1), None),
-        "sets.contains" | "sets.equivalent" | "sets.intersects" => {
-            let factor = if function == "sets.equivalent" { 2 } else { 1 };
-            (size(0).saturating_mul(size(1)).saturating_mul(factor), None)
-        }
-        "isSorted" | "sum" | "min" | "max" => (size(0).saturating_mul(tenth(element()).max(1)), None),
-        "indexOf" | "lastIndexOf" if matches!(kind, Type::List(_)) => {
-            (size(0).saturating_mul(tenth(element()).max(1)), None)
-        }
-        "indexOf" | "lastIndexOf" => (tenth(size(0)).saturating_mul(tenth(size(1)).max(1)), None),
-        "distinct" => (size(0).saturating_mul(size(0)), Some(size(0))),
-        "sort" | "reverse" | "slice" => (size(0), Some(size(0))),
-        "join" => {
-            let sum =
-                size(0).saturating_mul(element().saturating_add(if parts.len() > 1 { size(1) } else { 0 }));
-            (sum, Some(sum))
-        }
-        "lowerAscii" | "upperAscii" | "substring" | "trim" => (tenth(size(0)), Some(size(0))),
-        "charAt" => (tenth(size(0)), Some(1)),
-        "replace" => {
-            let largest = size(0).saturating_mul(size(2).max(1));
-            (tenth(size(0)).saturating_mul(2), Some(largest))
-        }
-        "split" => (tenth(size(0)), Some(size(0))),
-        "strings.quote" => (tenth(size(0)), Some(size(0).saturating_mul(2).saturating_add(2))),
-        "url" | "isURL" | "quantity" | "isQuantity" | "ip" | "isIP" | "ip.isCanonical" | "cidr"
-        | "isCIDR" | "semver" | "isSemver" => (tenth(size(0)), None),
-        "validate" => (tenth(size(1).min(MAX_VALIDATED)), None),
-        "bytes" | "string" if is_text => (tenth(size(0)), Some(size(0))),
-        "dyn" | "value" | "optional.of" => (1, parts.first().and_then(|part| part.size)),
-        _ => (1, None),
+/// The size of the items of a list, where the schema says it.
+fn element_size(place: Place<'_>) -> Option<Size> {
+    match place {
+        Place::At(declared) => size_at(items_of(declared).map_or(Place::Unknown, Place::At)),
+        _ => None,
     }
 }
-
-/// Formats look at no more of a text.
-const MAX_VALIDATED: u64 = 3 << 20;

@@ -222,7 +222,22 @@ list<A> . distinct() -> list<A>
 list<A> . slice(int, int) -> list<A>
 list<list<A>> . flatten() -> list<A>
 list<dyn> . flatten(int) -> list<dyn>
-list<A> . sort() -> list<A>
+list<int> . sort() -> list<int>
+list<uint> . sort() -> list<uint>
+list<double> . sort() -> list<double>
+list<bool> . sort() -> list<bool>
+list<duration> . sort() -> list<duration>
+list<timestamp> . sort() -> list<timestamp>
+list<string> . sort() -> list<string>
+list<bytes> . sort() -> list<bytes>
+list<A> . @sortByAssociatedKeys(list<int>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<uint>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<double>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<bool>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<duration>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<timestamp>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<string>) -> list<A>
+list<A> . @sortByAssociatedKeys(list<bytes>) -> list<A>
 list<A> . reverse() -> list<A>
 list<A> . first() -> optional<A>
 list<A> . last() -> optional<A>

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::types::{ObjectType, Type};
 use super::value::escape;
-use crate::go;
 use crate::node::Node;
 
 /// No request is larger.
@@ -53,10 +52,16 @@ fn limit(max: Option<i64>, default: u64) -> u64 {
     max.map_or(default, |max| u64::try_from(max).unwrap_or(0))
 }
 
+/// Lengths count characters, of four bytes at most.
+fn in_bytes(max_length: i64) -> u64 {
+    u64::try_from(max_length).unwrap_or(0).saturating_mul(4)
+}
+
 /// The type of a schema; schemas that say too little have none.
 pub(crate) fn declare(node: &Node, is_resource: bool) -> Option<Declared> {
     if node.int_or_string {
-        return Some(text(Type::Dyn, 1, MAX_REQUEST_BYTES - 2));
+        let max = node.max_length.map_or(MAX_REQUEST_BYTES - 2, in_bytes);
+        return Some(text(Type::Dyn, 1, max));
     }
     if is_resource {
         return Some(object(node, true));
@@ -100,17 +105,16 @@ fn declare_text(node: &Node) -> Declared {
     let unbounded = MAX_REQUEST_BYTES - 2;
     match node.format.as_str() {
         "byte" => text(Type::Bytes, 2, limit(node.max_length, unbounded)),
-        "duration" => text(Type::Duration, 4, 32),
+        "duration" => text(Type::Duration, 3, 32),
         "date" => text(Type::Timestamp, 12, 12),
-        "date-time" => text(Type::Timestamp, 22, 37),
+        "date-time" => text(Type::Timestamp, 21, 32),
         _ => {
-            let longest = node.allowed.iter().map(|value| match value {
-                serde_json::Value::String(text) => text.len(),
-                other => go::json(other).len(),
-            });
+            let longest = node
+                .allowed
+                .iter()
+                .map(|value| value.as_str().map_or(0, str::len));
             let max = match (node.max_length, longest.max()) {
-                // Lengths count characters, of four bytes at most.
-                (Some(max), _) => u64::try_from(max).unwrap_or(0).saturating_mul(4),
+                (Some(max), _) => in_bytes(max),
                 (None, Some(longest)) => longest as u64,
                 (None, None) => unbounded,
             };

@@ -37,6 +37,14 @@ fn expressions_that_hold() {
         "type(d) == int && d > 4.5 && string(d) == '5'",
         "false && 1 / 0 == 1 || true",
         "[1, 0].exists(x, 1 / x == 1) && !has({'a': 1}.b)",
+        "timestamp('2023-07-01T12:00:00Z').getHours('America/New_York') == 8",
+        "timestamp('2023-01-01T12:00:00Z').getHours('America/New_York') == 7",
+        "timestamp('2023-01-01T12:00:00Z').getMinutes('Asia/Kolkata') == 30",
+        "timestamp('2023-01-01T01:00:00Z').getDate('-02:30') == 31",
+        "timestamp('2023-01-01T01:00:00Z').getHours('+02:30') == 3",
+        "timestamp('2023-01-01T01:00:00Z').getMinutes('02:30') == 30",
+        "['ccc', 'a', 'bb'].sortBy(x, size(x)) == ['a', 'bb', 'ccc']",
+        "[{'n': 2}, {'n': 1}].sortBy(x, x.n).map(x, x.n) == [1, 2]",
         "sets.equivalent([1, 2, 2], [2, 1]) && b'a' + b'b' == b'ab'",
         "r'\\d' == '\\\\d' && '''a''' == \"a\" && 'a\\u00e9' == 'aé'",
     ] {
@@ -48,6 +56,10 @@ fn expressions_that_hold() {
 fn expressions_that_fail_when_they_run() {
     for (source, problem) in [
         ("1 / 0 == 1", "division by zero"),
+        (
+            "timestamp('2023-01-01T01:00:00Z').getHours('Mars/Base') == 1",
+            "unknown time zone Mars/Base",
+        ),
         ("9223372036854775807 + 1 == 0", "integer overflow"),
         ("[1][d] == 1", "index out of bounds: 5"),
         ("{'a': 1}['b'] == 1", "no such key: b"),
@@ -165,5 +177,42 @@ fn constructed_objects_have_the_types_of_their_places() {
     ] {
         let found = construct(source).unwrap_err();
         assert!(found.contains(problem), "{source}: {found}");
+    }
+}
+
+/// The estimated cost of a rule on `self`.
+#[track_caller]
+fn cost_of(schema: serde_json::Value, rule: &str) -> u64 {
+    let mut schema = schema;
+    schema["x-kubernetes-validations"] = serde_json::json!([{"rule": rule}]);
+    let node = crate::node::parse(&schema).unwrap();
+    let declared = declared::declare(&node, false).unwrap();
+    let (compiled, _) = rule::compile(&node.rules[0], &node, &declared);
+    compiled.unwrap().max_cost
+}
+
+#[test]
+fn costs_are_those_of_the_reference_implementation() {
+    use serde_json::json;
+    let numbers = |max: Option<u64>| json!({"type": "array", "items": {"type": "number"}, "maxItems": max});
+    let text = |max: Option<u64>| json!({"type": "string", "maxLength": max});
+    let texts = json!({"type": "array", "maxItems": 1200, "items": {"type": "string", "maxLength": 8}});
+    for (schema, rule, wanted) in [
+        (numbers(None), "self.all(x, true)", 4_718_591),
+        (numbers(Some(10)), "self.all(x, true)", 32),
+        (text(None), "self.contains('test')", 314_574),
+        (text(Some(10)), "self.contains('test')", 5),
+        (text(Some(10)), "self.startsWith('test')", 2),
+        (text(Some(10)), "self.matches('abcd')", 6),
+        (text(Some(10)), "self.replace('a', 'bb').size() > 0", 11),
+        (text(Some(5)), "['a', self].join('-') == 'a-b'", u64::MAX),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "integer"}}}),
+            "!has(self.a) || self.a > 1",
+            5,
+        ),
+        (texts, "self.all(x, self.exists_one(y, y == x))", 11_527_202),
+    ] {
+        assert_eq!(cost_of(schema, rule), wanted, "{rule}");
     }
 }

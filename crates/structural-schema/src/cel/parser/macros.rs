@@ -25,6 +25,7 @@ impl Parser {
             | (Some(_), "transformMap" | "transformMapEntry", 3) => {
                 return self.loop_macro_of_two(offset, &function, target, args);
             }
+            (Some(_), "sortBy", 2) => return self.sort_by(offset, target, args),
             (Some(_), "optMap" | "optFlatMap", 2) => {
                 return self.optional_macro(offset, &function, target, args);
             }
@@ -241,6 +242,32 @@ impl Parser {
         let no = self.call(offset, "optional.none", Vec::new());
         let chosen = self.call(offset, "_?_:_", vec![has_value, yes, no]);
         self.bind(offset, name, target, chosen)
+    }
+
+    /// `target.sortBy(x, KEY)`: the target under a name, sorted by the keys that a loop over it makes.
+    fn sort_by(&mut self, offset: usize, target: Option<Expr>, args: Vec<Expr>) -> Expr {
+        let Some(target) = target else {
+            return self.failed();
+        };
+        if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Struct(..)) {
+            let problem =
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+            self.report(target.offset, problem.to_owned());
+            return self.failed();
+        }
+        let name = format!("@__sortBy_input__{}", self.next_id);
+        let items = self.ident(offset, &name);
+        let keys = self.loop_macro(offset, "map", Some(items), args);
+        let items = self.ident(offset, &name);
+        let sorted = self.new_expr(
+            offset,
+            Kind::Call {
+                function: "@sortByAssociatedKeys".to_owned(),
+                target: Some(Box::new(items)),
+                args: vec![keys],
+            },
+        );
+        self.bind(offset, name, target, sorted)
     }
 
     /// `body` with `value` under a name: a loop over nothing.

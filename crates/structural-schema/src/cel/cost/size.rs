@@ -1,0 +1,70 @@
+//! Ranges of sizes: characters, bytes, items, entries.
+
+/// A size between two bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+/// The sizes of what is in a list or map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) is_list: bool,
+    pub(super) key: Size,
+    pub(super) value: Size,
+}
+
+impl Size {
+    /// A size of which nothing is known.
+    pub(super) const ANY: Self = Self {
+        min: 0,
+        max: u64::MAX,
+    };
+
+    pub(super) fn exactly(size: u64) -> Self {
+        Self { min: size, max: size }
+    }
+
+    pub(super) fn union(self, other: Self) -> Self {
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
+    }
+
+    pub(super) fn add(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            max: self.max.saturating_add(other.max),
+        }
+    }
+
+    pub(super) fn multiply(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_mul(other.min),
+            max: self.max.saturating_mul(other.max),
+        }
+    }
+
+    /// A tenth of the largest size, rounded up: what it costs to walk a text.
+    pub(super) fn traversal(self) -> u64 {
+        tenth(self.max)
+    }
+}
+
+impl Entry {
+    pub(super) fn union(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        let (a, b) = (a?, b?);
+        Some(Self {
+            is_list: a.is_list,
+            key: a.key.union(b.key),
+            value: a.value.union(b.value),
+        })
+    }
+}
+
+/// A tenth, rounded up; what is not known stays so.
+pub(super) fn tenth(size: u64) -> u64 {
+    if size == u64::MAX { size } else { size.div_ceil(10) }
+}
