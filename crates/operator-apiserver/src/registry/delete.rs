@@ -45,7 +45,10 @@ impl DeleteOptions {
 
     /// The object must be the one that the preconditions name.
     pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
-        let subject = write.definition.stored_subject();
+        // These conflicts name the kind where others name the resource.
+        let mut subject = write.definition.stored_subject().clone();
+        subject.resource.clone_from(&subject.kind);
+        let subject = &subject;
         if let Some(uid) = &self.uid {
             let found = object::uid(live);
             if uid != found {
@@ -169,19 +172,25 @@ enum Plan {
 
 fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &DeleteOptions) -> Plan {
     let mut object = live.clone();
-    if !object::is_terminating(live) {
+    let again = object::is_terminating(live);
+    // Only a pod's deletion, which takes its time, cannot be asked for in another way while it goes on.
+    if !again || !definition.is("", "pods") {
         set_policy_finalizers(&mut object, definition, options);
-        if crd::is_definition_table(definition) {
-            crd::prepare_for_delete(&mut object, &registry.timestamp());
-        }
+    }
+    if !again && crd::is_definition_table(definition) {
+        crd::prepare_for_delete(&mut object, &registry.timestamp());
     }
     let grace = grace(definition, live, options);
     let held = !object::finalizers(&object).is_empty() || has_spec_finalizers(&object);
     if !held && grace == 0 {
         return Plan::Remove;
     }
-    if object::is_terminating(live) && !shortens(live, grace) {
-        return Plan::Keep;
+    if again && !shortens(live, grace) {
+        return if object == *live {
+            Plan::Keep
+        } else {
+            Plan::Mark(object)
+        };
     }
     mark(registry, definition, &mut object, grace);
     Plan::Mark(object)

@@ -67,6 +67,8 @@ pub(super) async fn serve_collection(
     render::list(registry, call, definition, form, &page)
 }
 
+const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 /// The options in the body; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
@@ -84,6 +86,9 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
     options::check_delete(call, &body)?;
     let options = DeleteOptions::from_json(&body);
     write.options = body;
+    if options.propagation_policy.is_none() && write.definition.is("batch", "jobs") {
+        write.warnings.add(PODS_OF_JOBS_STAY);
+    }
     Ok(options)
 }
 

@@ -171,6 +171,7 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
     } else if let Some(fault) = schedule_fault(schedule) {
         check.invalid(path.child("schedule"), &schedule.into(), fault);
     }
+    time_zone(check, at(spec, &["timeZone"]), &path.child("timeZone"));
     check.non_negative(spec, &path, "startingDeadlineSeconds");
     if text(spec, &["concurrencyPolicy"]).is_empty() {
         check.required(path.child("concurrencyPolicy"), "");
@@ -189,6 +190,40 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
     job_spec(check, job, &template);
     check.non_negative(spec, &path, "successfulJobsHistoryLimit");
     check.non_negative(spec, &path, "failedJobsHistoryLimit");
+}
+
+fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
+    let Some(name) = zone.as_str() else {
+        return;
+    };
+    if name.is_empty() {
+        check.invalid(path.clone(), zone, "timeZone must be nil or non-empty string");
+        return;
+    }
+    let unknown = format!("unknown time zone {name}");
+    if !name.split('/').all(is_zone_part) {
+        check.invalid(path.clone(), zone, unknown);
+        return;
+    }
+    if name.eq_ignore_ascii_case("Local") {
+        check.invalid(
+            path.clone(),
+            zone,
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        );
+    }
+    // Names have one spelling there; the library would take others.
+    let found = jiff::tz::TimeZone::get(name).ok();
+    let is_known = found.is_some_and(|found| found.iana_name() == Some(name));
+    if !is_known && !["Local", "UTC"].contains(&name) {
+        check.invalid(path.clone(), zone, unknown);
+    }
+}
+
+/// Whether a part of a time zone's name cannot be mistaken for something else in a path.
+fn is_zone_part(part: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    !matches!(part, "" | "." | "..") && !part.starts_with('-') && part.chars().all(fits)
 }
 
 /// The ranges of the five fields of a schedule, and the names that two of them have.
