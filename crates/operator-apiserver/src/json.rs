@@ -24,14 +24,7 @@ pub(crate) struct Parsed {
 
 /// Parses a whole body. The error is the text that Go's `encoding/json` gives.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
-    let mut parser = Parser {
-        bytes,
-        at: 0,
-        depth: 0,
-        path: Path::default(),
-        duplicates: Vec::new(),
-        fields: None,
-    };
+    let mut parser = Parser::new(bytes, None);
     let value = parser.document()?;
     let duplicates = parser
         .duplicates
@@ -77,15 +70,7 @@ impl Formatter for GoNumbers {
 /// The paths of all fields in the order of the document, for sorting what is said about several of them. Empty if the
 /// text does not parse.
 pub(crate) fn field_order(bytes: &[u8]) -> Vec<String> {
-    let fields = Some(Vec::new());
-    let mut parser = Parser {
-        bytes,
-        at: 0,
-        depth: 0,
-        path: Path::default(),
-        duplicates: Vec::new(),
-        fields,
-    };
+    let mut parser = Parser::new(bytes, Some(Vec::new()));
     match parser.document() {
         Ok(_) => parser.fields.unwrap_or_default(),
         Err(_) => Vec::new(),
@@ -122,6 +107,20 @@ struct Parser<'a> {
     duplicates: Vec<String>,
     /// Paths of all fields, when they are wanted.
     fields: Option<Vec<String>>,
+}
+
+impl<'a> Parser<'a> {
+    /// `fields` collects the paths of all fields, where somebody wants them.
+    fn new(bytes: &'a [u8], fields: Option<Vec<String>>) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            depth: 0,
+            path: Path::default(),
+            duplicates: Vec::new(),
+            fields,
+        }
+    }
 }
 
 impl Parser<'_> {

@@ -187,6 +187,14 @@ proptest! {
     }
 
     #[test]
+    fn json_says_in_yaml_what_it_says_in_json(tree in trees(), spaces in " {0,2}\n?") {
+        let text = format!("{{{spaces}\"a\":{spaces}{tree}}}");
+        let quick = parse_json(&text).map(|parsed| parsed.value);
+        prop_assume!(quick.is_some());
+        prop_assert_eq!(load(&text).ok().map(|parsed| parsed.value), quick, "{}", text);
+    }
+
+    #[test]
     fn any_text_is_parsed_or_refused(text in "[\\[\\]{}:,&*!|>'\"%@a-c0-1 \\n\\t-]{0,60}") {
         let _ = parse(&text);
     }
