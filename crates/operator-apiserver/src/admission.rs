@@ -10,17 +10,20 @@ mod default_toleration_seconds;
 pub(crate) mod expression;
 mod hooks;
 mod matching;
+mod mutation;
 mod namespace_lifecycle;
 mod node_taint;
 mod policy;
 mod priority;
 mod service_account;
 mod storage_protection;
+mod webhook;
 
 use serde_json::Value;
 
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
+use self::mutation::{Reinvocation, Subject};
 use crate::object;
 use crate::registry::{Registry, Write};
 use crate::status::{self, Status};
@@ -41,7 +44,6 @@ pub(crate) async fn admit(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let _ = old;
     namespace_lifecycle::check(registry, write, operation, object)?;
     if operation == Operation::Create && write.definition.is_terminating() {
         return Err(status::forbidden(
@@ -50,6 +52,17 @@ pub(crate) async fn admit(
             "create not allowed while custom resource definition is terminating",
         ));
     }
+    complete(registry, write, operation, object)?;
+    change(registry, write, operation, Some(object), old).await
+}
+
+/// The plug-ins that complete a new object of a built-in kind.
+fn complete(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &mut Value,
+) -> Result<(), Status> {
     if operation != Operation::Create || !write.subresource.is_empty() || write.definition.is_custom() {
         return Ok(());
     }
@@ -76,6 +89,36 @@ pub(crate) async fn admit(
     Ok(())
 }
 
+/// Lets the policies and webhooks change an object. If one of them does, those before it that want to are asked again,
+/// once.
+async fn change(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: Option<&mut Value>,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let hooks = registry.hooks.current();
+    if !hooks.mutates() || is_carrier(write) || matching::is_exempt(&write.definition) {
+        return Ok(());
+    }
+    let mut subject = Subject::new(registry, write, operation, object.as_deref(), old);
+    let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
+    policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+    webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+    if policies.is_needed() || webhooks.is_needed() {
+        if let Some(object) = subject.own_object() {
+            complete(registry, write, operation, object)?;
+        }
+        policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+        webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+    }
+    if let Some(object) = object {
+        subject.finish(object);
+    }
+    Ok(())
+}
+
 /// The plug-ins that only look at a new or changed object.
 pub(crate) async fn validate(
     registry: &Registry,
@@ -87,10 +130,33 @@ pub(crate) async fn validate(
     ask(registry, write, operation, Some(object), old).await
 }
 
-/// The plug-ins that look at an object that is to be deleted.
-pub(crate) async fn validate_delete(registry: &Registry, write: &Write, old: &Value) -> Result<(), Status> {
+/// All plug-ins, for an object that is to be deleted.
+pub(crate) async fn delete(registry: &Registry, write: &Write, old: &Value) -> Result<(), Status> {
     namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
+    change(registry, write, Operation::Delete, None, Some(old)).await?;
     ask(registry, write, Operation::Delete, None, Some(old)).await
+}
+
+/// All policies and webhooks, for the body of a subresource that makes something happen: a Binding, an Eviction. What
+/// then happens to the object itself is not asked about.
+pub(crate) async fn admit_body(registry: &Registry, write: &Write, body: &mut Value) -> Result<(), Status> {
+    let hooks = registry.hooks.current();
+    if hooks.mutates() {
+        let mut subject = Subject::new(registry, write, Operation::Create, Some(body), None);
+        let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
+        policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+        webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+        subject.finish(body);
+    }
+    if hooks.validates() {
+        look(registry, write, Operation::Create, (Some(body), None), &hooks).await?;
+    }
+    Ok(())
+}
+
+/// Whether the body of the request has been asked about already.
+fn is_carrier(write: &Write) -> bool {
+    matches!(write.subresource.as_str(), "binding" | "eviction")
 }
 
 /// Asks the policies and webhooks that only look.
@@ -102,9 +168,31 @@ async fn ask(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let hooks = registry.hooks.current();
-    if hooks.is_empty() || matching::is_exempt(&write.definition) {
+    if !hooks.validates() || is_carrier(write) || matching::is_exempt(&write.definition) {
         return Ok(());
     }
+    if write.subresource == "scale" {
+        let scale = |object: Option<&Value>| object.map(|object| mutation::body_of(write, object));
+        let (object, old) = (scale(object), scale(old));
+        return look(
+            registry,
+            write,
+            operation,
+            (object.as_ref(), old.as_ref()),
+            &hooks,
+        )
+        .await;
+    }
+    look(registry, write, operation, (object, old), &hooks).await
+}
+
+async fn look(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    (object, old): (Option<&Value>, Option<&Value>),
+    hooks: &hooks::Configured,
+) -> Result<(), Status> {
     let attributes = Attributes {
         registry,
         write,
@@ -112,5 +200,6 @@ async fn ask(
         object,
         old,
     };
-    policy::validating::validate(&attributes, &hooks.validating_policies)
+    policy::validating::validate(&attributes, &hooks.validating_policies)?;
+    webhook::validate(&attributes, &hooks.validating_webhooks).await
 }

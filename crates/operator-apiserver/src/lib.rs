@@ -35,6 +35,7 @@ mod store;
 mod subresource;
 mod verb;
 mod watch;
+mod webhook_client;
 
 pub mod client;
 pub mod clock;

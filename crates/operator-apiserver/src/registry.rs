@@ -31,6 +31,7 @@ use crate::keyring::Keyring;
 use crate::random::Random;
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
+use crate::webhook_client::Routes;
 
 /// One server's state.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(crate) struct Registry {
     pub(crate) keyring: Keyring,
     /// The policies and webhooks that are asked about writes.
     pub(crate) hooks: admission::Hooks,
+    /// Where the Services lead that webhooks are called by.
+    pub(crate) routes: Routes,
     /// This registry, for what outlives a borrow of it.
     pub(crate) this: Weak<Registry>,
 }
@@ -129,6 +132,7 @@ impl Registry {
             disabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),
+            routes: Routes::default(),
             this: Weak::new(),
         }
     }

@@ -88,6 +88,12 @@ impl ApiServer {
         Client::new(self.registry.clone())
     }
 
+    /// Says where a Service leads for the webhooks of admission and of conversion that name it: nothing else routes to
+    /// a Service here. The certificate must be the Service's own (`NAME.NAMESPACE.svc`).
+    pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
+        self.registry.routes.set(namespace, name, address);
+    }
+
     /// Serves HTTPS on a local address, with certificates made for it.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use crate::status::{self, Status};
 
 pub(crate) use self::binding::bind;
 pub(crate) use self::review::{is_review, serve as serve_review};
+pub(crate) use self::scale::{scale_of, set_replicas};
 
 const SPECIAL: [&str; 12] = [
     "attach",
@@ -34,13 +35,13 @@ const SPECIAL: [&str; 12] = [
 ];
 
 /// Answers a POST to the older collection of bindings.
-pub(crate) fn serve_bindings(
+pub(crate) async fn serve_bindings(
     registry: &Registry,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
-    binding::serve(registry, call, definition, form)
+    binding::serve(registry, call, definition, form).await
 }
 
 /// The answer to a request that did what it should and has nothing to show.
@@ -85,7 +86,7 @@ pub(crate) async fn serve(
 ) -> Result<Answer, Status> {
     match call.info.subresource.as_str() {
         "scale" => scale::serve(registry, call, definition, form).await,
-        "binding" => binding::serve(registry, call, definition, form),
+        "binding" => binding::serve(registry, call, definition, form).await,
         "eviction" => eviction::serve(registry, call, definition, form).await,
         other => {
             registry.get(definition, &call.info.namespace, &call.info.name)?;

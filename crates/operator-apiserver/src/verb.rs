@@ -36,7 +36,7 @@ pub(crate) async fn serve(
         return subresource::serve(registry, call, definition, form).await;
     }
     if definition.is("", "bindings") {
-        return subresource::serve_bindings(registry, call, definition, form);
+        return subresource::serve_bindings(registry, call, definition, form).await;
     }
     match call.info.verb {
         "get" => get::serve(registry, call, definition, form),

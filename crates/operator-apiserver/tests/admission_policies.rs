@@ -1,70 +1,11 @@
 //! ValidatingAdmissionPolicies: which requests they are asked about, with what, and what they answer.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use bytes::Bytes;
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
+mod asking;
+
+use asking::{delete, merge, post};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
-use tower::ServiceExt;
-
-/// What a server answered.
-struct Answer {
-    code: u16,
-    body: Value,
-    warnings: Vec<String>,
-}
-
-impl Answer {
-    fn message(&self) -> &str {
-        self.body["message"].as_str().unwrap_or_default()
-    }
-
-    #[track_caller]
-    fn is_refused(&self, code: u16, why: &str) {
-        assert_eq!(self.code, code, "{}", self.body);
-        assert!(
-            self.message().ends_with(why),
-            "{} does not end with {why}",
-            self.message()
-        );
-    }
-
-    #[track_caller]
-    fn is_done(&self) {
-        assert!(self.code < 300, "{}", self.body);
-    }
-}
-
-async fn send(server: &ApiServer, method: Method, path: &str, media: &str, body: &Value) -> Answer {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", media)
-        .body(Full::new(Bytes::from(body.to_string())))
-        .unwrap();
-    let response = server.clone().oneshot(request).await.unwrap();
-    let (parts, body) = response.into_parts();
-    let warnings = parts.headers.get_all("warning").iter();
-    let bytes = body.collect().await.unwrap().to_bytes();
-    Answer {
-        code: parts.status.as_u16(),
-        warnings: warnings.map(|text| text.to_str().unwrap().to_owned()).collect(),
-        body: serde_json::from_slice(&bytes).unwrap(),
-    }
-}
-
-async fn post(server: &ApiServer, path: &str, body: Value) -> Answer {
-    send(server, Method::POST, path, "application/json", &body).await
-}
-
-async fn merge(server: &ApiServer, path: &str, body: Value) -> Answer {
-    send(server, Method::PATCH, path, "application/merge-patch+json", &body).await
-}
-
-async fn delete(server: &ApiServer, path: &str) -> Answer {
-    send(server, Method::DELETE, path, "application/json", &json!({})).await
-}
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

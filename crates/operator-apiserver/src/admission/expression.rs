@@ -388,6 +388,10 @@ impl Conditions {
         Self(programs.collect())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether all conditions are true. One that is false decides, whatever the others are.
     ///
     /// # Errors

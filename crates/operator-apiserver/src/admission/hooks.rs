@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use super::policy::mutating::Mutations;
 use super::policy::validating::Checks;
 use super::policy::{self, Bound};
+use super::webhook::{self, Webhook};
 use crate::registry::{Definition, Registry};
 
 /// The policies and webhooks of one server.
@@ -19,13 +21,21 @@ pub(crate) struct Hooks {
 /// One state of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Configured {
+    pub(crate) mutating_policies: Vec<Bound<Mutations>>,
+    pub(crate) mutating_webhooks: Vec<Arc<Webhook>>,
     pub(crate) validating_policies: Vec<Bound<Checks>>,
+    pub(crate) validating_webhooks: Vec<Arc<Webhook>>,
 }
 
 impl Configured {
-    /// Whether nobody has to be asked.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.validating_policies.is_empty()
+    /// Whether somebody may change objects.
+    pub(crate) fn mutates(&self) -> bool {
+        !self.mutating_policies.is_empty() || !self.mutating_webhooks.is_empty()
+    }
+
+    /// Whether somebody looks at objects before they are stored.
+    pub(crate) fn validates(&self) -> bool {
+        !self.validating_policies.is_empty() || !self.validating_webhooks.is_empty()
     }
 }
 
@@ -45,12 +55,32 @@ pub(crate) fn configure(registry: &Registry) {
     let hooks = &registry.hooks;
     let _reading = hooks.reading.lock();
     let known = hooks.current();
-    let configured = Configured {
-        validating_policies: policy::read(
+    let is_enabled = |plugin: &str| !registry.disabled_plugins.contains(plugin);
+    let mut configured = Configured::default();
+    if is_enabled("MutatingAdmissionPolicy") {
+        configured.mutating_policies =
+            policy::read(registry, "mutatingadmissionpolicies", &known.mutating_policies);
+    }
+    if is_enabled("MutatingAdmissionWebhook") {
+        configured.mutating_webhooks = webhook::read(
+            registry,
+            "mutatingwebhookconfigurations",
+            &known.mutating_webhooks,
+        );
+    }
+    if is_enabled("ValidatingAdmissionPolicy") {
+        configured.validating_policies = policy::read(
             registry,
             "validatingadmissionpolicies",
             &known.validating_policies,
-        ),
-    };
+        );
+    }
+    if is_enabled("ValidatingAdmissionWebhook") {
+        configured.validating_webhooks = webhook::read(
+            registry,
+            "validatingwebhookconfigurations",
+            &known.validating_webhooks,
+        );
+    }
     *hooks.current.write() = Arc::new(configured);
 }

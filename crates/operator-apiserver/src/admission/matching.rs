@@ -42,6 +42,14 @@ impl Criteria {
         }
     }
 
+    /// Of a webhook.
+    pub(crate) fn of_webhook(webhook: &Value) -> Self {
+        Self {
+            rules: rules(webhook, "rules"),
+            ..Self::selectors(webhook)
+        }
+    }
+
     fn selectors(value: &Value) -> Self {
         let selector = |field: &str| value.get(field).cloned().unwrap_or(Value::Null);
         Self {

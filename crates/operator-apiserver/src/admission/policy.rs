@@ -1,5 +1,6 @@
 //! Admission policies: what validating and mutating ones have in common.
 
+pub(super) mod mutating;
 pub(super) mod validating;
 
 use std::borrow::Cow;
@@ -302,7 +303,8 @@ fn params(
 }
 
 /// What the expressions of a policy see, apart from its parameters.
-struct Subjects<'a> {
+#[derive(Debug)]
+pub(super) struct Subjects<'a> {
     request: Value,
     object: Option<Cow<'a, Value>>,
     old: Option<Cow<'a, Value>>,
@@ -310,21 +312,29 @@ struct Subjects<'a> {
 }
 
 impl<'a> Subjects<'a> {
-    fn new(attributes: &Attributes<'a>, target: &Definition) -> Result<Self, Status> {
-        let versioned = |object: Option<&'a Value>| object.map(|object| attributes.versioned(object, target));
+    pub(super) fn new(attributes: &Attributes<'a>, target: &Definition) -> Result<Self, Status> {
         let in_namespace = !attributes.is_namespace() && !attributes.namespace().is_empty();
         let namespace = in_namespace
             .then(|| matching::namespace(attributes))
             .transpose()?;
         Ok(Self {
-            request: Value::Object(attributes.request(target)),
-            object: versioned(attributes.object),
-            old: versioned(attributes.old),
             namespace,
+            ..Self::without_namespace(attributes, target)
         })
     }
 
-    fn scope<'s>(
+    /// As match conditions of webhooks see it.
+    pub(super) fn without_namespace(attributes: &Attributes<'a>, target: &Definition) -> Self {
+        let versioned = |object: Option<&'a Value>| object.map(|object| attributes.versioned(object, target));
+        Self {
+            request: Value::Object(attributes.request(target)),
+            object: versioned(attributes.object),
+            old: versioned(attributes.old),
+            namespace: None,
+        }
+    }
+
+    pub(super) fn scope<'s>(
         &'s self,
         attributes: &Attributes<'_>,
         variables: &'s [Variable],

@@ -13,6 +13,15 @@ pub(crate) const OPERATIONS_MAX: usize = 10_000;
 #[error("{0}")]
 pub(crate) struct PatchError(String);
 
+const FAILED_TEST: &str = "testing value failed";
+
+impl PatchError {
+    /// Whether a `test` found another value.
+    pub(crate) fn is_failed_test(&self) -> bool {
+        self.0 == FAILED_TEST
+    }
+}
+
 type Result<T> = std::result::Result<T, PatchError>;
 
 fn error<T>(text: impl Into<String>) -> Result<T> {
@@ -181,11 +190,7 @@ fn find<'v>(document: &'v mut Value, path: &[String]) -> Result<Option<&'v Value
 
 fn test(document: &mut Value, path: &[String], want: &Value) -> Result<()> {
     let found = find(document, path)?.unwrap_or(&Value::Null);
-    if found == want {
-        Ok(())
-    } else {
-        error("testing value failed")
-    }
+    if found == want { Ok(()) } else { error(FAILED_TEST) }
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl Registry {
             let live = self.load(write)?;
             options.check(write, &live.value)?;
             let definition = &write.definition;
-            admission::validate_delete(self, write, &definition.serve(&live.value)).await?;
+            admission::delete(self, write, &definition.serve(&live.value)).await?;
             let plan = plan(self, definition, &live.value, options);
             if write.dry_run {
                 return Ok(deleted(definition, plan, &live.value));

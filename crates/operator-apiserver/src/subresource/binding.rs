@@ -6,6 +6,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
+use crate::admission;
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
@@ -14,7 +15,7 @@ use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
 use crate::verb;
 
-pub(super) fn serve(
+pub(super) async fn serve(
     registry: &Registry,
     call: &Call,
     definition: &Arc<Definition>,
@@ -22,7 +23,7 @@ pub(super) fn serve(
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let decoded = body::decode(&call.body, media, ("v1", "Binding"))
+    let mut decoded = body::decode(&call.body, media, ("v1", "Binding"))
         .map_err(|why| body::unrecognized(("v1", "Binding"), media, &why, &call.body))?;
     if definition.is("", "bindings") {
         // The older way: the name of the pod stands in the body only.
@@ -37,6 +38,8 @@ pub(super) fn serve(
         ));
     }
     check_namespace(&write, &decoded.value)?;
+    write.subresource = "binding".to_owned();
+    admission::admit_body(registry, &write, &mut decoded.value).await?;
     bind(registry, &write, &decoded.value)?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }

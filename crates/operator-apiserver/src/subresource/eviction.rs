@@ -8,6 +8,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
+use crate::admission;
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
@@ -32,7 +33,7 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let decoded = body::decode(&call.body, media, ("policy/v1", "Eviction"))
+    let mut decoded = body::decode(&call.body, media, ("policy/v1", "Eviction"))
         .map_err(|why| body::unrecognized(("v1", "Eviction"), media, &why, &call.body))?;
     if object::name(&decoded.value) != call.info.name {
         return Err(status::bad_request(
@@ -40,6 +41,7 @@ pub(super) async fn serve(
         ));
     }
     check_namespace(&write, &decoded.value)?;
+    admission::admit_body(registry, &write, &mut decoded.value).await?;
     let options = &decoded.value["deleteOptions"];
     let dry_run = options.get("dryRun").and_then(Value::as_array);
     write.dry_run |= dry_run.is_some_and(|list| !list.is_empty());

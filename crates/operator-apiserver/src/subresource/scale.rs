@@ -60,6 +60,18 @@ pub(super) async fn serve(
     Ok(Answer::object(StatusCode::OK, &paths.scale(&updated), form))
 }
 
+/// The Scale of an object.
+pub(crate) fn scale_of(definition: &Definition, object: &Value) -> Value {
+    Paths::of(definition).scale(object)
+}
+
+/// Gives an object the replicas that a Scale wants.
+pub(crate) fn set_replicas(definition: &Definition, object: &mut Value, scale: &Value) {
+    let replicas = scale.pointer("/spec/replicas").cloned();
+    let paths = Paths::of(definition);
+    set(object, &paths.spec_replicas, replicas.unwrap_or_else(|| 0.into()));
+}
+
 /// The Scale that the request wants, with its managers, from the one that is.
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);

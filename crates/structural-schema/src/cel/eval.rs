@@ -123,8 +123,8 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                     Value::Optional(found.map(Box::new))
                 });
             }
-            other if test_only => return error(format!("no such overload: {}.{field}", other.type_name())),
-            _ => return error("no such overload"),
+            // What has no fields has none of this name: `null`, a number.
+            _ => None,
         };
         if test_only {
             return Ok(Value::Bool(
@@ -324,9 +324,8 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
 
 fn optional_field<'a>(target: Option<&Value<'a>>, field: &str) -> Result<Option<Value<'a>>, Failure> {
     match target {
-        None => Ok(None),
         Some(Value::Map(map)) => Ok(map.select(field)),
-        Some(_) => error("no such overload"),
+        _ => Ok(None),
     }
 }
 

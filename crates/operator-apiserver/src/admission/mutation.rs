@@ -1,0 +1,162 @@
+//! What admission may change, and who is asked again after a change.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Operation;
+use super::attributes::Attributes;
+use crate::registry::{Definition, Registry, Write};
+use crate::status::Status;
+use crate::subresource;
+use crate::verb::object_body;
+use crate::verb::options::FieldValidation;
+
+/// An object on its way through the plug-ins that may change it.
+#[derive(Debug)]
+pub(super) struct Subject<'a> {
+    registry: &'a Registry,
+    write: &'a Write,
+    operation: Operation,
+    object: Option<Value>,
+    old: Option<Value>,
+}
+
+impl<'a> Subject<'a> {
+    /// The object of a write, in the form in which the request carries it.
+    pub(super) fn new(
+        registry: &'a Registry,
+        write: &'a Write,
+        operation: Operation,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Self {
+        let body = |object: Option<&Value>| object.map(|object| body_of(write, object));
+        Self {
+            registry,
+            write,
+            operation,
+            object: body(object),
+            old: body(old),
+        }
+    }
+
+    pub(super) fn object(&self) -> Option<&Value> {
+        self.object.as_ref()
+    }
+
+    /// What hooks are asked about, with a copy of the object as it is now.
+    pub(super) fn attributes<'s>(&'s self, object: Option<&'s Value>) -> Attributes<'s> {
+        Attributes {
+            registry: self.registry,
+            write: self.write,
+            operation: self.operation,
+            object,
+            old: self.old.as_ref(),
+        }
+    }
+
+    /// Takes a changed object over, which is in the version of `target`.
+    pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
+        let own = &self.write.definition;
+        let same = own.version == target.version && own.subject.group == target.subject.group;
+        let mut changed = if same {
+            changed
+        } else {
+            let stored = target.to_storage(changed);
+            Arc::unwrap_or_clone(own.serve(&Arc::new(stored)))
+        };
+        if has_own_body(&self.write.subresource) {
+            self.object = Some(changed);
+            return Ok(());
+        }
+        object_body::complete(
+            own,
+            &mut changed,
+            Vec::new(),
+            FieldValidation::Ignore,
+            &self.write.warnings,
+        )?;
+        self.object = Some(changed);
+        Ok(())
+    }
+
+    /// The object, unless it is the body of a subresource.
+    pub(super) fn own_object(&mut self) -> Option<&mut Value> {
+        self.object
+            .as_mut()
+            .filter(|_| !has_own_body(&self.write.subresource))
+    }
+
+    /// Writes what has become of the object back into the object of the write.
+    pub(super) fn finish(self, object: &mut Value) {
+        let Some(changed) = self.object else { return };
+        if self.write.subresource == "scale" {
+            subresource::set_replicas(&self.write.definition, object, &changed);
+        } else {
+            *object = changed;
+        }
+    }
+}
+
+/// Whether the body of a subresource is of another kind than its resource.
+fn has_own_body(subresource: &str) -> bool {
+    matches!(subresource, "scale" | "binding" | "eviction" | "token")
+}
+
+/// The body that a request to a resource or to its scale carries.
+pub(super) fn body_of(write: &Write, object: &Value) -> Value {
+    if write.subresource == "scale" {
+        subresource::scale_of(&write.definition, object)
+    } else {
+        object.clone()
+    }
+}
+
+/// Who was asked, and who has to be asked again because the object changed since.
+#[derive(Debug, Default)]
+pub(super) struct Reinvocation {
+    second: bool,
+    /// Those that want to be asked again, since the last change.
+    invoked: BTreeSet<String>,
+    due: BTreeSet<String>,
+    output: Option<Value>,
+    needed: bool,
+}
+
+impl Reinvocation {
+    /// Starts a pass. What others changed since the last pass makes all of them due.
+    pub(super) fn begin(&mut self, object: Option<&Value>) {
+        if self.second && self.output.as_ref() != object {
+            self.due.append(&mut self.invoked);
+        }
+    }
+
+    /// Ends a pass; the next one is the second.
+    pub(super) fn end(&mut self, object: Option<&Value>) {
+        self.output = object.cloned();
+        self.second = true;
+    }
+
+    /// Whether somebody is asked in this pass.
+    pub(super) fn is_due(&self, key: &str) -> bool {
+        !self.second || self.due.contains(key)
+    }
+
+    /// Somebody was asked who wants to be asked again if needed.
+    pub(super) fn invoked(&mut self, key: String) {
+        self.invoked.insert(key);
+    }
+
+    /// The object was changed: those that were asked before are due.
+    pub(super) fn changed(&mut self) {
+        self.due.append(&mut self.invoked);
+        self.needed = true;
+    }
+
+    /// Whether there has to be a second pass.
+    pub(super) fn is_needed(&self) -> bool {
+        self.needed
+    }
+}

@@ -1,0 +1,240 @@
+//! MutatingAdmissionPolicies.
+
+use serde_json::{Map, Value as Json, json};
+use structured_merge::Schema;
+use structured_merge::typed::overlay;
+
+use super::{Binding, Body, Bound, Invocation, Policy, Subjects};
+use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
+use crate::admission::mutation::{Reinvocation, Subject};
+use crate::object;
+use crate::patch::json as json_patch;
+use crate::registry::{Backing, Definition};
+use crate::status::Status;
+
+/// What a policy changes.
+#[derive(Debug)]
+pub(crate) struct Mutations {
+    mutations: Vec<Mutation>,
+    /// Whether it is asked again when the object has changed after it was asked.
+    again: bool,
+}
+
+#[derive(Debug)]
+enum Mutation {
+    Apply(Program),
+    JsonPatch(Program),
+}
+
+impl Body for Mutations {
+    const PATCHES: bool = true;
+
+    fn read(spec: &Json, environment: &Environment) -> Self {
+        let list = spec.get("mutations").and_then(Json::as_array);
+        let mutation = |value: &Json| {
+            let source = |field: &str| object::text(value, &[field, "expression"]).to_owned();
+            match object::text(value, &["patchType"]) {
+                "JSONPatch" => Mutation::JsonPatch(Program::new(
+                    environment,
+                    &source("jsonPatch"),
+                    Returns::JsonPatch,
+                )),
+                _ => Mutation::Apply(Program::new(
+                    environment,
+                    &source("applyConfiguration"),
+                    Returns::Object,
+                )),
+            }
+        };
+        Self {
+            mutations: list.into_iter().flatten().map(mutation).collect(),
+            again: object::text(spec, &["reinvocationPolicy"]) == "IfNeeded",
+        }
+    }
+}
+
+/// Lets the policies change an object. Failures are collected: all of them are told.
+pub(crate) fn mutate(
+    subject: &mut Subject<'_>,
+    policies: &[Bound<Mutations>],
+    reinvocation: &mut Reinvocation,
+) -> Result<(), Status> {
+    reinvocation.begin(subject.object());
+    let mut failures = Vec::new();
+    for bound in policies {
+        let before = subject.object().cloned();
+        let attributes = subject.attributes(before.as_ref());
+        let Some((target, invocations)) = bound.invocations(&attributes) else {
+            continue;
+        };
+        for invocation in invocations {
+            if let Err(failure) = bound.policy.invoke(subject, &target, invocation, reinvocation)? {
+                failures.push(failure);
+            }
+        }
+    }
+    reinvocation.end(subject.object());
+    let Some((first, reason)) = failures.first() else {
+        return Ok(());
+    };
+    let object = subject.object().cloned();
+    let mut refused = subject
+        .attributes(object.as_ref())
+        .forbidden("admission request denied by policy");
+    refused.body["message"] = first.as_str().into();
+    if !reason.is_empty() {
+        refused.body["reason"] = (*reason).into();
+    }
+    let causes: Vec<Json> = failures
+        .iter()
+        .map(|(text, _)| json!({"message": text}))
+        .collect();
+    refused.body["details"]["causes"] = causes.into();
+    Err(refused)
+}
+
+/// The text of a failure, and the reason that it is answered with; empty for the usual one.
+type Failure = (String, &'static str);
+
+impl Policy<Mutations> {
+    /// Asks the policy with one binding and parameter. The inner error is a failure that its failure policy lets count.
+    fn invoke(
+        &self,
+        subject: &mut Subject<'_>,
+        target: &Definition,
+        invocation: Invocation<'_>,
+        reinvocation: &mut Reinvocation,
+    ) -> Result<Result<(), Failure>, Status> {
+        let fail = |why: &str, reason| {
+            if self.fails_open {
+                return Ok(());
+            }
+            let name = &self.name;
+            let who = match invocation.binding {
+                Some(Binding { name: binding, .. }) => format!("policy '{name}' with binding '{binding}'"),
+                None => format!("policy {name:?}"),
+            };
+            Err((format!("{who} denied request: {why}"), reason))
+        };
+        let params = match invocation.params {
+            Ok(params) => params,
+            Err(why) => return Ok(fail(&why, "")),
+        };
+        let binding = invocation.binding.map(|binding| binding.name.as_str());
+        let parameter = params
+            .as_deref()
+            .map(|params| (object::namespace(params), object::name(params)));
+        let key = format!("{}/{}/{parameter:?}", self.name, binding.unwrap_or_default());
+        if !reinvocation.is_due(&key) {
+            return Ok(Ok(()));
+        }
+        let before = subject.object().cloned();
+        let attributes = subject.attributes(before.as_ref());
+        let subjects = Subjects::new(&attributes, target)?;
+        let scope = subjects.scope(&attributes, &self.variables, params.as_deref());
+        match self.conditions.hold(&scope) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(())),
+            Err(why) => return Ok(fail(&why, "Invalid")),
+        }
+        let mut result = Ok(());
+        for mutation in &self.body.mutations {
+            if let Err(why) = mutation.run(subject, target, &self.variables, params.as_deref())? {
+                result = fail(&why, "Invalid");
+            }
+        }
+        if before.as_ref() != subject.object() {
+            reinvocation.changed();
+        }
+        if self.body.again {
+            reinvocation.invoked(key);
+        }
+        Ok(result)
+    }
+}
+
+impl Mutation {
+    /// Changes the object; the inner error is why it could not.
+    fn run(
+        &self,
+        subject: &mut Subject<'_>,
+        target: &Definition,
+        variables: &[crate::admission::expression::Variable],
+        params: Option<&Json>,
+    ) -> Result<Result<(), String>, Status> {
+        let Some(live) = subject.object().cloned() else {
+            return Ok(Ok(()));
+        };
+        let attributes = subject.attributes(Some(&live));
+        let subjects = Subjects::new(&attributes, target)?;
+        let scope = subjects.scope(&attributes, variables, params);
+        let shown = attributes.versioned(&live, target);
+        let kind = attributes.kind(target);
+        let changed = match self {
+            Self::Apply(program) => apply(program, &scope, &shown, schema(target, kind)),
+            Self::JsonPatch(program) => patch(program, &scope, &shown),
+        };
+        match changed {
+            Ok(changed) => subject.replace(changed, target).map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+}
+
+/// The type of a kind, as server-side apply sees it.
+fn schema(target: &Definition, (group, version, kind): (&str, &str, &str)) -> Option<Schema> {
+    match &target.backing {
+        Backing::Custom(custom) if kind == target.subject.kind => {
+            custom.merge_schemas.get(&custom.api_version).cloned()
+        }
+        _ => Schema::builtin(group, version, kind),
+    }
+}
+
+fn value_of(program: &Program, scope: &Scope<'_>) -> Result<Json, String> {
+    let mut budget = BUDGET;
+    let value = program
+        .run(scope, &mut budget)
+        .map_err(|spent| spent.to_string())??;
+    let objects = match value.check_type_names() {
+        Ok(()) => value.to_json(),
+        Err(why) => return Err(format!("type mismatch: {why}")),
+    };
+    objects.map_err(|what| format!("unsupported return type from expression: {what}"))
+}
+
+fn apply(program: &Program, scope: &Scope<'_>, live: &Json, schema: Option<Schema>) -> Result<Json, String> {
+    let mut config = value_of(program, scope)?;
+    for field in ["apiVersion", "kind"] {
+        object::copy_field(&mut config, live, field);
+    }
+    let schema = schema.ok_or("error applying patch: the kind has no type")?;
+    let mut changed =
+        overlay(&schema, live, &config).map_err(|why| format!("error applying patch: {why}"))?;
+    object::copy_meta(&mut changed, live, "managedFields");
+    Ok(changed)
+}
+
+fn patch(program: &Program, scope: &Scope<'_>, live: &Json) -> Result<Json, String> {
+    let operations = value_of(program, scope)?;
+    let operations = operations.as_array().map_or(&[] as &[Json], Vec::as_slice);
+    // A field that is the zero of its type is as good as one that is not there.
+    let operations: Vec<Json> = operations.iter().map(without_empty_source).collect();
+    let mut changed = live.clone();
+    match json_patch::apply(&mut changed, &operations) {
+        Ok(()) => Ok(changed),
+        // A test that fails keeps the patch from being applied, and is no failure.
+        Err(error) if error.is_failed_test() => Ok(live.clone()),
+        Err(error) => Err(format!("JSON Patch: {error}")),
+    }
+}
+
+fn without_empty_source(operation: &Json) -> Json {
+    let fields = operation.as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, value)| *name != "from" || *value != "");
+    Json::Object(
+        fields
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Map<_, _>>(),
+    )
+}

@@ -1,0 +1,250 @@
+//! Admission webhooks: who is asked, in which order, and what the answers do.
+
+mod review;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use self::review::{ReviewVersion, Verdict};
+use super::attributes::Attributes;
+use super::expression::{Conditions, Mentions};
+use super::matching::Criteria;
+use super::mutation::{Reinvocation, Subject};
+use super::policy::Subjects;
+use crate::object;
+use crate::patch::json as json_patch;
+use crate::registry::{Definition, Registry};
+use crate::status::{self, Status};
+use crate::webhook_client::WebhookClient;
+
+/// As the real server introduces itself to webhooks.
+const USER_AGENT: &str = "kube-apiserver-admission";
+/// Seconds that a webhook has, unless its configuration says otherwise.
+const TIMEOUT_SECONDS: u64 = 10;
+
+/// One webhook of a configuration.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    name: String,
+    /// Unique among the webhooks of a kind.
+    key: String,
+    /// The state of the configuration that it was read from.
+    identity: (String, i64),
+    criteria: Criteria,
+    conditions: Conditions,
+    client: WebhookClient,
+    timeout: Duration,
+    fails_open: bool,
+    side_effects: String,
+    version: Option<ReviewVersion>,
+    /// Whether it is asked again when the object has changed after it was asked.
+    again: bool,
+}
+
+/// The webhooks of a kind, by the names of their configurations and in their order; those of configurations that did
+/// not change since `known` was read are kept, with their connections.
+pub(super) fn read(registry: &Registry, resource: &str, known: &[Arc<Webhook>]) -> Vec<Arc<Webhook>> {
+    let table = format!("{resource}.admissionregistration.k8s.io");
+    let mut webhooks = Vec::new();
+    for stored in registry.store.list(&table, "").objects {
+        let configuration = &stored.value;
+        let identity = (
+            object::uid(configuration).to_owned(),
+            object::generation(configuration),
+        );
+        let list = configuration.get("webhooks").and_then(Value::as_array);
+        for webhook in list.into_iter().flatten() {
+            let key = format!(
+                "{}/{}",
+                object::name(configuration),
+                object::text(webhook, &["name"])
+            );
+            let same = |known: &&Arc<Webhook>| known.key == key && known.identity == identity;
+            let kept = known.iter().find(same).cloned();
+            webhooks.push(kept.unwrap_or_else(|| Arc::new(Webhook::read(webhook, key, identity.clone()))));
+        }
+    }
+    webhooks
+}
+
+impl Webhook {
+    fn read(webhook: &Value, key: String, identity: (String, i64)) -> Self {
+        let text = |field: &str| object::text(webhook, &[field]);
+        let seconds = webhook.get("timeoutSeconds").and_then(Value::as_u64);
+        let mentions = Mentions {
+            authorizer: true,
+            ..Mentions::default()
+        };
+        Self {
+            name: text("name").to_owned(),
+            key,
+            identity,
+            criteria: Criteria::of_webhook(webhook),
+            conditions: Conditions::read(webhook, mentions),
+            client: WebhookClient::new(webhook.get("clientConfig").unwrap_or(&Value::Null)),
+            timeout: Duration::from_secs(seconds.unwrap_or(TIMEOUT_SECONDS)),
+            fails_open: text("failurePolicy") == "Ignore",
+            side_effects: text("sideEffects").to_owned(),
+            version: ReviewVersion::first_known(webhook),
+            again: text("reinvocationPolicy") == "IfNeeded",
+        }
+    }
+
+    /// The version of the resource that the webhook asked for, if it is to be asked.
+    fn target(&self, attributes: &Attributes<'_>) -> Result<Option<Arc<Definition>>, Status> {
+        let Some(target) = self.criteria.matches(attributes)? else {
+            return Ok(None);
+        };
+        if self.conditions.is_empty() {
+            return Ok(Some(target));
+        }
+        let subjects = Subjects::without_namespace(attributes, &target);
+        match self.conditions.hold(&subjects.scope(attributes, &[], None)) {
+            Ok(hold) => Ok(hold.then_some(target)),
+            Err(_) if self.fails_open => Ok(None),
+            Err(why) => Err(attributes.forbidden(&why)),
+        }
+    }
+
+    /// Asks the webhook. One that cannot be asked and may be left out has nothing against the request.
+    async fn ask(
+        &self,
+        attributes: &Attributes<'_>,
+        target: &Definition,
+        mutating: bool,
+    ) -> Result<Verdict, Status> {
+        if attributes.write.dry_run && !matches!(self.side_effects.as_str(), "None" | "NoneOnDryRun") {
+            let name = &self.name;
+            return Err(status::bad_request(format!(
+                "admission webhook {name:?} does not support dry run"
+            )));
+        }
+        let verdict = match self.call(attributes, target, mutating).await {
+            Ok(verdict) => verdict,
+            Err(why) if self.fails_open => {
+                tracing::warn!(webhook = self.name, "{why}; the request goes on without it");
+                return Ok(Verdict::allowed());
+            }
+            Err(why) => {
+                let name = &self.name;
+                return Err(status::internal(&format!(
+                    "failed calling webhook {name:?}: {why}"
+                )));
+            }
+        };
+        for warning in &verdict.warnings {
+            attributes.write.warnings.add(warning.as_str());
+        }
+        if verdict.allowed {
+            Ok(verdict)
+        } else {
+            Err(review::denial(&self.name, &verdict.result))
+        }
+    }
+
+    async fn call(
+        &self,
+        attributes: &Attributes<'_>,
+        target: &Definition,
+        mutating: bool,
+    ) -> Result<Verdict, String> {
+        let version = self
+            .version
+            .ok_or("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")?;
+        let uid = attributes.registry.random.uuid();
+        let versioned = |object: Option<&'_ Value>| {
+            object.map(|object| attributes.versioned(object, target).into_owned())
+        };
+        let review = version.request(
+            &uid,
+            attributes.request(target),
+            versioned(attributes.object),
+            versioned(attributes.old),
+        );
+        let answer = self
+            .client
+            .post(attributes.registry, USER_AGENT, &review, self.timeout)
+            .await
+            .map_err(|error| error.to_string())?;
+        version
+            .verdict(&uid, mutating, &answer)
+            .map_err(|why| format!("received invalid webhook response: {why}"))
+    }
+}
+
+/// Asks the webhooks that only look, all at once. The first refusal in their order is answered.
+pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhook>]) -> Result<(), Status> {
+    let mut calls = Vec::new();
+    for webhook in webhooks {
+        if let Some(target) = webhook.target(attributes)? {
+            calls.push(async move { webhook.ask(attributes, &target, false).await.map(drop) });
+        }
+    }
+    futures::future::join_all(calls).await.into_iter().collect()
+}
+
+/// Lets the webhooks change an object, one after the other.
+pub(super) async fn mutate(
+    subject: &mut Subject<'_>,
+    webhooks: &[Arc<Webhook>],
+    reinvocation: &mut Reinvocation,
+) -> Result<(), Status> {
+    reinvocation.begin(subject.object());
+    for webhook in webhooks {
+        if !reinvocation.is_due(&webhook.key) {
+            continue;
+        }
+        let before = subject.object().cloned();
+        let attributes = subject.attributes(before.as_ref());
+        let Some(target) = webhook.target(&attributes)? else {
+            continue;
+        };
+        let verdict = webhook.ask(&attributes, &target, true).await?;
+        if let Some(patch) = verdict.patch {
+            let shown = before
+                .as_ref()
+                .map(|object| attributes.versioned(object, &target));
+            let changed = patched(&webhook.name, shown.as_deref(), &patch)?;
+            if let Some(changed) = changed {
+                subject.replace(changed, &target)?;
+            }
+            if subject.object() != before.as_ref() {
+                reinvocation.changed();
+            }
+        }
+        if webhook.again {
+            reinvocation.invoked(webhook.key.clone());
+        }
+    }
+    reinvocation.end(subject.object());
+    Ok(())
+}
+
+/// An object with the patch (a JSON patch in base64) of a webhook applied; nothing if the patch has no operation.
+fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<Value>, Status> {
+    let bytes = BASE64_STANDARD
+        .decode(patch)
+        .map_err(|error| status::internal(&error.to_string()))?;
+    let operations = crate::json::parse(&bytes)
+        .map_err(|why| status::internal(&why))?
+        .value;
+    let Value::Array(operations) = operations else {
+        let why = crate::negotiate::body::cannot_unmarshal(&operations, "jsonpatch.Patch");
+        return Err(status::internal(&why));
+    };
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let Some(object) = object else {
+        return Err(status::internal(&format!(
+            "admission webhook {webhook:?} attempted to modify the object, which is not supported for this operation"
+        )));
+    };
+    let mut changed = object.clone();
+    json_patch::apply(&mut changed, &operations).map_err(|error| status::internal(&error.to_string()))?;
+    Ok(Some(changed))
+}

@@ -1,0 +1,171 @@
+//! What goes wrong in a call, in the words of Go's HTTP client and of client-go's REST client.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
+use bytes::Bytes;
+use rustls::CertificateError;
+use serde_json::Value;
+
+use crate::object::go_quote;
+
+/// The object in an answer.
+pub(super) fn read_answer(code: u16, body: &Bytes) -> Result<Value, String> {
+    if !(200..=206).contains(&code) {
+        return Err(refusal(code, body));
+    }
+    if body.is_empty() {
+        return Err(format!(
+            "0-length response with status code: {code} and content type: application/json"
+        ));
+    }
+    let unreadable = |why: &str| format!("couldn't get version/kind; json parse error: {why}");
+    let parsed = crate::json::parse(body).map_err(|why| unreadable(&why))?;
+    let shown = || String::from_utf8_lossy(body).into_owned();
+    if !parsed.value.is_object() {
+        let why = crate::negotiate::body::cannot_unmarshal(
+            &parsed.value,
+            "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+        );
+        return Err(unreadable(&why));
+    }
+    for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if crate::object::text(&parsed.value, &[field]).is_empty() {
+            return Err(format!("Object '{name}' is missing in '{}'", shown()));
+        }
+    }
+    Ok(parsed.value)
+}
+
+/// What is said of an answer that is no success.
+fn refusal(code: u16, body: &Bytes) -> String {
+    let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let text = |field: &str| crate::object::text(&parsed, &[field]).to_owned();
+    if text("kind") == "Status" && text("apiVersion") == "v1" && !text("message").is_empty() {
+        return text("message");
+    }
+    let said = String::from_utf8_lossy(body);
+    let said = said.trim();
+    match code {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 if said.is_empty() => "unknown".to_owned(),
+        403 => said.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        415 => "the server was unable to process the request's media type".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
+        500.. => {
+            let said = if said.is_empty() { "unknown" } else { said };
+            format!("an error on the server ({}) has prevented the request from succeeding", go_quote(said))
+        }
+        _ => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+/// A connection that was not made.
+pub(super) fn of_dial(host: &str, port: u16, error: &io::Error) -> String {
+    let address = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    let why = match error.kind() {
+        ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
+        // Names that are not found have no kind of their own.
+        _ if error.raw_os_error().is_none() => return format!("dial tcp: lookup {host}: no such host"),
+        _ => format!("connect: {error}"),
+    };
+    format!("dial tcp {address}: {why}")
+}
+
+/// A handshake that failed.
+pub(super) fn of_tls(error: &io::Error) -> String {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            format!("tls: failed to verify certificate: x509: {}", of_certificate(why))
+        }
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "tls: first record does not look like a TLS handshake".to_owned()
+        }
+        Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {alert:?}"),
+        Some(other) => format!("tls: {other}"),
+        None => of_io(error),
+    }
+}
+
+fn of_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "certificate has expired or is not yet valid".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "certificate has expired or is not yet valid".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let wanted = expected.to_str();
+            if presented.is_empty() {
+                return format!("certificate is not valid for any names, but wanted to match {wanted}");
+            }
+            // As they are printed by the library: `DnsName("a.b")`.
+            let names = presented.iter().map(|name| {
+                let inner = name.split_once('"').and_then(|(_, rest)| rest.split_once('"'));
+                inner.map_or(name.as_str(), |(inner, _)| inner)
+            });
+            let names: Vec<&str> = names.collect();
+            format!("certificate is valid for {}, not {wanted}", names.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A connection that broke, or an answer that is no HTTP.
+pub(super) fn of_http(error: &hyper::Error) -> String {
+    if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+        return "EOF".to_owned();
+    }
+    if error.is_parse() {
+        return "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned();
+    }
+    of_body(error)
+}
+
+/// A body that ended early, or the error under another one.
+pub(super) fn of_body(error: &(dyn Error + 'static)) -> String {
+    let mut cause = Some(error);
+    while let Some(found) = cause {
+        if let Some(broken) = found.downcast_ref::<io::Error>() {
+            return of_io(broken);
+        }
+        if found
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_incomplete_message)
+        {
+            return "unexpected EOF".to_owned();
+        }
+        cause = found.source();
+    }
+    error.to_string()
+}
+
+fn of_io(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        ErrorKind::ConnectionReset => "read: connection reset by peer".to_owned(),
+        ErrorKind::BrokenPipe => "write: broken pipe".to_owned(),
+        _ => error.to_string(),
+    }
+}

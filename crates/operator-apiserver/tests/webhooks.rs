@@ -1,0 +1,541 @@
+//! Admission webhooks, called over HTTPS: what they are asked, what their answers do, and what happens without one.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod asking;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use asking::{delete, merge, post};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use operator_apiserver::ApiServer;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// What a webhook does with a question.
+enum Reply {
+    /// Answers with the response of a review.
+    Review(Value),
+    Text(u16, &'static str),
+    Hang,
+    Die,
+}
+
+type Handler = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
+
+/// A webhook that listens, and the questions that it was asked with their paths.
+struct Hook {
+    address: SocketAddr,
+    authority: String,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Hook {
+    async fn start(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        let names = vec!["localhost".to_owned(), "hook.default.svc".to_owned()];
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let task = tokio::spawn(listen(
+            listener,
+            TlsAcceptor::from(Arc::new(config)),
+            Arc::new(reply),
+            asked.clone(),
+        ));
+        Self {
+            address,
+            authority: BASE64_STANDARD.encode(certificate.pem()),
+            asked,
+            task,
+        }
+    }
+
+    fn by_url(&self) -> Value {
+        let url = format!("https://localhost:{}/hook", self.address.port());
+        json!({"url": url, "caBundle": self.authority})
+    }
+
+    fn by_service(&self) -> Value {
+        let service = json!({"namespace": "default", "name": "hook", "path": "/hook"});
+        json!({"service": service, "caBundle": self.authority})
+    }
+
+    /// The requests of the questions so far.
+    fn requests(&self) -> Vec<Value> {
+        let asked = self.asked.lock().unwrap();
+        asked
+            .iter()
+            .map(|(_, review)| review["request"].clone())
+            .collect()
+    }
+}
+
+async fn listen(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    reply: Handler,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, reply, asked) = (acceptor.clone(), reply.clone(), asked.clone());
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = service_fn(move |request| answer(request, reply.clone(), asked.clone()));
+            // A webhook that dies ends its connection with an error.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    reply: Handler,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+) -> Result<Response<Full<Bytes>>, std::io::Error> {
+    let path = request.uri().to_string();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    asked.lock().unwrap().push((path, review.clone()));
+    let (code, text) = match reply(&review) {
+        Reply::Review(mut response) => {
+            if response["uid"].is_null() {
+                response["uid"] = review["request"]["uid"].clone();
+            }
+            let version = &review["apiVersion"];
+            let answer = json!({"kind": "AdmissionReview", "apiVersion": version, "response": response});
+            (200, answer.to_string())
+        }
+        Reply::Text(code, text) => (code, text.to_owned()),
+        Reply::Hang => std::future::pending::<Result<_, Infallible>>().await.unwrap(),
+        Reply::Die => return Err(std::io::Error::other("dies")),
+    };
+    Ok(Response::builder().status(code).body(Full::from(text)).unwrap())
+}
+
+fn allow() -> Reply {
+    Reply::Review(json!({"allowed": true}))
+}
+
+fn patch(operations: &Value) -> Reply {
+    let patch = BASE64_STANDARD.encode(operations.to_string());
+    Reply::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+}
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn server() -> ApiServer {
+    ApiServer::builder().build().unwrap()
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+/// A webhook about all that happens to config maps, with further fields.
+fn webhook(name: &str, client: Value, more: Value) -> Value {
+    let mut webhook = json!({
+        "name": format!("{name}.example.com"), "clientConfig": client, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
+    });
+    if let (Some(webhook), Value::Object(more)) = (webhook.as_object_mut(), more) {
+        webhook.extend(more);
+    }
+    webhook
+}
+
+async fn configure(server: &ApiServer, kind: &str, webhooks: Vec<Value>) {
+    let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations");
+    let configuration = json!({"metadata": {"name": "hooks"}, "webhooks": webhooks});
+    post(server, &path, configuration).await.is_done();
+}
+
+#[tokio::test]
+async fn a_webhook_is_asked_with_the_whole_request() {
+    let (server, hook) = (server(), Hook::start(|_| allow()).await);
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", hook.by_url(), json!({}))],
+    )
+    .await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    let path = format!("{CONFIG_MAPS}/a?fieldManager=me");
+    merge(&server, &path, json!({"data": {"k": "v"}})).await.is_done();
+    delete(&server, &format!("{CONFIG_MAPS}/a")).await.is_done();
+    let requests = hook.requests();
+    let operations: Vec<&Value> = requests.iter().map(|request| &request["operation"]).collect();
+    assert_eq!(operations, ["CREATE", "UPDATE", "DELETE"]);
+    let update = requests.get(1).unwrap();
+    for (field, value) in [
+        ("kind", json!({"group": "", "version": "v1", "kind": "ConfigMap"})),
+        (
+            "resource",
+            json!({"group": "", "version": "v1", "resource": "configmaps"}),
+        ),
+        (
+            "requestKind",
+            json!({"group": "", "version": "v1", "kind": "ConfigMap"}),
+        ),
+        ("name", json!("a")),
+        ("namespace", json!("default")),
+        ("dryRun", json!(false)),
+        (
+            "options",
+            json!({"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}),
+        ),
+    ] {
+        assert_eq!(update[field], value, "{field}");
+    }
+    assert_eq!(update["object"]["data"], json!({"k": "v"}));
+    assert_eq!(update["oldObject"]["data"], Value::Null);
+    assert_eq!(requests.get(2).unwrap()["object"], Value::Null);
+    let asked = hook.asked.lock().unwrap();
+    assert_eq!(asked.first().unwrap().0, "/hook?timeout=10s");
+    assert_eq!(asked.first().unwrap().1["apiVersion"], "admission.k8s.io/v1");
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_webhooks_own_status() {
+    let server = server();
+    let hook = Hook::start(|_| {
+        Reply::Review(json!({
+            "allowed": false, "warnings": ["think again"],
+            "status": {"code": 418, "message": "no config maps", "reason": "Teapot"},
+        }))
+    })
+    .await;
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", hook.by_url(), json!({}))],
+    )
+    .await;
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    assert_eq!(
+        refused.body,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "admission webhook \"a.example.com\" denied the request: no config maps",
+            "reason": "Teapot", "code": 418,
+        })
+    );
+    assert_eq!(refused.warnings, ["299 - \"think again\""]);
+    delete(
+        &server,
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks",
+    )
+    .await
+    .is_done();
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+}
+
+#[tokio::test]
+async fn patches_are_applied_in_the_order_of_names_and_owned_by_nobody() {
+    let server = server();
+    let first =
+        Hook::start(|_| patch(&json!([{"op": "add", "path": "/data", "value": {"by": "first"}}]))).await;
+    let second = Hook::start(|review| {
+        let seen = review["request"]["object"]["data"]["by"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        patch(&json!([{"op": "add", "path": "/data/by", "value": seen + ", second"}]))
+    })
+    .await;
+    let webhooks = vec![
+        webhook("z", first.by_url(), json!({})),
+        webhook("a", second.by_url(), json!({})),
+    ];
+    configure(&server, "mutating", webhooks).await;
+    let made = post(&server, CONFIG_MAPS, config_map("a")).await;
+    assert_eq!(made.body["data"], json!({"by": "first, second"}));
+    assert_eq!(made.body["metadata"]["managedFields"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_webhook_that_wants_to_is_asked_again_after_a_change() {
+    let server = server();
+    let count = |_: &Value| allow();
+    let eager = Hook::start(count).await;
+    let shy = Hook::start(count).await;
+    let changing =
+        Hook::start(|_| patch(&json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]))).await;
+    let webhooks = vec![
+        webhook("eager", eager.by_url(), json!({"reinvocationPolicy": "IfNeeded"})),
+        webhook("shy", shy.by_url(), json!({})),
+        webhook(
+            "changing",
+            changing.by_url(),
+            json!({"reinvocationPolicy": "IfNeeded"}),
+        ),
+    ];
+    configure(&server, "mutating", webhooks).await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    let counts = [&eager, &shy, &changing].map(|hook| hook.requests().len());
+    assert_eq!(counts, [2, 1, 1]);
+    let again = eager.requests().pop().unwrap();
+    assert_eq!(again["object"]["data"], json!({"k": "v"}));
+}
+
+#[tokio::test]
+async fn what_does_not_answer_refuses_unless_it_may_be_left_out() {
+    let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = dead.local_addr().unwrap().port();
+    drop(dead);
+    let hanging = Hook::start(|_| Reply::Hang).await;
+    let dying = Hook::start(|_| Reply::Die).await;
+    let failing = Hook::start(|_| Reply::Text(500, "boom")).await;
+    let babbling = Hook::start(|_| Reply::Text(200, "no json")).await;
+    let lying = Hook::start(|_| Reply::Review(json!({"allowed": true, "uid": "other"}))).await;
+    let stranger = Hook::start(|_| allow()).await;
+    let mut untrusted = stranger.by_url();
+    untrusted["caBundle"] = hanging.authority.clone().into();
+    let post_to = |hook: &Hook, seconds: u32| {
+        let port = hook.address.port();
+        format!("failed to call webhook: Post \"https://localhost:{port}/hook?timeout={seconds}s\": ")
+    };
+    let of_dead = format!(
+        "failed to call webhook: Post \"https://127.0.0.1:{port}/?timeout=10s\": dial tcp 127.0.0.1:{port}: connect: connection refused"
+    );
+    let cases = [
+        (json!({"url": format!("https://127.0.0.1:{port}/")}), of_dead),
+        (hanging.by_url(), post_to(&hanging, 1) + "context deadline exceeded"),
+        (dying.by_url(), post_to(&dying, 10) + "EOF"),
+        (
+            failing.by_url(),
+            "failed to call webhook: an error on the server (\"boom\") has prevented the request from succeeding"
+                .to_owned(),
+        ),
+        (
+            babbling.by_url(),
+            "failed to call webhook: couldn't get version/kind; json parse error: invalid character 'o' in literal null (expecting 'u')"
+                .to_owned(),
+        ),
+        (
+            untrusted,
+            post_to(&stranger, 10)
+                + "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        ),
+        (
+            json!({"service": {"namespace": "default", "name": "nobody"}}),
+            "failed to call webhook: Post \"https://nobody.default.svc:443/?timeout=10s\": service \"nobody\" not found"
+                .to_owned(),
+        ),
+    ];
+    for (client, why) in cases {
+        let seconds = if why.contains("deadline") { 1 } else { 10 };
+        for kind in ["validating", "mutating"] {
+            let server = server();
+            let limits = json!({"timeoutSeconds": seconds});
+            configure(&server, kind, vec![webhook("a", client.clone(), limits)]).await;
+            let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+            let text = format!("Internal error occurred: failed calling webhook \"a.example.com\": {why}");
+            assert_eq!((refused.code, refused.message()), (500, text.as_str()));
+            if kind == "mutating" {
+                continue;
+            }
+            let ignored = json!({"webhooks": [webhook(
+                "a",
+                client.clone(),
+                json!({"timeoutSeconds": seconds, "failurePolicy": "Ignore"}),
+            )]});
+            let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks";
+            merge(&server, path, ignored).await.is_done();
+            post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+        }
+    }
+    let server = server();
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", lying.by_url(), json!({}))],
+    )
+    .await;
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    let uid = lying.requests().pop().unwrap()["uid"].clone();
+    refused.is_refused(
+        500,
+        &format!("received invalid webhook response: expected response.uid {uid}, got \"other\""),
+    );
+}
+
+#[tokio::test]
+async fn a_service_is_called_where_it_is_routed_to() {
+    let (server, hook) = (server(), Hook::start(|_| allow()).await);
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", hook.by_service(), json!({}))],
+    )
+    .await;
+    server.route_service("default", "hook", hook.address);
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    assert_eq!(hook.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_service_without_a_route_needs_endpoints() {
+    let (server, hook) = (server(), Hook::start(|_| allow()).await);
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", hook.by_service(), json!({}))],
+    )
+    .await;
+    let service = json!({
+        "metadata": {"name": "hook"},
+        "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 9443}]},
+    });
+    post(&server, "/api/v1/namespaces/default/services", service)
+        .await
+        .is_done();
+    let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+    refused.is_refused(500, "no endpoints available for service \"hook\"");
+}
+
+#[tokio::test]
+async fn conditions_and_dry_run_are_looked_at_before_a_webhook_is_called() {
+    let (server, hook) = (server(), Hook::start(|_| Reply::Text(500, "")).await);
+    let conditions = json!([{"name": "marked", "expression": "object.metadata.name.startsWith('ask-')"}]);
+    configure(
+        &server,
+        "validating",
+        vec![webhook(
+            "a",
+            hook.by_url(),
+            json!({"matchConditions": conditions}),
+        )],
+    )
+    .await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+    assert_eq!(hook.requests().len(), 0);
+    // A condition without a value refuses, and tells so in the words of a policy.
+    let refused = delete(&server, &format!("{CONFIG_MAPS}/a")).await;
+    refused.is_refused(
+        403,
+        "expression 'object.metadata.name.startsWith('ask-')' resulted in error: no such key: metadata",
+    );
+}
+
+#[tokio::test]
+async fn policies_change_objects_before_webhooks_see_them() {
+    let (server, hook) = (server(), Hook::start(|_| allow()).await);
+    configure(&server, "mutating", vec![webhook("a", hook.by_url(), json!({}))]).await;
+    let apply = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: variables.team}}, data: Object.data{`from.policy`: 'yes'}}";
+    let json_patch = "[JSONPatch{op: 'test', path: '/metadata/name', value: 'a'}, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/by'), value: object.data['from.policy']}]";
+    let policy = json!({
+        "metadata": {"name": "m"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]},
+            ]},
+            "variables": [{"name": "team", "expression": "'core'"}],
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": apply}},
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": json_patch}},
+            ],
+        },
+    });
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    post(&server, &format!("{group}/mutatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "m"}});
+    post(
+        &server,
+        &format!("{group}/mutatingadmissionpolicybindings"),
+        binding,
+    )
+    .await
+    .is_done();
+    let mut object = config_map("a");
+    object["data"] = json!({"own": "1"});
+    let made = post(&server, CONFIG_MAPS, object).await;
+    made.is_done();
+    let data = json!({"own": "1", "from.policy": "yes"});
+    assert_eq!(made.body["data"], data);
+    assert_eq!(
+        made.body["metadata"]["labels"],
+        json!({"team": "core", "example.com/by": "yes"})
+    );
+    assert_eq!(hook.requests().pop().unwrap()["object"]["data"], data);
+    // The test of the JSON patch fails for another name, so that the patch as a whole is left out.
+    let other = post(&server, CONFIG_MAPS, config_map("b")).await;
+    assert_eq!(other.body["data"], json!({"from.policy": "yes"}));
+    assert_eq!(other.body["metadata"]["labels"], json!({"team": "core"}));
+}
+
+#[tokio::test]
+async fn a_mutation_that_cannot_be_made_refuses() {
+    let server = server();
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({
+        "metadata": {"name": "m"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]},
+            ]},
+            "reinvocationPolicy": "IfNeeded",
+            "mutations": [{
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": "Object{data: Object.data{k: object.data.missing}}"},
+            }],
+        },
+    });
+    post(&server, &format!("{group}/mutatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "m"}});
+    post(
+        &server,
+        &format!("{group}/mutatingadmissionpolicybindings"),
+        binding,
+    )
+    .await
+    .is_done();
+    let mut object = config_map("a");
+    object["data"] = json!({"own": "1"});
+    let refused = post(&server, CONFIG_MAPS, object).await;
+    assert_eq!(
+        refused.message(),
+        "policy 'm' with binding 'b' denied request: expression 'Object{data: Object.data{k: object.data.missing}}' resulted in error: no such key: missing"
+    );
+    assert_eq!((refused.code, &refused.body["reason"]), (403, &json!("Invalid")));
+}

@@ -1,0 +1,60 @@
+//! An apply configuration without a manager: what a policy puts over an object.
+
+use serde_json::Value;
+
+use super::merge::merge;
+use super::validate::{Duplicates, validate};
+use super::{Form, form};
+use crate::path::{PathElement, display};
+use crate::schema::{Arena, Schema, TypeId};
+
+/// Puts a configuration over a live object: what both have is merged by type, nothing is removed, nobody's ownership is
+/// asked for. Follows `ApplyStructuredMergeDiff` of `k8s.io/apiserver`.
+///
+/// # Errors
+/// If one of the two does not fit the type, or if the configuration has an atomic list, map or struct: it would remove
+/// what it does not name.
+pub fn overlay(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
+    validate(schema, config, Duplicates::Refused)
+        .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;
+    let mut atomics = Vec::new();
+    find_atomics(&schema.types, schema.root, config, &mut Vec::new(), &mut atomics);
+    if !atomics.is_empty() {
+        let paths = atomics.join(", ");
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
+        ));
+    }
+    validate(schema, live, Duplicates::Allowed)
+        .map_err(|errors| format!("failed to convert original object to typed object: {errors}"))?;
+    merge(schema, live, config).map_err(|errors| format!("failed to merge patch: {errors}"))
+}
+
+fn find_atomics(
+    types: &Arena,
+    kind: TypeId,
+    value: &Value,
+    path: &mut Vec<PathElement>,
+    found: &mut Vec<String>,
+) {
+    match (form(types, kind, value), value) {
+        (Form::Map(map), Value::Object(_)) if map.atomic => found.push(display(path)),
+        (Form::Map(map), Value::Object(fields)) => {
+            for (name, value) in fields {
+                let Some(kind) = map.entry(name) else { continue };
+                path.push(PathElement::field(name));
+                find_atomics(types, kind, value, path, found);
+                path.pop();
+            }
+        }
+        (Form::List(list), Value::Array(_)) if !list.associative => found.push(display(path)),
+        (Form::List(list), Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX)));
+                find_atomics(types, list.element, item, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
