@@ -16,6 +16,8 @@ mod events;
 mod finalizer;
 mod helpers;
 mod metrics;
+mod robustness;
 mod support;
 mod webhooks;
+mod wire;
 mod writes;
