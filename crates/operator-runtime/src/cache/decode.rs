@@ -19,7 +19,15 @@ use crate::object::View;
 #[derive(Clone, Debug)]
 pub(crate) struct Ingested<K> {
     object: Result<K, Malformed>,
-    managed_fields: Vec<Value>,
+    applied: Vec<Applied>,
+}
+
+/// What a field manager applied: API version and field set in one text. Texts are smaller than trees, and trees that
+/// lived until the end of a list would leave holes between the objects that stay.
+#[derive(Clone, Debug)]
+struct Applied {
+    manager: String,
+    fields: String,
 }
 
 /// An object that does not fit its type: its schema and the operator's type disagree.
@@ -37,10 +45,10 @@ impl<K: View> Ingested<K> {
     pub(super) fn finish(self, intake: &Intake) -> Incoming {
         let mut object = self.object?;
         let applied = self
-            .managed_fields
+            .applied
             .iter()
-            .find(|entry| is_applied_by(entry, &intake.manager));
-        let applied = applied.map(|entry| applied_text(entry, object.meta()));
+            .find(|applied| *applied.manager == *intake.manager);
+        let applied = applied.map(|applied| with_marks(&applied.fields, object.meta()));
         prepare(&mut object, intake);
         Ok(Stored {
             object: Arc::new(object),
@@ -49,17 +57,23 @@ impl<K: View> Ingested<K> {
     }
 }
 
-fn is_applied_by(entry: &Value, manager: &str) -> bool {
-    entry["manager"] == manager && entry["operation"] == "Apply" && entry.get("subresource").is_none()
+impl Applied {
+    /// What an entry of `managedFields` says, if it is about an apply to the object itself.
+    fn of(entry: &Value) -> Option<Self> {
+        let is_apply = entry["operation"] == "Apply" && entry.get("subresource").is_none();
+        let manager = entry["manager"].as_str().filter(|_| is_apply)?;
+        let version = entry["apiVersion"].as_str().unwrap_or_default();
+        Some(Self {
+            manager: manager.to_owned(),
+            fields: format!("{version} {}", entry["fieldsV1"]),
+        })
+    }
 }
 
-/// API version and field set in one text; texts are smaller than trees, and most objects are never applied again.
-///
 /// The uids of owners, which are all that differs between objects that are made alike, stand as [`owner_mark`]s, so
 /// that these objects share the text.
-fn applied_text(entry: &Value, metadata: &ObjectMeta) -> Arc<str> {
-    let version = entry["apiVersion"].as_str().unwrap_or_default();
-    let mut text = format!("{version} {}", entry["fieldsV1"]);
+fn with_marks(fields: &str, metadata: &ObjectMeta) -> Arc<str> {
+    let mut text = fields.to_owned();
     let owners = metadata.owner_references.iter().flatten().enumerate();
     for (index, owner) in owners.filter(|(_, owner)| !owner.uid.is_empty()) {
         text = text.replace(&owner.uid, &owner_mark(index));
@@ -85,10 +99,10 @@ impl<'de, K: View> Deserialize<'de> for Ingested<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
-        let managed_fields = match metadata.and_then(|metadata| metadata.remove("managedFields")) {
-            Some(Value::Array(entries)) => entries,
-            _ => Vec::new(),
-        };
+        let managed_fields = metadata.and_then(|metadata| metadata.remove("managedFields"));
+        let entries = managed_fields.as_ref().and_then(Value::as_array);
+        let applied = entries.into_iter().flatten().filter_map(Applied::of).collect();
+        drop(managed_fields);
         let metadata = Box::new(identity(&value));
         let object = match serde_json::from_value(value) {
             Ok(object) => Ok(object),
@@ -100,10 +114,7 @@ impl<'de, K: View> Deserialize<'de> for Ingested<K> {
                 error: error.to_string(),
             }),
         };
-        Ok(Self {
-            object,
-            managed_fields,
-        })
+        Ok(Self { object, applied })
     }
 }
 
