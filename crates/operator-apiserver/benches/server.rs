@@ -180,11 +180,7 @@ async fn watchers() -> Result<()> {
     let server = ApiServer::builder().build()?;
     let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..WATCHERS {
-        let watch = request(
-            "GET",
-            &format!("{CONFIG_MAPS}?watch=true&resourceVersion=1"),
-            None,
-        )?;
+        let watch = request("GET", &format!("{CONFIG_MAPS}?watch=true"), None)?;
         let Ok(response) = server.clone().oneshot(watch).await;
         let (mut body, sender) = (response.into_body(), sender.clone());
         tokio::spawn(async move {

@@ -1,16 +1,19 @@
 //! What must hold for any bytes that reach a server; shared by the fuzz targets and a test that tries some.
 //!
-//! Every input meets a new server with a few objects in it. Whatever it is, the server answers; an error is a Status
+//! Every input meets the same few objects. Whatever it is, the server answers; an error is a Status
 //! that does not blame the server.
+
+use std::cell::Cell;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use operator_apiserver::ApiServer;
 use operator_apiserver::client::Gvr;
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -129,48 +132,63 @@ fn with_body(request: http::request::Builder, body: &[u8]) -> Request<Full<Bytes
         .expect("a request of our own is one")
 }
 
-/// Sends a request to a new server, and checks what it says.
-fn answer(request: Request<Full<Bytes>>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
-    runtime.block_on(async {
+/// A server with a few objects in it.
+struct Target {
+    runtime: Runtime,
+    server: ApiServer,
+}
+
+thread_local! {
+    /// Serves one input after the other, until one of them has changed something.
+    static TARGET: Cell<Option<Target>> = const { Cell::new(None) };
+}
+
+impl Target {
+    fn new() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime can be made");
         let server = ApiServer::builder()
             .seed(1)
             .build()
             .expect("a server in memory can be made");
-        populate(&server).await;
-        let shown = format!("{} {}", request.method(), request.uri());
-        let is_head = request.method() == http::Method::HEAD;
-        let response = server
-            .oneshot(request)
-            .await
-            .unwrap_or_else(|never| match never {});
-        let code = response.status();
-        assert!((200..600).contains(&code.as_u16()), "{shown}: {code}");
-        let is_json = response
-            .headers()
-            .get("content-type")
-            .is_some_and(|media| media == "application/json");
-        if code.as_u16() < 400 || is_head || !is_json {
-            return;
-        }
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .unwrap_or_else(|never| match never {})
-            .to_bytes();
-        let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        assert_eq!(
-            status["kind"],
-            "Status",
-            "{shown}: {}",
-            String::from_utf8_lossy(&bytes)
-        );
-        assert_ne!(status["reason"], "InternalError", "{shown}: {status}");
-    });
+        runtime.block_on(populate(&server));
+        Self { runtime, server }
+    }
+}
+
+/// Sends a request to a server, and checks what it says.
+fn answer(request: Request<Full<Bytes>>) {
+    let target = TARGET.take().unwrap_or_else(Target::new);
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let code = target.runtime.block_on(check(target.server.clone(), request));
+    if is_read || code >= 400 {
+        TARGET.set(Some(target));
+    }
+}
+
+/// The code of the answer.
+async fn check(server: ApiServer, request: Request<Full<Bytes>>) -> u16 {
+    let shown = format!("{} {}", request.method(), request.uri());
+    let is_head = request.method() == Method::HEAD;
+    let Ok(response) = server.oneshot(request).await;
+    let code = response.status().as_u16();
+    assert!((200..600).contains(&code), "{shown}: {code}");
+    let media = response.headers().get("content-type");
+    let is_json = media.is_some_and(|media| media == "application/json");
+    if code < 400 || is_head || !is_json {
+        return code;
+    }
+    let Ok(body) = response.into_body().collect().await;
+    let bytes = body.to_bytes();
+    let status: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    assert_eq!(
+        status["kind"],
+        "Status",
+        "{shown}: {}",
+        String::from_utf8_lossy(&bytes)
+    );
+    assert_ne!(status["reason"], "InternalError", "{shown}: {status}");
+    code
 }
 
 async fn populate(server: &ApiServer) {

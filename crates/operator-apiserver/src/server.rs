@@ -237,6 +237,7 @@ impl Builder {
             .unwrap_or_default();
         bootstrap::populate(&registry);
         registry.establish_stored();
+        registry.store.begin_history();
         let registry = Arc::new_cyclic(|this| {
             registry.this = this.clone();
             registry

@@ -162,7 +162,7 @@ impl Store {
         let table = state
             .tables
             .entry(table_id.clone())
-            .or_insert_with(|| Table::new(gvr.clone()));
+            .or_insert_with(|| Table::new(gvr.clone(), state.history.compacted));
         table.gvr = gvr.clone();
         let event = Arc::new(table.plan(revision, key, change)?);
         if let Some(journal) = &mut state.journal {
@@ -177,6 +177,11 @@ impl Store {
         state.compact_journal();
         self.revision.send_replace(revision);
         Ok(event.object.clone())
+    }
+
+    /// Lets the history begin now, as it does when a server starts: what led here is not told.
+    pub(crate) fn begin_history(&self) {
+        self.state.write().forget_all();
     }
 
     /// Every object of every table, and the revision they are read at.
@@ -227,10 +232,11 @@ impl Store {
     /// A receiver that changes whenever the table has a new event.
     pub(crate) fn subscribe(&self, table: &TableId, gvr: &Arc<Gvr>) -> watch::Receiver<u64> {
         let mut state = self.state.write();
+        let compacted = state.history.compacted;
         state
             .tables
             .entry(table.clone())
-            .or_insert_with(|| Table::new(gvr.clone()))
+            .or_insert_with(|| Table::new(gvr.clone(), compacted))
             .revision
             .subscribe()
     }
@@ -252,6 +258,16 @@ fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
 // === impl State ===
 
 impl State {
+    /// Nobody can begin before the present any more.
+    fn forget_all(&mut self) {
+        self.history.events.clear();
+        self.history.compacted = self.revision;
+        for table in self.tables.values_mut() {
+            table.history.clear();
+            table.compacted = self.revision;
+        }
+    }
+
     fn forget(&mut self, horizon: usize) {
         while self.history.events.len() > horizon {
             let Some((table, event)) = self.history.events.pop_front() else {
@@ -269,12 +285,13 @@ impl State {
 // === impl Table ===
 
 impl Table {
-    fn new(gvr: Arc<Gvr>) -> Self {
+    /// A table that comes into being when events up to and with a revision are forgotten.
+    fn new(gvr: Arc<Gvr>, compacted: u64) -> Self {
         Self {
             gvr,
             objects: BTreeMap::new(),
             history: VecDeque::new(),
-            compacted: 0,
+            compacted,
             revision: watch::Sender::new(0),
         }
     }

@@ -86,7 +86,7 @@ fn check(samples: &'static [&'static str], claim: fn(&[u8])) {
         cases: std::env::var("PROPTEST_CASES")
             .ok()
             .and_then(|cases| cases.parse().ok())
-            .unwrap_or(100),
+            .unwrap_or(300),
         failure_persistence: None,
         ..Config::default()
     });

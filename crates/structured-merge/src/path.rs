@@ -56,7 +56,7 @@ impl PathElement {
         let rest = text.get(2..).unwrap_or_default();
         Ok(Some(match kind {
             b'f' => Self::field(rest),
-            b'v' => Self::value(serde_json::from_str(rest).map_err(|_| malformed())?),
+            b'v' => Self::value(scalar(rest).ok_or_else(malformed)?),
             b'k' => {
                 let fields: Map<String, Value> = serde_json::from_str(rest).map_err(|_| malformed())?;
                 Self::key(fields.into_iter().map(|(name, value)| (Arc::from(name), value)))
@@ -177,4 +177,13 @@ impl fmt::Display for FieldName<'_> {
 /// A path as it stands in messages: `.spec.containers[name="a"].image`.
 pub fn display(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
+}
+
+/// A value in JSON. A float is read to the last digit, so that it reads the same again after it was written.
+fn scalar(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    if value.is_f64() {
+        return text.trim().parse::<f64>().ok().map(Value::from);
+    }
+    Some(value)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Compacted, Store, Stored, Table};
+use super::{Compacted, Store, Stored, Table, check_history};
 
 /// What is read of a table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +49,7 @@ impl Store {
         let state = self.state.read();
         let revision = selection.revision.unwrap_or(state.revision);
         let Some(table) = state.tables.get(table) else {
+            check_history(revision, state.history.compacted)?;
             return Ok(Listing {
                 revision,
                 ..Listing::default()

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Event, State, Store, Stored, Table, TableId};
 use crate::client::{EventType, Gvr};
 use crate::journal::{Error, Journal, Options, Recovered};
+use crate::json;
 
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {
@@ -87,10 +88,7 @@ impl State {
                 reason,
             })?;
         }
-        self.history.compacted = self.revision;
-        for table in self.tables.values_mut() {
-            table.compacted = self.revision;
-        }
+        self.forget_all();
         Ok(())
     }
 
@@ -107,7 +105,7 @@ impl State {
         let table = self
             .tables
             .entry(table_id)
-            .or_insert_with(|| Table::new(gvr.clone()));
+            .or_insert_with(|| Table::new(gvr.clone(), 0));
         table.gvr = gvr;
         let key: Arc<str> = header.key.as_ref().into();
         match object {
@@ -115,7 +113,8 @@ impl State {
                 table.objects.remove(&key);
             }
             object => {
-                let value = serde_json::from_slice(object).map_err(|error| error.to_string())?;
+                // The parser of requests: what it made of a number once, it makes of it again.
+                let value = json::parse(object)?.value;
                 table
                     .objects
                     .insert(key.clone(), Stored::new(key, header.revision, value));
