@@ -90,7 +90,7 @@ struct Loader<'a> {
 #[derive(Clone)]
 struct Node {
     value: Value,
-    line: usize,
+    place: Place,
     merge: bool,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Loader<'a> {
                 (Event::StreamStart | Event::DocumentStart(..), _) => {}
                 (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(Value::Null),
                 (event, place) => {
-                    let node = self.node(event, place.line, 0)?;
+                    let node = self.node(event, place)?;
                     // The rest of the document must be well-formed; further documents are not looked at.
                     return self.event().map(|_| node.value);
                 }
@@ -137,57 +137,80 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Error> {
+    /// Reads a node of which the first event is known. What is open is on a list of its own and not on the stack, so
+    /// that no text exhausts it.
+    fn node(&mut self, event: Event<'a>, place: Place) -> Result<Node, Error> {
+        let mut open: Vec<Open> = Vec::new();
+        let mut next = (event, place);
+        loop {
+            let (event, place) = next;
+            if let Some(node) = self.step(event, place, &mut open)? {
+                let Some(parent) = open.last_mut() else {
+                    return Ok(node);
+                };
+                self.attach(parent, node)?;
+            }
+            next = self.event()?;
+        }
+    }
+
+    /// Takes an event: the node that it completes, if it does.
+    fn step(&mut self, event: Event<'a>, place: Place, open: &mut Vec<Open>) -> Result<Option<Node>, Error> {
+        if let Some(collection) = open.pop_if(|open| open.ends_with(&event)) {
+            return self.close(collection).map(Some);
+        }
+        if let Some(Open {
+            contents: Contents::Sequence(items),
+            outer,
+            ..
+        }) = open.last_mut()
+        {
+            *outer = self.enter(&items.len().to_string(), place);
+        }
         self.nodes += 1;
-        if depth > DEPTH_MAX {
+        if open.len() > DEPTH_MAX {
             return Err(Error::Message("exceeded max depth".to_owned()));
         }
-        let (anchor, node) = match event {
+        match event {
             Event::Scalar(text, style, anchor, tag) => {
-                (anchor, scalar_node(&text, style, tag.as_deref(), line)?)
+                let node = scalar_node(&text, style, tag.as_deref(), place)?;
+                self.remember(anchor, &node);
+                Ok(Some(node))
             }
-            Event::SequenceStart(_, anchor, _) => (anchor, self.sequence(line, depth)?),
-            Event::MappingStart(_, anchor, _) => (anchor, self.mapping(line, depth)?),
-            Event::Alias(anchor) => return self.alias(anchor, line),
-            _ => return Err(Error::Message("did not find expected node content".to_owned())),
-        };
+            Event::SequenceStart(_, anchor, _) => {
+                open.push(Open::new(place, anchor, Contents::Sequence(Vec::new())));
+                Ok(None)
+            }
+            Event::MappingStart(_, anchor, _) => {
+                let mapping = Contents::Mapping(Box::default());
+                open.push(Open::new(place, anchor, mapping));
+                Ok(None)
+            }
+            Event::Alias(anchor) => self.alias(anchor, place).map(Some),
+            _ => Err(Error::Message("did not find expected node content".to_owned())),
+        }
+    }
+
+    fn remember(&mut self, anchor: usize, node: &Node) {
         if anchor != 0 {
             self.anchors.push((anchor, node.clone()));
         }
-        Ok(node)
     }
 
-    fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, Error> {
+    fn alias(&mut self, anchor: usize, place: Place) -> Result<Node, Error> {
         let found = self.anchors.iter().rev().find(|(number, _)| *number == anchor);
         let Some((_, node)) = found else {
             return Err(Error::Message("anchor value contains itself".to_owned()));
         };
-        let node = Node { line, ..node.clone() };
+        let node = Node {
+            place,
+            ..node.clone()
+        };
         self.nodes += size(&node.value);
         if self.nodes > NODES_MAX {
             return Err(Error::Message("document contains excessive aliasing".to_owned()));
         }
         Ok(node)
-    }
-
-    fn sequence(&mut self, line: usize, depth: usize) -> Result<Node, Error> {
-        let mut items = Vec::new();
-        loop {
-            match self.event()? {
-                (Event::SequenceEnd, _) => {
-                    return Ok(Node {
-                        value: Value::Array(items),
-                        line,
-                        merge: false,
-                    });
-                }
-                (event, place) => {
-                    let outer = self.enter(&items.len().to_string(), place);
-                    items.push(self.node(event, place.line, depth + 1)?.value);
-                    self.leave(outer);
-                }
-            }
-        }
     }
 
     /// Goes into a field or an item, and notes where it stands; what is returned leads back.
@@ -203,40 +226,106 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn mapping(&mut self, line: usize, depth: usize) -> Result<Node, Error> {
-        let mut fields = Map::new();
-        let mut merged = Vec::new();
-        loop {
-            let (key, place) = match self.event()? {
-                (Event::MappingEnd, _) => break,
-                (event, place) => (self.node(event, place.line, depth + 1)?, place),
-            };
-            if key.merge {
-                let (event, place) = self.event()?;
-                merged.push(self.node(event, place.line, depth + 1)?.value);
-                continue;
+    /// Puts a node into the collection around it.
+    fn attach(&mut self, parent: &mut Open, node: Node) -> Result<(), Error> {
+        let mapping = match &mut parent.contents {
+            Contents::Sequence(items) => {
+                items.push(node.value);
+                self.leave(parent.outer);
+                return Ok(());
             }
-            let name = scalar::key(&key.value);
-            let outer = self.enter(name.as_deref().unwrap_or_default(), place);
-            let (event, value_place) = self.event()?;
-            let value = self.node(event, value_place.line, depth + 1)?.value;
-            self.leave(outer);
-            let name = name.map_err(Error::Message)?;
-            if fields.contains_key(&name) {
-                let shown = scalar::shown_key(&key.value);
-                self.duplicates
-                    .push(format!("line {}: key {shown} already set in map", key.line));
+            Contents::Mapping(mapping) => mapping,
+        };
+        match mapping.key.take() {
+            None if node.merge => mapping.key = Some(Key::Merge),
+            None => {
+                let name = scalar::key(&node.value);
+                parent.outer = self.enter(name.as_deref().unwrap_or_default(), node.place);
+                mapping.key = Some(Key::Field { node, name });
             }
-            fields.insert(name, value);
+            Some(Key::Merge) => mapping.merged.push(node.value),
+            Some(Key::Field { node: key, name }) => {
+                self.leave(parent.outer);
+                let name = name.map_err(Error::Message)?;
+                if mapping.fields.contains_key(&name) {
+                    let (line, shown) = (key.place.line, scalar::shown_key(&key.value));
+                    self.duplicates
+                        .push(format!("line {line}: key {shown} already set in map"));
+                }
+                mapping.fields.insert(name, node.value);
+            }
         }
-        for value in merged {
-            merge(&mut fields, value)?;
-        }
-        Ok(Node {
-            value: Value::Object(fields),
-            line,
+        Ok(())
+    }
+
+    /// The node that a collection is, at its end.
+    fn close(&mut self, collection: Open) -> Result<Node, Error> {
+        let value = match collection.contents {
+            Contents::Sequence(items) => Value::Array(items),
+            Contents::Mapping(mapping) => {
+                let mut fields = mapping.fields;
+                for value in mapping.merged {
+                    merge(&mut fields, value)?;
+                }
+                Value::Object(fields)
+            }
+        };
+        let node = Node {
+            value,
+            place: collection.place,
             merge: false,
-        })
+        };
+        self.remember(collection.anchor, &node);
+        Ok(node)
+    }
+}
+
+/// A collection that is being read.
+struct Open {
+    place: Place,
+    anchor: usize,
+    /// Leads back from the field or item that is being read.
+    outer: usize,
+    contents: Contents,
+}
+
+enum Contents {
+    Sequence(Vec<Value>),
+    Mapping(Box<Mapping>),
+}
+
+#[derive(Default)]
+struct Mapping {
+    fields: Map<String, Value>,
+    /// What `<<` brings in.
+    merged: Vec<Value>,
+    /// The key of the value that comes next.
+    key: Option<Key>,
+}
+
+enum Key {
+    Merge,
+    Field {
+        node: Node,
+        name: Result<String, String>,
+    },
+}
+
+impl Open {
+    fn new(place: Place, anchor: usize, contents: Contents) -> Self {
+        Self {
+            place,
+            anchor,
+            outer: 0,
+            contents,
+        }
+    }
+
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        match &self.contents {
+            Contents::Sequence(_) => matches!(event, Event::SequenceEnd),
+            Contents::Mapping(mapping) => matches!(event, Event::MappingEnd) && mapping.key.is_none(),
+        }
     }
 }
 
@@ -256,13 +345,13 @@ fn merge(fields: &mut Map<String, Value>, value: Value) -> Result<(), Error> {
     }
 }
 
-fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Node, Error> {
+fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Result<Node, Error> {
     let tag = tag.map(ToString::to_string);
     let plain = style == ScalarStyle::Plain;
     let value = scalar::resolve(text, plain, tag.as_deref()).map_err(Error::Message)?;
     Ok(Node {
         value,
-        line,
+        place,
         merge: plain && tag.is_none() && text == "<<",
     })
 }

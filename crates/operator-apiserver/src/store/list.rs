@@ -64,7 +64,7 @@ impl Store {
         let limit = selection.limit.unwrap_or(usize::MAX);
         let listed: Vec<Arc<Stored>> = objects.by_ref().take(limit).cloned().collect();
         let is_page = listed.len() == limit;
-        let remaining = if is_page && past.is_empty() && selection.is_first_of_all() {
+        let remaining = if is_page && past.is_empty() && selection.covers(&table.objects) {
             table.objects.len() - listed.len()
         } else if is_page {
             objects.count()
@@ -80,8 +80,12 @@ impl Store {
 }
 
 impl Selection<'_> {
-    fn is_first_of_all(&self) -> bool {
-        self.prefix.is_empty() && self.start.is_empty()
+    /// Whether every object of a table is in the range.
+    fn covers(&self, objects: &Objects) -> bool {
+        let first = objects.first_key_value().map(|(key, _)| &**key);
+        let last = objects.last_key_value().map(|(key, _)| &**key);
+        first.is_none_or(|first| first >= self.start.max(self.prefix))
+            && last.is_none_or(|last| last.starts_with(self.prefix))
     }
 
     fn bounds(&self) -> Bounds {

@@ -96,7 +96,7 @@ fn next(loader: &mut Loader<'_>) -> Result<Option<Document>, Error> {
             (Event::StreamEnd, _) => return Ok(None),
             (event, start) => {
                 loader.places = Some(Places::default());
-                let value = loader.node(event, start.line, 0)?.value;
+                let value = loader.node(event, start)?.value;
                 return Ok(Some(Document {
                     value,
                     duplicates: std::mem::take(&mut loader.duplicates),
