@@ -216,6 +216,17 @@ pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 /// A name that can stand in a path.
+/// What is wrong with a name that cannot be one of an HTTP header.
+pub(crate) const HTTP_HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
+
+/// Whether a text can be the name of an HTTP header.
+pub(crate) fn is_http_header(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 pub(crate) fn path_segment(text: &str) -> Faults {
     let mut faults = path_segment_prefix(text);
     if matches!(text, "." | "..") {

@@ -20,6 +20,7 @@ mod security;
 mod service;
 mod storage;
 mod volume;
+mod volume_source;
 mod workload;
 
 use check::Check;
@@ -134,6 +135,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("rbac.authorization.k8s.io", "RoleBinding") => |check, binding| rbac::binding(check, binding, true),
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class,
         ("storage.k8s.io", "CSIDriver") => storage::csi_driver,
+        ("storage.k8s.io", "CSINode") => storage::csi_node,
         ("storage.k8s.io", "StorageClass") => storage::storage_class,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment,
         ("admissionregistration.k8s.io", kind) => return admission_rule(kind),
@@ -199,6 +201,7 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
             |check, object, old| rbac::binding_update(check, object, old, true)
         }
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update,
+        ("storage.k8s.io", "CSINode") => storage::csi_node_update,
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
         _ => return None,
     };

@@ -77,12 +77,10 @@ fn client_config(check: &mut Check, config: &Value, path: &Path) {
         (Some(url), false) => webhook_url(check, url, &path.child("url")),
         (None, true) => {
             let path = path.child("service");
-            for (field, detail) in [
-                ("name", "service name is required"),
-                ("namespace", "service namespace is required"),
-            ] {
+            // The real server takes the one for the other (kubernetes/kubernetes#141353).
+            for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
                 if text(service, &[field]).is_empty() {
-                    check.required(path.child(field), detail);
+                    check.required(path.child(shown), &format!("service {shown} is required"));
                 }
             }
             let port = at(service, &["port"]);

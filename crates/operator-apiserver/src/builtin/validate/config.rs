@@ -1,11 +1,14 @@
 //! Data for others to use: ConfigMaps and Secrets; and the remaining small kinds.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use super::check::Check;
+use super::pod;
 use crate::builtin::names;
-use crate::builtin::tree::{at, entries, text};
+use crate::builtin::tree::{at, entries, list, text};
 
 /// The largest sum of the sizes of all values.
 const DATA_MAX: usize = 1024 * 1024;
@@ -127,6 +130,18 @@ pub(super) fn secret_update(check: &mut Check, object: &Value, old: &Value) {
 
 pub(super) fn runtime_class(check: &mut Check, object: &Value) {
     check.required_form(object, &Path::default(), "handler", names::dns_label);
+    let scheduling = at(object, &["scheduling"]);
+    let path = Path::new("scheduling");
+    check.labels(at(scheduling, &["nodeSelector"]), &path.child("nodeSelector"));
+    let path = path.child("tolerations");
+    pod::tolerations(check, scheduling, &path.child("tolerations"));
+    let mut seen = HashSet::new();
+    for (index, toleration) in list(scheduling, &["tolerations"]).iter().enumerate() {
+        let parts = ["key", "operator", "value", "effect"].map(|part| text(toleration, &[part]));
+        if !seen.insert(parts) {
+            check.duplicate(path.index(index), toleration);
+        }
+    }
 }
 
 pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Value) {

@@ -543,6 +543,12 @@ fn handle(check: &mut Check, handler: &Value, path: &Path) {
             check.required_text(action, &path, "path");
             check.port(at(action, &["port"]), &path.child("port"));
             check.one_of(action, &path, "scheme", &["HTTP", "HTTPS"]);
+            for header in list(action, &["httpHeaders"]) {
+                let name = text(header, &["name"]);
+                if !names::is_http_header(name) {
+                    check.invalid(path.child("httpHeaders"), &name.into(), names::HTTP_HEADER);
+                }
+            }
         }
         "tcpSocket" | "grpc" => check.port(at(action, &["port"]), &path.child("port")),
         "sleep"

@@ -47,6 +47,8 @@ pub(super) fn ingress(check: &mut Check, object: &Value) {
             let path = path.child("tls").index(index).child("hosts").index(host_index);
             check.faults(&path, host, host_faults(host));
         }
+        let path = path.child("tls").index(index);
+        check.optional_form(tls, &path, "secretName", names::dns_subdomain);
     }
     check.optional_form(spec, &path, "ingressClassName", names::dns_subdomain);
 }
@@ -132,8 +134,15 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
         ),
         (true, false) => {
             let path = path.child("resource");
+            if let Some(group) = at(resource, &["apiGroup"]).as_str() {
+                check.faults(&path.child("apiGroup"), group, names::dns_subdomain(group));
+            }
             for field in ["kind", "name"] {
-                check.required_text(resource, &path, field);
+                let value = text(resource, &[field]);
+                if value.is_empty() {
+                    check.required(path.child(field), &format!("{field} is required"));
+                }
+                check.faults(&path.child(field), value, names::path_segment(value));
             }
         }
         (false, true) => {

@@ -1,10 +1,13 @@
 //! Volumes, claims, storage classes and what belongs to CSI drivers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use super::check::Check;
-use super::{pod, volume};
+use super::pod;
+use super::volume_source::{self, Owner};
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
@@ -121,6 +124,7 @@ const SOURCES: &[&str] = &[
     "iscsi",
     "cinder",
     "fc",
+    "flexVolume",
     "azureFile",
     "vsphereVolume",
     "photonPersistentDisk",
@@ -157,9 +161,11 @@ pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
         &["Delete", "Recycle", "Retain"],
     );
     let affinity = at(spec, &["nodeAffinity", "required"]);
+    let affinity_path = path.child("nodeAffinity").child("required");
     if affinity.is_object() {
-        let path = path.child("nodeAffinity").child("required");
-        pod::node_selector(check, affinity, &path);
+        pod::node_selector(check, affinity, &affinity_path);
+    } else if at(spec, &["nodeAffinity"]).is_object() {
+        check.required(affinity_path, "must specify required node constraints");
     }
     volume_source(check, spec, &path);
     let recycled = text(spec, &["persistentVolumeReclaimPolicy"]) == "Recycle";
@@ -180,19 +186,10 @@ fn volume_source(check: &mut Check, spec: &Value, path: &Path) {
         return;
     };
     let source = at(spec, &[first]);
-    match *first {
-        "csi" => {
-            let path = path.child("csi");
-            volume::csi_driver(check, source, &path);
-            check.required_text(source, &path, "volumeHandle");
-        }
-        "local" => {
-            check.required_text(source, &path.child("local"), "path");
-            if at(spec, &["nodeAffinity"]).is_null() {
-                check.required(path.child("nodeAffinity"), "Local volume requires node affinity");
-            }
-        }
-        name => volume::rules(check, name, source, &path.child(name)),
+    let shown = path.child(volume_source::shown(first));
+    volume_source::rules(check, first, source, &shown, Owner::PersistentVolume);
+    if *first == "local" && at(spec, &["nodeAffinity"]).is_null() {
+        check.required(path.child("nodeAffinity"), "Local volume requires node affinity");
     }
     for other in given {
         check.forbidden(path.child(other), "may not specify more than 1 volume type");
@@ -243,6 +240,49 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
             &["Immediate", "WaitForFirstConsumer"],
         );
     }
+    topologies(check, object, &root.child("allowedTopologies"));
+}
+
+fn topologies(check: &mut Check, class: &Value, path: &Path) {
+    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    for (index, term) in list(class, &["allowedTopologies"]).iter().enumerate() {
+        let path = path.index(index).child("matchLabelExpressions");
+        let expressions = topology_term(check, term, &path);
+        // The real server compares with as many empty terms as there are terms, too.
+        if expressions.is_empty() || seen.contains(&expressions) {
+            check.duplicate(path, &"".into());
+        }
+        seen.push(expressions);
+    }
+}
+
+/// Checks one term; its keys with their values.
+fn topology_term<'a>(
+    check: &mut Check,
+    term: &'a Value,
+    path: &Path,
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut keys = BTreeMap::new();
+    for (index, expression) in list(term, &["matchLabelExpressions"]).iter().enumerate() {
+        let path = path.index(index);
+        let given = list(expression, &["values"]);
+        if given.is_empty() {
+            check.required(path.child("values"), "");
+        }
+        let mut values = BTreeSet::new();
+        for (index, value) in given.iter().enumerate() {
+            if !values.insert(value.as_str().unwrap_or_default()) {
+                check.duplicate(path.child("values").index(index), value);
+            }
+        }
+        let key = text(expression, &["key"]);
+        check.faults(&path.child("key"), key, names::qualified_name(key));
+        if keys.contains_key(key) {
+            check.duplicate(path.child("key"), &key.into());
+        }
+        keys.insert(key, values);
+    }
+    keys
 }
 
 pub(super) fn storage_class_update(check: &mut Check, object: &Value, old: &Value) {
@@ -277,13 +317,82 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
 pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     check.required_form(spec, &path, "attacher", names::dns_subdomain);
-    check.required_text(spec, &path, "nodeName");
     let name = at(spec, &["source", "persistentVolumeName"]);
     let inline = at(spec, &["source", "inlineVolumeSpec"]);
-    if name.is_null() && inline.is_null() {
-        check.required(
-            path.child("source"),
-            "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-        );
+    let source = path.child("source");
+    match (name.as_str(), inline.is_null()) {
+        (None, true) => check.required(source, ONE_SOURCE),
+        (Some(_), false) => check.forbidden(source, ONE_SOURCE),
+        (Some(""), true) => check.required(
+            source.child("persistentVolumeName"),
+            "must specify non empty persistentVolumeName",
+        ),
+        _ => {}
+    }
+    let node = text(spec, &["nodeName"]);
+    check.faults(&path.child("nodeName"), node, names::dns_subdomain(node));
+}
+
+const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+
+/// The longest id of a node that a CSI driver may give.
+const NODE_ID_MAX: usize = 192;
+
+pub(super) fn csi_node(check: &mut Check, object: &Value) {
+    let path = Path::new("spec").child("drivers");
+    let mut seen = BTreeSet::new();
+    for (index, driver) in list(object, &["spec", "drivers"]).iter().enumerate() {
+        let path = path.index(index);
+        volume_source::csi_driver(check, driver, &path, "name");
+        let id = text(driver, &["nodeID"]);
+        if id.is_empty() {
+            check.required(path.child("nodeID"), "");
+        }
+        if id.len() > NODE_ID_MAX {
+            let why = format!("must be {NODE_ID_MAX} characters or less");
+            check.invalid(path.child("nodeID"), &id.into(), why);
+        }
+        check.non_negative(at(driver, &["allocatable"]), &path.child("allocatable"), "count");
+        if !seen.insert(text(driver, &["name"])) {
+            check.duplicate(path.child("name"), at(driver, &["name"]));
+        }
+        topology_keys(check, driver, &path);
+    }
+}
+
+fn topology_keys(check: &mut Check, driver: &Value, path: &Path) {
+    let keys = at(driver, &["topologyKeys"]);
+    let mut seen = BTreeSet::new();
+    for key in list(driver, &["topologyKeys"]) {
+        let key = key.as_str().unwrap_or_default();
+        if key.is_empty() {
+            check.required(path.clone(), "");
+        }
+        if !seen.insert(key) {
+            check.duplicate(path.clone(), &key.into());
+        }
+        for fault in names::qualified_name(key) {
+            check.invalid(path.clone(), keys, fault);
+        }
+    }
+}
+
+/// What is known of a driver on a node stays.
+pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
+    csi_node(check, object);
+    for driver in list(object, &["spec", "drivers"]) {
+        let same = |before: &&Value| text(before, &["name"]) == text(driver, &["name"]);
+        let before = list(old, &["spec", "drivers"]).iter().find(same);
+        // How much a driver can hold may change.
+        let fixed = |driver: &Value| {
+            let mut driver = driver.clone();
+            if let Some(fields) = driver.as_object_mut() {
+                fields.remove("allocatable");
+            }
+            driver
+        };
+        if before.is_some_and(|before| fixed(before) != fixed(driver)) {
+            check.invalid(Path::new("CSINodeDriver"), driver, "field is immutable");
+        }
     }
 }

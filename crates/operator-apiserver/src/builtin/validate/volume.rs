@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use serde_json::Value;
 use structural_schema::field::Path;
 
-use super::check::{Check, descending_path, no_backsteps};
+use super::check::{Check, descending_path};
+use super::volume_source::{self, Owner};
 use super::{container, storage};
 use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 /// Every volume source, in the order in which the real server looks at them.
-pub(super) const SOURCES: &[&str] = &[
+const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -29,6 +30,7 @@ pub(super) const SOURCES: &[&str] = &[
     "quobyte",
     "downwardAPI",
     "fc",
+    "flexVolume",
     "azureFile",
     "configMap",
     "vsphereVolume",
@@ -70,33 +72,22 @@ fn source(check: &mut Check, volume: &Value, path: &Path) {
         check.required(path.clone(), "must specify a volume type");
         return;
     };
-    rules(check, first, at(volume, &[first]), &path.child(first));
+    rules(
+        check,
+        first,
+        at(volume, &[first]),
+        &path.child(volume_source::shown(first)),
+    );
     for other in given {
         check.forbidden(path.child(other), TOO_MANY);
     }
 }
 
-/// The rules of a volume source, by its name.
-pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
-    let mut required = |fields: &[&str]| {
-        for field in fields {
-            check.required_text(source, path, field);
-        }
-    };
+/// The rules of the sources that only pods have; the others are those of [`volume_source`].
+fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
     match name {
-        "persistentVolumeClaim" => required(&["claimName"]),
-        "gcePersistentDisk" => required(&["pdName"]),
-        "awsElasticBlockStore" => required(&["volumeID"]),
-        "iscsi" => required(&["targetPortal", "iqn"]),
-        "glusterfs" => required(&["endpoints", "path"]),
-        "cinder" | "portworxVolume" => required(&["volumeID"]),
-        "azureDisk" => required(&["diskName", "diskURI"]),
-        "azureFile" => required(&["secretName", "shareName"]),
-        "vsphereVolume" => required(&["volumePath"]),
-        "image" => required(&["reference"]),
-        "hostPath" => host_path(check, source, path),
-        "nfs" => nfs(check, source, path),
-        "csi" => csi_driver(check, source, path),
+        "persistentVolumeClaim" => check.required_text(source, path, "claimName"),
+        "image" => check.required_text(source, path, "reference"),
         "secret" | "configMap" => {
             let name = if name == "secret" { "secretName" } else { "name" };
             check.required_text(source, path, name);
@@ -113,47 +104,7 @@ pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) 
                 storage::claim_spec(check, at(template, &["spec"]), &path.child("spec"));
             }
         }
-        _ => {}
-    }
-}
-
-fn host_path(check: &mut Check, source: &Value, path: &Path) {
-    check.required_text(source, path, "path");
-    no_backsteps(check, text(source, &["path"]), &path.child("path"));
-    check.optional_one_of(
-        source,
-        path,
-        "type",
-        &[
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-        ],
-    );
-}
-
-fn nfs(check: &mut Check, source: &Value, path: &Path) {
-    check.required_text(source, path, "server");
-    check.required_text(source, path, "path");
-    let value = text(source, &["path"]);
-    if !value.starts_with('/') {
-        check.invalid(path.child("path"), &value.into(), "must be an absolute path");
-    }
-}
-
-/// The name of a CSI driver.
-pub(super) fn csi_driver(check: &mut Check, source: &Value, path: &Path) {
-    let driver = text(source, &["driver"]);
-    if driver.is_empty() {
-        check.required(path.child("driver"), "");
-    } else {
-        let faults = names::dns_subdomain(&driver.to_lowercase());
-        check.faults(&path.child("driver"), driver, faults);
+        name => volume_source::rules(check, name, source, path, Owner::Pod),
     }
 }
 
