@@ -28,7 +28,11 @@ const SERVER_FIELDS: [&str; 5] = [
 
 impl Registry {
     /// Creates a decoded and defaulted object. The answer is in the version of the request.
-    pub(crate) async fn create(&self, write: &Write, object: Value) -> Result<Arc<Value>, Status> {
+    pub(crate) async fn create(&self, write: &Write, mut object: Value) -> Result<Arc<Value>, Status> {
+        if write.definition.is("", "limitranges") && object::name(&object).is_empty() {
+            // The one kind that needs no name.
+            object::set_meta(&mut object, "name", Some(self.random.uuid().into()));
+        }
         let draws = object::name(&object).is_empty()
             && !object::text(&object, &["metadata", "generateName"]).is_empty();
         let tries = if draws { GENERATE_NAME_TRIES } else { 1 };
