@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::authn::User;
+use crate::crd::conversion;
 use crate::object;
 use crate::registry::{self, Definition, ListOptions, Registry, Warnings, Write, builtin_catalog};
 use crate::status::{self, Status};
@@ -159,6 +160,7 @@ impl Client {
     pub async fn get(&self, gvr: &Gvr, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
         let definition = self.find(gvr)?;
         let stored = self.registry.get(&definition, namespace, name)?;
+        conversion::prepare(&self.registry, &definition, [&stored.value]).await?;
         Ok(definition.serve(&stored.value))
     }
 
@@ -172,6 +174,8 @@ impl Client {
             ..ListOptions::default()
         };
         let page = self.registry.list(&definition, namespace, &options)?;
+        let stored = page.items.iter().map(|stored| &stored.value);
+        conversion::prepare(&self.registry, &definition, stored).await?;
         Ok(List {
             revision: page.revision,
             items: page
@@ -213,7 +217,6 @@ impl Client {
         patch: Patch,
     ) -> Result<Arc<Value>, Status> {
         let mut write = self.write(gvr, namespace, name, subresource)?;
-        write.patches = true;
         let patch = match patch {
             Patch::Merge(patch) => verb::patch::Patch::Merge(patch),
             Patch::Json(Value::Array(operations)) => verb::patch::Patch::Json(operations),
@@ -328,7 +331,6 @@ impl Client {
             manager: self.manager.clone(),
             tracked: false,
             replaces: true,
-            patches: false,
             dry_run: false,
             options: Value::Null,
             warnings: Warnings::default(),

@@ -1,5 +1,6 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource.
 
+pub(crate) mod conversion;
 mod establish;
 mod names;
 mod strategy;

@@ -73,8 +73,6 @@ pub(crate) struct Write {
     pub(crate) tracked: bool,
     /// Whether the request is a PUT: a uid in its body is then a precondition.
     pub(crate) replaces: bool,
-    /// Whether the request is a PATCH.
-    pub(crate) patches: bool,
     pub(crate) dry_run: bool,
     /// The options that the client gave, as an object without its type; null if there are none.
     pub(crate) options: Value,

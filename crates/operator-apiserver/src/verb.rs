@@ -39,8 +39,8 @@ pub(crate) async fn serve(
         return subresource::serve_bindings(registry, call, definition, form).await;
     }
     match call.info.verb {
-        "get" => get::serve(registry, call, definition, form),
-        "list" => list::serve(registry, call, definition, form),
+        "get" => get::serve(registry, call, definition, form).await,
+        "list" => list::serve(registry, call, definition, form).await,
         "watch" => watch::serve(registry, call, definition, form),
         "create" => create::serve(registry, call, definition, form).await,
         "update" => update::serve(registry, call, definition, form).await,
@@ -110,7 +110,6 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         manager: options::field_manager(call),
         tracked: false,
         replaces: call.info.verb == "update",
-        patches: call.info.verb == "patch",
         dry_run: options::dry_run(call)?,
         options: options::given(call),
         warnings: call.warnings.clone(),

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Body;
 use crate::client::EventType;
+use crate::crd::conversion;
 use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
@@ -139,9 +140,22 @@ impl Subscription {
     }
 
     /// The next frames, some at a time; moves the cursor. None are left if there are none.
-    fn take(&mut self) -> Vec<Bytes> {
+    async fn take(&mut self) -> Vec<Bytes> {
         loop {
             if !self.pending.is_empty() {
+                let initial: Vec<Arc<Value>> = self
+                    .pending
+                    .iter()
+                    .take(BATCH)
+                    .filter_map(|pending| match pending {
+                        Pending::Initial(stored) => Some(stored.value.clone()),
+                        Pending::Frame(_) => None,
+                    })
+                    .collect();
+                if let Err(status) = self.prepare(&initial).await {
+                    self.pending.clear();
+                    self.fail(&status);
+                }
                 return self.take_pending();
             }
             self.changes.borrow_and_update();
@@ -160,6 +174,10 @@ impl Subscription {
                 return Vec::new();
             };
             self.cursor = last.revision;
+            if let Err(status) = self.prepare_events(&events).await {
+                self.fail(&status);
+                continue;
+            }
             let frames: Vec<Bytes> = events
                 .iter()
                 .filter(|event| event.object.key.starts_with(&self.prefix))
@@ -170,6 +188,25 @@ impl Subscription {
                 return frames;
             }
         }
+    }
+
+    /// Has objects converted that are about to be told of.
+    async fn prepare(&self, stored: &[Arc<Value>]) -> Result<(), Status> {
+        conversion::prepare(&self.registry, &self.definition, stored).await
+    }
+
+    async fn prepare_events(&self, events: &[Arc<Event>]) -> Result<(), Status> {
+        let mut values: Vec<Arc<Value>> = Vec::new();
+        if self.definition.is_custom() {
+            for event in events
+                .iter()
+                .filter(|event| event.object.key.starts_with(&self.prefix))
+            {
+                values.push(event.object.value.clone());
+                values.extend(event.old.as_ref().map(|old| old.value.clone()));
+            }
+        }
+        self.prepare(&values).await
     }
 
     fn take_pending(&mut self) -> Vec<Bytes> {
@@ -195,13 +232,12 @@ impl Subscription {
         if kind != EventType::Deleted || event.kind == EventType::Deleted {
             return Some(self.frame(event_name(kind), &event.object));
         }
-        let mut last = (*event.old.as_ref()?.value).clone();
+        let mut last = Arc::unwrap_or_clone(self.definition.serve(&event.old.as_ref()?.value));
         object::set_meta(
             &mut last,
             "resourceVersion",
             Some(event.revision.to_string().into()),
         );
-        let last = self.definition.serve(&Arc::new(last));
         Some(self.value_frame("DELETED", &last))
     }
 
@@ -324,7 +360,7 @@ impl Stream {
             }
             // Asked first: the events that led to the end are still told.
             let is_last = subscription.definition.is_retired();
-            self.frames.extend(subscription.take());
+            self.frames.extend(subscription.take().await);
             if self.frames.is_empty() && (is_last || !self.wait().await) {
                 return None;
             }

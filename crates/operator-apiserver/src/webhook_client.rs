@@ -61,6 +61,14 @@ pub(crate) enum CallError {
     Failed(String),
 }
 
+impl CallError {
+    /// The text without what admission puts in front of it.
+    pub(crate) fn why(&self) -> &str {
+        let (Self::Configuration(why) | Self::Failed(why)) = self;
+        why
+    }
+}
+
 /// Who is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {

@@ -3,7 +3,7 @@
 
 mod asking;
 
-use asking::{delete, merge, post};
+use asking::{delete, get, merge, post};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 
@@ -244,9 +244,10 @@ async fn a_generated_name_is_known_when_policies_are_asked() {
     )
     .await;
     bind(&server, "b", json!({})).await;
-    post(&server, CONFIG_MAPS, json!({"metadata": {"generateName": "g-"}}))
-        .await
-        .is_done();
+    let made = post(&server, CONFIG_MAPS, json!({"metadata": {"generateName": "g-"}})).await;
+    made.is_done();
+    let name = made.body["metadata"]["name"].as_str().unwrap();
+    get(&server, &format!("{CONFIG_MAPS}/{name}")).await.is_done();
 }
 
 #[tokio::test]

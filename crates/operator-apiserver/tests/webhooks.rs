@@ -1,4 +1,4 @@
-//! Admission webhooks, called over HTTPS: what they are asked, what their answers do, and what happens without one.
+//! Webhooks of admission and of conversion, called over HTTPS: what they are asked, what their answers do, and what happens without one.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use asking::{delete, merge, post};
+use asking::{delete, get, merge, post};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 enum Reply {
     /// Answers with the response of a review.
     Review(Value),
+    Json(Value),
     Text(u16, &'static str),
     Hang,
     Die,
@@ -140,6 +141,7 @@ async fn answer(
             let answer = json!({"kind": "AdmissionReview", "apiVersion": version, "response": response});
             (200, answer.to_string())
         }
+        Reply::Json(answer) => (200, answer.to_string()),
         Reply::Text(code, text) => (code, text.to_owned()),
         Reply::Hang => std::future::pending::<Result<_, Infallible>>().await.unwrap(),
         Reply::Die => return Err(std::io::Error::other("dies")),
@@ -169,10 +171,11 @@ fn config_map(name: &str) -> Value {
 /// A webhook about all that happens to config maps, with further fields.
 fn webhook(name: &str, client: Value, more: Value) -> Value {
     let mut webhook = json!({
-        "name": format!("{name}.example.com"), "clientConfig": client, "sideEffects": "None",
+        "name": format!("{name}.example.com"), "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
     });
+    webhook["clientConfig"] = client;
     if let (Some(webhook), Value::Object(more)) = (webhook.as_object_mut(), more) {
         webhook.extend(more);
     }
@@ -217,7 +220,7 @@ async fn a_webhook_is_asked_with_the_whole_request() {
         ("dryRun", json!(false)),
         (
             "options",
-            json!({"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}),
+            json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}),
         ),
     ] {
         assert_eq!(update[field], value, "{field}");
@@ -538,4 +541,174 @@ async fn a_mutation_that_cannot_be_made_refuses() {
         "policy 'm' with binding 'b' denied request: expression 'Object{data: Object.data{k: object.data.missing}}' resulted in error: no such key: missing"
     );
     assert_eq!((refused.code, &refused.body["reason"]), (403, &json!("Invalid")));
+}
+
+const WIDGETS_V1: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const WIDGETS_V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
+
+/// Widgets with a `size` in v1, which is stored, and an `amount` in v2.
+async fn define_widgets(server: &ApiServer, client: Value) {
+    let version = |name: &str, field: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {field: {"type": "integer"}}},
+            }}},
+        })
+    };
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1", "size"), version("v2", "amount")],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(server, path, definition).await.is_done();
+}
+
+/// Converts the objects of a review, and lets `finish` spoil them.
+fn convert(review: &Value, finish: impl Fn(&mut Value)) -> Reply {
+    let request = &review["request"];
+    let wanted = &request["desiredAPIVersion"];
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        let number = object["spec"]
+            .as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .clone();
+        let field = if wanted == "example.com/v2" {
+            "amount"
+        } else {
+            "size"
+        };
+        object["apiVersion"] = wanted.clone();
+        object["spec"] = json!({field: number});
+        finish(&mut object);
+        object
+    };
+    let objects: Vec<Value> = request["objects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(convert)
+        .collect();
+    conversion(
+        request,
+        json!({"result": {"status": "Success"}, "convertedObjects": objects}),
+    )
+}
+
+fn conversion(request: &Value, mut response: Value) -> Reply {
+    response["uid"] = request["uid"].clone();
+    Reply::Json(json!({
+        "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": response,
+    }))
+}
+
+fn widget(name: &str, spec: Value) -> Value {
+    let mut widget = config_map(name);
+    widget["spec"] = spec;
+    widget
+}
+
+#[tokio::test]
+async fn a_custom_resource_is_converted_between_its_versions() {
+    let (server, hook) = (server(), Hook::start(|review| convert(review, |_| {})).await);
+    define_widgets(&server, hook.by_url()).await;
+    let made = post(&server, WIDGETS_V2, widget("a", json!({"amount": 3}))).await;
+    made.is_done();
+    assert_eq!(made.body["spec"], json!({"amount": 3}));
+    let stored = get(&server, &format!("{WIDGETS_V1}/a")).await;
+    assert_eq!(stored.body["spec"], json!({"size": 3}));
+    post(&server, WIDGETS_V1, widget("b", json!({"size": 4})))
+        .await
+        .is_done();
+    let changed = merge(
+        &server,
+        &format!("{WIDGETS_V2}/a"),
+        json!({"spec": {"amount": 5}}),
+    )
+    .await;
+    assert_eq!(changed.body["spec"], json!({"amount": 5}));
+    assert_eq!(changed.body["metadata"]["generation"], 2);
+    let calls = hook.requests().len();
+    let list = get(&server, WIDGETS_V2).await;
+    let specs: Vec<&Value> = list.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["spec"])
+        .collect();
+    assert_eq!(specs, [&json!({"amount": 5}), &json!({"amount": 4})]);
+    // Only the one that has not been converted yet is, and what has been stays known.
+    get(&server, WIDGETS_V2).await.is_done();
+    assert_eq!(hook.requests().len(), calls + 1);
+    let asked = hook.asked.lock().unwrap().last().unwrap().clone();
+    assert_eq!(asked.0, "/hook?timeout=30s");
+    assert_eq!(asked.1["request"]["desiredAPIVersion"], "example.com/v2");
+    assert_eq!(asked.1["request"]["objects"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_conversion_may_not_change_is_told() {
+    for (spoil, why) in [
+        (
+            (|object| object["metadata"]["name"] = "b".into()) as fn(&mut Value),
+            "returned invalid converted object at index 0: must have the same name: a != b",
+        ),
+        (
+            |object| object["apiVersion"] = "example.com/v3".into(),
+            "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
+        ),
+        (
+            |object| object["metadata"]["labels"] = json!({"a": 1}),
+            "returned invalid metadata in object at index 0: metadata.labels of converted object is not a map of strings",
+        ),
+    ] {
+        let (server, hook) = (server(), Hook::start(move |review| convert(review, spoil)).await);
+        define_widgets(&server, hook.by_url()).await;
+        post(&server, WIDGETS_V1, widget("a", json!({"size": 1})))
+            .await
+            .is_done();
+        let refused = get(&server, &format!("{WIDGETS_V2}/a")).await;
+        let text = format!("conversion webhook for example.com/v1, Kind=Widget {why}");
+        assert_eq!((refused.code, refused.message()), (500, text.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_conversion_that_fails_keeps_other_versions_usable() {
+    let refusing = Hook::start(|review| {
+        let result = json!({"status": "Failed", "message": "cannot convert"});
+        conversion(&review["request"], json!({"result": result}))
+    })
+    .await;
+    let server = server();
+    define_widgets(&server, refusing.by_url()).await;
+    post(&server, WIDGETS_V1, widget("a", json!({"size": 1})))
+        .await
+        .is_done();
+    get(&server, WIDGETS_V1).await.is_done();
+    for path in [WIDGETS_V2.to_owned(), format!("{WIDGETS_V2}/a")] {
+        let refused = get(&server, &path).await;
+        refused.is_refused(
+            500,
+            "conversion webhook for example.com/v1, Kind=Widget failed: cannot convert",
+        );
+    }
+    let refused = post(&server, WIDGETS_V2, widget("b", json!({"amount": 1}))).await;
+    refused.is_refused(
+        500,
+        "conversion webhook for example.com/v2, Kind=Widget failed: cannot convert",
+    );
+    delete(&server, &format!("{WIDGETS_V1}/a")).await.is_done();
 }

@@ -93,11 +93,10 @@ impl<'a> Attributes<'a> {
         request
     }
 
-    /// The options of the request, as an object of `meta.k8s.io/v1`.
+    /// The options of the request, as an object of `meta.k8s.io/v1`: a patch is a create or an update.
     fn options(&self) -> Value {
         let kind = match self.operation {
             Operation::Delete => "DeleteOptions",
-            _ if self.write.patches => "PatchOptions",
             Operation::Create => "CreateOptions",
             Operation::Update => "UpdateOptions",
         };

@@ -12,6 +12,7 @@ use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
 
 use super::TABLE;
+use super::conversion::Conversion;
 use super::names::{self, Names};
 use super::version::{CustomVersion, PrinterColumn, Scale};
 use crate::authn::User;
@@ -188,7 +189,6 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         manager: "kube-apiserver".to_owned(),
         tracked: false,
         replaces: false,
-        patches: false,
         dry_run: false,
         options: Value::Null,
         warnings: Warnings::default(),
@@ -418,6 +418,7 @@ fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Defi
         since,
         terminating: object::is_terminating(crd),
         retired: retired.clone(),
+        conversion: Conversion::read(spec),
     };
     let mut served: Vec<&Value> = versions
         .into_iter()
@@ -438,6 +439,7 @@ struct Family {
     since: u64,
     terminating: bool,
     retired: CancellationToken,
+    conversion: Option<Arc<Conversion>>,
 }
 
 /// The schema of a version. `None` for one that cannot be read; the checks of a CRD let none through.
@@ -525,6 +527,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
         since: family.since,
         terminating: family.terminating,
         retired: family.retired.clone(),
+        conversion: family.conversion.clone(),
         deprecation: deprecated.then(|| {
             version["deprecationWarning"]
                 .as_str()

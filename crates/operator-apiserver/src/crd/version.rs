@@ -9,6 +9,7 @@ use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
 
+use super::conversion::Conversion;
 use crate::builtin::Column;
 use crate::negotiate::table::{self, NAME_DESCRIPTION};
 use crate::object;
@@ -36,6 +37,8 @@ pub(crate) struct CustomVersion {
     /// Cancelled when the CRD says something else or is gone: watches end, as they do when the real server takes the
     /// storage of a custom resource down.
     pub(crate) retired: CancellationToken,
+    /// The webhook that converts between versions; without one, objects are relabelled.
+    pub(crate) conversion: Option<Arc<Conversion>>,
 }
 
 /// Where the scale subresource finds its numbers, as JSON paths.
@@ -177,7 +180,15 @@ impl CustomVersion {
         if same_version && (revision == 0 || revision > self.since) {
             return stored.clone();
         }
-        let mut object = relabelled((**stored).clone(), &self.api_version);
+        let converted = self
+            .conversion
+            .as_ref()
+            .filter(|_| !same_version)
+            .and_then(|conversion| conversion.known(stored, &self.api_version));
+        let mut object = match converted {
+            Some(converted) => Arc::unwrap_or_clone(converted),
+            None => relabelled((**stored).clone(), &self.api_version),
+        };
         self.schema.prune(&mut object);
         self.schema.drop_nulls(&mut object);
         self.schema.default(&mut object);
@@ -190,9 +201,14 @@ impl CustomVersion {
             return object;
         }
         let mut stored = relabelled(object, &self.storage_api_version);
-        self.storage_schema.prune(&mut stored);
-        self.storage_schema.default(&mut stored);
+        self.fit_storage(&mut stored);
         stored
+    }
+
+    /// Brings an object of the storage version into the form of its schema.
+    pub(super) fn fit_storage(&self, stored: &mut Value) {
+        self.storage_schema.prune(stored);
+        self.storage_schema.default(stored);
     }
 }
 

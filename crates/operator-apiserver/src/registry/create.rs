@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Registry, Write, metadata, service_address};
 use crate::admission::{self, Operation};
 use crate::authz::{self, Attributes};
+use crate::crd::conversion;
 use crate::managed_fields;
 use crate::object;
 use crate::status::{self, Status};
@@ -87,7 +88,10 @@ impl Registry {
         }
         self.check_upsert(write)?;
         admission::validate(self, write, Operation::Create, &object, None).await?;
-        self.insert(write, object, &name, draws)
+        let stored = conversion::to_storage(self, definition, object).await?;
+        let created = self.insert(write, stored, &name, draws)?;
+        conversion::prepare(self, definition, [&created]).await?;
+        Ok(definition.serve(&created))
     }
 
     /// A PUT or an apply that creates was allowed as what it is; it needs to be allowed as a create too.
@@ -110,15 +114,21 @@ impl Registry {
         authz::check(self, &asked)
     }
 
-    fn insert(&self, write: &Write, object: Value, name: &str, draws: bool) -> Result<Arc<Value>, Refused> {
+    /// Stores a new object; the answer is as it is stored.
+    fn insert(
+        &self,
+        write: &Write,
+        mut stored: Value,
+        name: &str,
+        draws: bool,
+    ) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
-        let mut stored = definition.to_storage(object);
         if write.dry_run {
             object::set_meta(&mut stored, "resourceVersion", None);
             return match self.store.get(&definition.table, &key) {
                 Some(live) => Err(exists(write, name, &live.value, draws)),
-                None => Ok(definition.serve(&Arc::new(stored))),
+                None => Ok(Arc::new(stored)),
             };
         }
         match self
@@ -127,7 +137,7 @@ impl Registry {
         {
             Ok(created) => {
                 self.committed(definition);
-                Ok(definition.serve(&created.value))
+                Ok(created.value.clone())
             }
             Err(Rejected::Exists(live)) => Err(exists(write, name, &live.value, draws)),
             Err(Rejected::NotPersisted(error)) => Err(Refused::Other(status::not_persisted(&error))),

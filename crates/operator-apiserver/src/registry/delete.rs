@@ -8,6 +8,7 @@ use super::{Definition, Registry, Write};
 use crate::admission;
 use crate::clock;
 use crate::crd;
+use crate::crd::conversion;
 use crate::object;
 use crate::status::{self, Status};
 use crate::store::Rejected;
@@ -88,19 +89,29 @@ pub(crate) struct Deleted {
 
 impl Registry {
     pub(crate) async fn delete(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
+        let definition = &write.definition;
+        let mut deleted = self.delete_stored(write, options).await?;
+        conversion::prepare(self, definition, [&deleted.object]).await?;
+        deleted.object = definition.serve(&deleted.object);
+        Ok(deleted)
+    }
+
+    /// Deletes; what is left is as it is stored.
+    async fn delete_stored(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
         loop {
             let live = self.load(write)?;
             options.check(write, &live.value)?;
             let definition = &write.definition;
+            conversion::prepare(self, definition, [&live.value]).await?;
             admission::delete(self, write, &definition.serve(&live.value)).await?;
             let plan = plan(self, definition, &live.value, options);
             if write.dry_run {
-                return Ok(deleted(definition, plan, &live.value));
+                return Ok(deleted(plan, &live.value));
             }
             let result = match plan {
                 Plan::Keep => {
                     return Ok(Deleted {
-                        object: definition.serve(&live.value),
+                        object: live.value.clone(),
                         gone: false,
                     });
                 }
@@ -108,14 +119,14 @@ impl Registry {
                     .store
                     .update(&definition.table, &definition.storage, &live, object)
                     .map(|stored| Deleted {
-                        object: definition.serve(&stored.value),
+                        object: stored.value.clone(),
                         gone: false,
                     }),
                 Plan::Remove => self
                     .store
                     .delete(&definition.table, &definition.storage, &live)
                     .map(|last| Deleted {
-                        object: definition.serve(&self.last_words(definition, &last.value)),
+                        object: self.last_words(definition, &last.value),
                         gone: true,
                     }),
             };
@@ -144,18 +155,18 @@ impl Registry {
     }
 }
 
-fn deleted(definition: &Definition, plan: Plan, live: &Arc<Value>) -> Deleted {
+fn deleted(plan: Plan, live: &Arc<Value>) -> Deleted {
     match plan {
         Plan::Keep => Deleted {
-            object: definition.serve(live),
+            object: live.clone(),
             gone: false,
         },
         Plan::Mark(object) => Deleted {
-            object: definition.serve(&Arc::new(object)),
+            object: Arc::new(object),
             gone: false,
         },
         Plan::Remove => Deleted {
-            object: definition.serve(live),
+            object: live.clone(),
             gone: true,
         },
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Registry, Write, create, metadata, service_address};
 use crate::admission::{self, Operation};
 use crate::authz;
+use crate::crd::conversion;
 use crate::managed_fields;
 use crate::object;
 use crate::status::{self, Status};
@@ -66,6 +67,7 @@ impl Registry {
         live: &Arc<Stored>,
     ) -> Result<Option<Arc<Value>>, Status> {
         let definition = &write.definition;
+        conversion::prepare(self, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
         let mut object = change.apply(&old)?;
         create::fill_namespace(write, &mut object)?;
@@ -91,13 +93,19 @@ impl Registry {
         admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         let removes = is_finished(&object);
-        let stored = definition.to_storage(object);
+        let stored = conversion::to_storage(self, definition, object).await?;
         if managed_fields::equal_but_times(&live.value, &stored) {
             return Ok(Some(old));
         }
-        self.replace(write, live, stored, removes)
+        let Some(updated) = self.replace(write, live, stored, removes)? else {
+            return Ok(None);
+        };
+        conversion::prepare(self, definition, [&updated]).await?;
+        Ok(Some(definition.serve(&updated)))
     }
 
+    /// Stores a changed object, or removes one that nothing holds back any more; the answer is as it is stored, and
+    /// `None` if the live object has changed meanwhile.
     fn replace(
         &self,
         write: &Write,
@@ -107,7 +115,7 @@ impl Registry {
     ) -> Result<Option<Arc<Value>>, Status> {
         let definition = &write.definition;
         if write.dry_run {
-            return Ok(Some(definition.serve(&Arc::new(stored))));
+            return Ok(Some(Arc::new(stored)));
         }
         let result = if removes {
             // The watchers see the object as it was stored last, the client sees what it sent.
@@ -122,7 +130,7 @@ impl Registry {
         match result {
             Ok(updated) => {
                 self.committed(definition);
-                Ok(Some(definition.serve(&updated)))
+                Ok(Some(updated))
             }
             Err(Rejected::Gone) => Err(write.not_found()),
             Err(Rejected::NotPersisted(error)) => Err(status::not_persisted(&error)),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use structural_schema::field;
 
 use crate::call::{Answer, Call};
+use crate::crd::conversion;
 use crate::managed_fields::{self, ScaleManagers};
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
@@ -27,6 +28,7 @@ pub(super) async fn serve(
     let info = &call.info;
     if info.verb == "get" {
         let stored = registry.get(definition, &info.namespace, &info.name)?;
+        conversion::prepare(registry, definition, [&stored.value]).await?;
         let object = definition.serve(&stored.value);
         if definition.is_custom() && get(&object, &paths.spec_replicas).is_none() {
             let path = paths.spec_replicas_text();

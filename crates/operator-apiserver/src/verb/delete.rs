@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{options, render, write};
 use crate::call::{Answer, Call};
+use crate::crd::conversion;
 use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
 use crate::object;
@@ -43,6 +44,8 @@ pub(super) async fn serve_collection(
     let delete_options = delete_options(call, &mut write)?;
     let options = options::list_options(call, definition)?;
     let mut page: Page = registry.list(definition, &call.info.namespace, &options)?;
+    let stored = page.items.iter().map(|stored| &stored.value);
+    conversion::prepare(registry, definition, stored).await?;
     for stored in &page.items {
         let one = Write {
             definition: definition.clone(),
@@ -53,7 +56,6 @@ pub(super) async fn serve_collection(
             manager: write.manager.clone(),
             tracked: false,
             replaces: false,
-            patches: false,
             dry_run: write.dry_run,
             options: write.options.clone(),
             warnings: write.warnings.clone(),

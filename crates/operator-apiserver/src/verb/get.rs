@@ -5,11 +5,12 @@ use http::StatusCode;
 
 use super::{options, render};
 use crate::call::{Answer, Call};
+use crate::crd::conversion;
 use crate::negotiate::{Form, Transform};
 use crate::registry::{Definition, Registry};
 use crate::status::{self, Status};
 
-pub(super) fn serve(
+pub(super) async fn serve(
     registry: &Registry,
     call: &Call,
     definition: &Definition,
@@ -18,6 +19,7 @@ pub(super) fn serve(
     check_revision(registry, call)?;
     let info = &call.info;
     let stored = registry.get(definition, &info.namespace, &info.name)?;
+    conversion::prepare(registry, definition, [&stored.value]).await?;
     let object = definition.serve(&stored.value);
     let as_stored = std::sync::Arc::ptr_eq(&object, &stored.value);
     if as_stored && form == Form::default() && form.transform == Transform::None {

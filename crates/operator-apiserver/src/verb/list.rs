@@ -2,11 +2,12 @@
 
 use super::{options, render};
 use crate::call::{Answer, Call};
+use crate::crd::conversion;
 use crate::negotiate::Form;
 use crate::registry::{Definition, Registry};
 use crate::status::{self, Status};
 
-pub(super) fn serve(
+pub(super) async fn serve(
     registry: &Registry,
     call: &Call,
     definition: &Definition,
@@ -19,5 +20,7 @@ pub(super) fn serve(
         ));
     }
     let page = registry.list(definition, &call.info.namespace, &options)?;
+    let stored = page.items.iter().map(|stored| &stored.value);
+    conversion::prepare(registry, definition, stored).await?;
     render::list(registry, call, definition, form, &page)
 }

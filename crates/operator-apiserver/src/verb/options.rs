@@ -114,9 +114,6 @@ pub(crate) fn given(call: &Call) -> Value {
     if let Some(value) = call.query.get("dryRun") {
         options.insert("dryRun".to_owned(), vec![value].into());
     }
-    if call.query.flag("force") {
-        options.insert("force".to_owned(), true.into());
-    }
     Value::Object(options)
 }
 

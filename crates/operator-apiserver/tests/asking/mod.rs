@@ -64,3 +64,7 @@ pub(crate) async fn merge(server: &ApiServer, path: &str, body: Value) -> Answer
 pub(crate) async fn delete(server: &ApiServer, path: &str) -> Answer {
     send(server, Method::DELETE, path, "application/json", &json!({})).await
 }
+
+pub(crate) async fn get(server: &ApiServer, path: &str) -> Answer {
+    send(server, Method::GET, path, "application/json", &Value::Null).await
+}
