@@ -75,7 +75,17 @@ fn every_transformer() {
 #[test]
 fn the_sample_operator() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-operator");
-    for directory in ["config/default", "config/crd", "config/rbac", "config/samples"] {
+    let directories = [
+        "config/crd",
+        "config/default",
+        "config/manifests",
+        "config/network-policy",
+        "config/prometheus",
+        "config/rbac",
+        "config/samples",
+        "config/scorecard",
+    ];
+    for directory in directories {
         let read = |path: &str| std::fs::read_to_string(sample.join(path)).ok();
         let ours = build(directory, &read, &Overrides::default()).unwrap();
         let mut theirs = theirs(&sample, directory);

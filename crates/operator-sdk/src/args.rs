@@ -12,8 +12,10 @@ mod envtest;
 mod generate;
 pub(crate) mod go_flags;
 mod init;
+mod legacy;
 mod quickstart;
 mod run;
+mod upgrade;
 
 use clap::{Parser, Subcommand};
 
@@ -30,8 +32,12 @@ pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::ManifestsArgs;
 pub(crate) use self::init::{InitArgs, License};
+pub(crate) use self::legacy::{
+    AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
+};
 pub(crate) use self::quickstart::QuickstartArgs;
-pub(crate) use self::run::LocalArgs;
+pub(crate) use self::run::{DevArgs, LocalArgs, OldLocalArgs, RunArgs, RunCommand};
+pub(crate) use self::upgrade::UpgradeArgs;
 
 /// Build Kubernetes operators in Rust.
 ///
@@ -57,14 +63,14 @@ pub(crate) enum Command {
     /// Write what follows from the source.
     #[command(subcommand, arg_required_else_help = true)]
     Generate(GenerateCommand),
-    /// Run the operator.
-    #[command(subcommand, arg_required_else_help = true)]
-    Run(RunCommand),
+    Run(RunArgs),
+    Dev(DevArgs),
     Build(BuildArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Deploy(DeployArgs),
     Undeploy(UndeployArgs),
+    Upgrade(UpgradeArgs),
     /// Run a Kubernetes control plane of your own.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
@@ -76,6 +82,17 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
     /// Print the versions of the tool and of what it builds on.
     Version,
+    // What the commands were called in operator-sdk 0.x.
+    #[command(hide = true)]
+    New(Box<NewArgs>),
+    #[command(subcommand, arg_required_else_help = true, hide = true)]
+    Add(AddCommand),
+    #[command(subcommand, arg_required_else_help = true, hide = true)]
+    Up(UpCommand),
+    #[command(subcommand, arg_required_else_help = true, hide = true)]
+    Test(TestCommand),
+    #[command(hide = true)]
+    PrintDeps(PrintDepsArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -92,11 +109,15 @@ pub(crate) enum DeleteCommand {
 pub(crate) enum GenerateCommand {
     Manifests(ManifestsArgs),
     Installer(InstallerArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunCommand {
-    Local(LocalArgs),
+    /// Nothing: in Rust there is no code to generate for a type (legacy).
+    #[command(hide = true)]
+    K8s,
+    /// The schemas, which are in the CRDs (now: `generate manifests`).
+    #[command(hide = true)]
+    Openapi(ManifestsArgs),
+    /// The CRDs (see `generate manifests`).
+    #[command(hide = true)]
+    Crds(ManifestsArgs),
 }
 
 #[derive(Debug, Subcommand)]

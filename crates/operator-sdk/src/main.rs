@@ -7,21 +7,24 @@ mod apply;
 mod args;
 mod edit;
 mod lock;
+mod merge;
 mod names;
 mod oci;
 mod plan;
 mod process;
 mod project;
+mod record;
 mod report;
 mod run;
 mod template;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::{
-    Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand, RunCommand,
+    Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand,
 };
 use crate::report::{Failure, Report};
 
@@ -29,19 +32,40 @@ fn main() -> ExitCode {
     if let Some(code) = run::envtest::by_name(std::env::args_os()) {
         return code;
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(answer) => return clap_answer(&answer),
-    };
-    init_logging();
     let report = Report::new();
-    match dispatch(cli, &report) {
+    match run(&report) {
         Ok(code) => code,
         Err(failure) => {
             report.failure(&failure);
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line: what is the plugins' of it, then what is this tool's.
+fn run(report: &Report) -> Result<ExitCode, Failure> {
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let chain = run::plugin::split(&mut words)?;
+    let cli = match Cli::try_parse_from(
+        std::iter::once(OsString::from("operator-sdk")).chain(words.iter().cloned()),
+    ) {
+        Ok(cli) => cli,
+        Err(answer) => {
+            let code = clap_answer(&answer);
+            if let Some(chain) = chain.filter(|_| !answer.use_stderr()) {
+                chain.help(report)?;
+            }
+            return Ok(code);
+        }
+    };
+    init_logging();
+    let before = run::upgrade::project_text();
+    let code = dispatch(cli, report)?;
+    run::upgrade::remember(&words, before.as_deref(), report)?;
+    if let Some(chain) = chain {
+        chain.run(report)?;
+    }
+    Ok(code)
 }
 
 /// The log of the embedded control plane: warnings, unless `RUST_LOG` says otherwise.
@@ -73,18 +97,28 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Delete(DeleteCommand::Api(args)) => run::scaffold::delete_api(&args, report)?,
         Command::Edit(args) => run::scaffold::edit(&args, report)?,
         Command::Generate(GenerateCommand::Manifests(args)) => run::manifests::generate(&args, report)?,
+        Command::Generate(GenerateCommand::K8s) => run::legacy::generate_k8s(report)?,
+        Command::Generate(GenerateCommand::Openapi(args)) => run::legacy::generate_openapi(&args, report)?,
+        Command::Generate(GenerateCommand::Crds(args)) => run::manifests::generate(&args, report)?,
         Command::Generate(GenerateCommand::Installer(args)) => run::render::installer(&args, report)?,
         Command::Build(args) => run::build::build(&args, report)?,
         Command::Install(args) => return run::deploy::install(&args, report),
         Command::Uninstall(args) => return run::deploy::uninstall(&args, report),
         Command::Deploy(args) => return run::deploy::deploy(&args, report),
         Command::Undeploy(args) => return run::deploy::undeploy(&args, report),
-        Command::Run(RunCommand::Local(args)) => return run::local::local(&args, report),
+        Command::Upgrade(args) => run::upgrade::upgrade(&args, report)?,
+        Command::Run(args) => return run::local::run_command(&args, report),
+        Command::Dev(args) => return run::dev::dev(&args, report),
         Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => args.print(),
+        Command::New(args) => run::legacy::new(&args, report)?,
+        Command::Add(command) => run::legacy::add(&command, report)?,
+        Command::Up(command) => return run::legacy::up(&command, report),
+        Command::Test(command) => return run::legacy::test(&command, report),
+        Command::PrintDeps(args) => run::legacy::print_deps(&args, report)?,
         Command::Version => report.line(&report::version()),
     }
     Ok(ExitCode::SUCCESS)

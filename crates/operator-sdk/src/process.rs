@@ -9,3 +9,4 @@ pub(crate) mod objects;
 pub(crate) mod operator;
 pub(crate) mod registry;
 pub(crate) mod signal;
+pub(crate) mod tls;

@@ -4,13 +4,18 @@ pub(crate) mod build;
 pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod deploy;
+pub(crate) mod dev;
 pub(crate) mod envtest;
+pub(crate) mod legacy;
 pub(crate) mod local;
 pub(crate) mod manifests;
+pub(crate) mod plugin;
 pub(crate) mod prompt;
 pub(crate) mod quickstart;
 pub(crate) mod render;
 pub(crate) mod scaffold;
+pub(crate) mod upgrade;
+pub(crate) mod webhooks;
 
 use crate::process::cluster::ClusterError;
 use crate::report::Failure;

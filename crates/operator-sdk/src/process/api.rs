@@ -16,6 +16,9 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 /// Who manages the fields that this tool applies.
 const FIELD_MANAGER: &str = "operator-sdk";
 
+/// Between two watches of one object.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// How an object is applied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ApplyOptions {
@@ -178,6 +181,8 @@ impl Api {
                     return Ok(done);
                 }
             }
+            // Even if every watch ends at once.
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

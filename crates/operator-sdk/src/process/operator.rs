@@ -20,6 +20,8 @@ pub(crate) struct Start {
     /// The namespaces to watch, with commas between; empty is all.
     pub(crate) watch_namespace: Option<String>,
     pub(crate) arguments: Vec<OsString>,
+    /// More variables of its environment.
+    pub(crate) environment: Vec<(String, String)>,
     /// Where its log goes; `None` is this process's standard error.
     pub(crate) log: Option<PathBuf>,
 }
@@ -59,6 +61,7 @@ impl Operator {
             .kill_on_drop(true)
             // A group of its own: Ctrl-C comes here alone, and the operator gets one signal from here.
             .process_group(0);
+        command.envs(start.environment.iter().cloned());
         if let Some(kubeconfig) = &start.kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }

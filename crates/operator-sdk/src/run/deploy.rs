@@ -180,6 +180,21 @@ async fn removal<'a>(
     })
 }
 
+/// Applies objects, whoever managed their fields before, for commands that keep a cluster up to date.
+pub(crate) async fn bring(
+    objects: Objects,
+    project: &Project,
+    manifests: &[Value],
+    report: &Report,
+) -> Result<(), Failure> {
+    let how = ApplyOptions {
+        dry_run: false,
+        force: true,
+    };
+    let mut rollout = Rollout::new(objects, report, &project.config.project_name, how, false);
+    rollout.apply(manifests).await
+}
+
 /// What is in both has the same kind, namespace and name.
 fn identity(object: &Value) -> (String, String) {
     (name_of(object), text(object, "/metadata/namespace").to_owned())

@@ -1,10 +1,15 @@
 //! `run local`: the project's operator on this machine, until a signal.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::build::words;
+use super::legacy::LegacyError;
 use super::scaffold::current_directory;
-use crate::args::LocalArgs;
+use super::webhooks::Webhooks;
+use crate::args::{LocalArgs, RunArgs, RunCommand};
+use crate::process::api::Api;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::operator::{self, Operator, Start};
@@ -14,41 +19,189 @@ use crate::report::{Failure, Report};
 
 /// `operator-sdk run local` in the current directory.
 pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failure> {
+    check(args)?;
     let project = Project::read(&current_directory()?)?;
-    let kubeconfig = if args.embedded {
-        None
-    } else {
-        operator::find_kubeconfig(args.kubeconfig.as_deref())?
-    };
-    let program = cargo::build(
-        &project.root,
-        &BuildOptions {
-            release: args.release,
-            ..BuildOptions::default()
-        },
-    )?;
-    let start = Start {
-        program,
-        directory: project.root.clone(),
-        kubeconfig,
-        watch_namespace: args.watch_namespace.clone(),
-        arguments: args.arguments.clone(),
-        log: None,
-    };
+    let named = kubeconfig(args)?;
+    let program = cargo::build(&project.root, &build_options(args))?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
-        if !args.embedded {
-            return run(&start, &mut ends).await;
-        }
-        let cluster = embedded(&project.root, args, report).await?;
-        let start = Start {
-            kubeconfig: Some(absolute(cluster.kubeconfig())),
-            ..start
-        };
-        let outcome = run(&start, &mut ends).await;
-        cluster.shutdown().await;
+        let world = World::open(&project, args, named, report).await?;
+        let outcome = world.run(program, args, &mut ends, report).await;
+        world.close().await;
         outcome
     })
+}
+
+/// `operator-sdk run` in the current directory.
+pub(crate) fn run_command(args: &RunArgs, report: &Report) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Some(RunCommand::Local(args)) => local(args, report),
+        None => super::legacy::run_local(&args.old, report),
+    }
+}
+
+/// Flags of Go's tools.
+pub(crate) fn check(args: &LocalArgs) -> Result<(), LegacyError> {
+    let refused = |flag, reason, remedy| Err(LegacyError::Flag { flag, reason, remedy });
+    if args.go_ldflags.is_some() {
+        return refused(
+            "--go-ldflags",
+            "cargo links it",
+            "set RUSTFLAGS, or write .cargo/config.toml",
+        );
+    }
+    if args.enable_delve {
+        let remedy = "build it with `cargo build`, and start it under rust-gdb or rust-lldb";
+        return refused("--enable-delve", "Delve is a debugger of Go programs", remedy);
+    }
+    Ok(())
+}
+
+pub(crate) fn kubeconfig(args: &LocalArgs) -> Result<Option<PathBuf>, Failure> {
+    if args.embedded {
+        return Ok(None);
+    }
+    Ok(operator::find_kubeconfig(args.kubeconfig.as_deref())?)
+}
+
+pub(crate) fn build_options(args: &LocalArgs) -> BuildOptions {
+    BuildOptions {
+        release: args.release,
+        ..BuildOptions::default()
+    }
+}
+
+/// The cluster that an operator on this machine talks to.
+pub(crate) struct World<'a> {
+    pub(crate) project: &'a Project,
+    cluster: Option<Cluster>,
+    /// `None`: the operator finds it itself.
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+// === impl World ===
+
+impl<'a> World<'a> {
+    pub(crate) async fn open(
+        project: &'a Project,
+        args: &LocalArgs,
+        named: Option<PathBuf>,
+        report: &Report,
+    ) -> Result<Self, Failure> {
+        if !args.embedded {
+            return Ok(Self {
+                project,
+                cluster: None,
+                kubeconfig: named,
+            });
+        }
+        let cluster = embedded(&project.root, args, report).await?;
+        Ok(Self {
+            project,
+            kubeconfig: Some(absolute(cluster.kubeconfig())),
+            cluster: Some(cluster),
+        })
+    }
+
+    pub(crate) async fn close(self) {
+        if let Some(cluster) = self.cluster {
+            cluster.shutdown().await;
+        }
+    }
+
+    pub(crate) async fn api(&self) -> Result<Api, Failure> {
+        Ok(Api::infer(self.kubeconfig.as_deref(), None).await?)
+    }
+
+    /// How the operator is started.
+    pub(crate) fn start(
+        &self,
+        program: PathBuf,
+        args: &LocalArgs,
+        webhooks: Option<&Webhooks>,
+    ) -> Result<Start, Failure> {
+        let text = args.operator_flags.as_deref().unwrap_or_default();
+        let mut arguments: Vec<OsString> = words(text)?.into_iter().map(OsString::from).collect();
+        arguments.extend(args.arguments.iter().cloned());
+        arguments.extend(
+            webhooks
+                .iter()
+                .flat_map(|webhooks| webhooks.arguments())
+                .map(OsString::from),
+        );
+        let enabled = if webhooks.is_some() { "true" } else { "false" };
+        let mut environment = vec![("ENABLE_WEBHOOKS".to_owned(), enabled.to_owned())];
+        if std::env::var_os("OPERATOR_NAME").is_none() {
+            environment.push((
+                "OPERATOR_NAME".to_owned(),
+                self.project.config.project_name.clone(),
+            ));
+        }
+        Ok(Start {
+            program,
+            directory: self.project.root.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            watch_namespace: args.watch_namespace.clone(),
+            arguments,
+            environment,
+            log: None,
+        })
+    }
+
+    async fn run(
+        &self,
+        program: PathBuf,
+        args: &LocalArgs,
+        ends: &mut Ends,
+        report: &Report,
+    ) -> Result<ExitCode, Failure> {
+        let mut webhooks = self.webhooks(&program, args, report)?;
+        let start = self.start(program, args, webhooks.as_ref())?;
+        let Some(webhooks) = &mut webhooks else {
+            return run(Operator::start(&start)?, ends).await;
+        };
+        let api = self.api().await?;
+        let mut operator = Operator::start(&start)?;
+        let registered = tokio::select! {
+            registered = webhooks.register(&api, report) => registered,
+            status = operator.wait() => {
+                let status = status.map_err(ClusterError::from)?;
+                return Ok(ExitCode::from(operator::exit_code(status)));
+            }
+            () = ends.next() => {
+                operator.stop();
+                Ok(())
+            }
+        };
+        let outcome = match registered {
+            Ok(()) => run(operator, ends).await,
+            Err(failure) => {
+                operator.stop();
+                let _ = operator.wait().await;
+                Err(failure)
+            }
+        };
+        webhooks.unregister(&api).await?;
+        outcome
+    }
+
+    pub(crate) fn webhooks(
+        &self,
+        program: &Path,
+        args: &LocalArgs,
+        report: &Report,
+    ) -> Result<Option<Webhooks>, Failure> {
+        if !args.webhooks.enable_webhooks {
+            return Ok(None);
+        }
+        let described = cargo::manifests(program)?;
+        let host = args.webhooks.webhook_host.as_deref();
+        let webhooks = Webhooks::prepare(&self.project.config.project_name, host, &described)?;
+        if webhooks.is_none() {
+            report.progress("The operator has no webhooks: `--enable-webhooks` changes nothing.");
+        }
+        Ok(webhooks)
+    }
 }
 
 async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Cluster, Failure> {
@@ -71,13 +224,12 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
 }
 
 /// The operator's working directory is the project, this tool's may be another.
-fn absolute(path: &Path) -> std::path::PathBuf {
+fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Runs the operator until it ends by itself; signals are handed on to it.
-async fn run(start: &Start, ends: &mut Ends) -> Result<ExitCode, Failure> {
-    let mut operator = Operator::start(start)?;
+/// Waits until the operator ends by itself; signals are handed on to it.
+async fn run(mut operator: Operator, ends: &mut Ends) -> Result<ExitCode, Failure> {
     loop {
         tokio::select! {
             status = operator.wait() => {

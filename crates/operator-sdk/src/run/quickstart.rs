@@ -184,6 +184,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
         watch_namespace: None,
         // Another operator may have the usual port of the probes.
         arguments: vec!["--health-probe-bind-address=0".into()],
+        environment: Vec::new(),
         log: Some(log.clone()),
     })?;
     let outcome = Walk::new(cluster.kubeconfig(), &mut operator, &log, report)

@@ -175,6 +175,10 @@ pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>)
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        // What an upgrade needs, and no reader of a snapshot.
+        if [".operator-sdk", ".git"].contains(&name.as_str()) {
+            continue;
+        }
         if path.is_dir() && name != "target" {
             collect(root, &path, files);
         } else if path.is_file() {

@@ -1,0 +1,230 @@
+//! `dev`: build, run, and again on every change of the source.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use operator_manifests::kustomize::build::Overrides;
+
+use super::local::{self, World};
+use super::scaffold::current_directory;
+use super::webhooks::Webhooks;
+use super::{deploy, manifests, render};
+use crate::args::DevArgs;
+use crate::process::api::Api;
+use crate::process::cargo;
+use crate::process::cluster::ClusterError;
+use crate::process::objects::Objects;
+use crate::process::operator::{self, Operator};
+use crate::process::signal::Ends;
+use crate::project::Project;
+use crate::report::{Failure, Report};
+
+/// How often the source is looked at: the times of a few hundred files, a millisecond of work.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long the source has to be still before it is built: editors write several files at once.
+const STILL: Duration = Duration::from_millis(150);
+
+/// What a build depends on, beside `src`.
+const FILES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain.toml"];
+
+/// `operator-sdk dev` in the current directory.
+pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> {
+    local::check(&args.local)?;
+    let project = Project::read(&current_directory()?)?;
+    let named = local::kubeconfig(&args.local)?;
+    super::block_on(async {
+        let mut ends = Ends::catch().map_err(ClusterError::from)?;
+        let world = World::open(&project, &args.local, named, report).await?;
+        let mut loop_ = Loop {
+            api: world.api().await?,
+            world: &world,
+            args,
+            report,
+            running: None,
+        };
+        let outcome = loop_.turn(&mut ends).await;
+        loop_.stop().await;
+        world.close().await;
+        outcome.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// The operator that runs, and the webhooks that lead to it.
+struct Running {
+    operator: Operator,
+    webhooks: Option<Webhooks>,
+}
+
+struct Loop<'a> {
+    api: Api,
+    world: &'a World<'a>,
+    args: &'a DevArgs,
+    report: &'a Report,
+    running: Option<Running>,
+}
+
+/// Why the loop goes on.
+enum Event {
+    Changed,
+    Ended(String),
+    Signal,
+}
+
+// === impl Loop ===
+
+impl Loop<'_> {
+    async fn turn(&mut self, ends: &mut Ends) -> Result<(), Failure> {
+        let root = self.world.project.root.clone();
+        loop {
+            let mut seen = sources(&root);
+            if let Err(failure) = self.build_and_start().await {
+                self.report.failure(&failure);
+                let still = if self.running.is_some() {
+                    "the operator runs on as it was"
+                } else {
+                    "no operator runs"
+                };
+                self.report
+                    .progress(&format!("dev: {still}; waiting for a change"));
+            }
+            // Cargo itself may have written it.
+            note(&root.join("Cargo.lock"), &mut seen);
+            loop {
+                match self.event(&root, &seen, ends).await {
+                    Event::Changed => break,
+                    Event::Signal => return Ok(()),
+                    Event::Ended(how) => {
+                        self.stop().await;
+                        self.report
+                            .progress(&format!("dev: the operator ended ({how}); waiting for a change"));
+                    }
+                }
+            }
+            self.report.progress("dev: the source has changed");
+        }
+    }
+
+    async fn event(&mut self, root: &Path, seen: &Sources, ends: &mut Ends) -> Event {
+        let ended = async {
+            match &mut self.running {
+                Some(running) => running.operator.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed(root, seen) => Event::Changed,
+            () = ends.next() => Event::Signal,
+            status = ended => Event::Ended(status.map_or_else(|error| error.to_string(), |status| status.to_string())),
+        }
+    }
+
+    /// A new operator takes the place of the old one only when it was built, and its kinds are in the cluster.
+    async fn build_and_start(&mut self) -> Result<(), Failure> {
+        let project = self.world.project;
+        let options = local::build_options(&self.args.local);
+        self.report.progress("dev: building");
+        let program = {
+            let (root, options) = (project.root.clone(), options.clone());
+            let built = tokio::task::spawn_blocking(move || cargo::build(&root, &options)).await;
+            built.map_err(|error| ClusterError::from(std::io::Error::other(error)))??
+        };
+        manifests::generate_in(&project.root, false, &options, self.report)?;
+        self.install().await?;
+        self.stop().await;
+        let mut webhooks = self.world.webhooks(&program, &self.args.local, self.report)?;
+        let start = self.world.start(program, &self.args.local, webhooks.as_ref())?;
+        let operator = Operator::start(&start)?;
+        let mut registered = Ok(());
+        if let Some(webhooks) = &mut webhooks {
+            registered = webhooks.register(&self.api, self.report).await;
+        }
+        self.running = Some(Running { operator, webhooks });
+        self.report.progress("dev: the operator runs");
+        registered
+    }
+
+    /// The CRDs of the project, as they are now.
+    async fn install(&self) -> Result<(), Failure> {
+        let project = self.world.project;
+        if !project.root.join("config/crd/kustomization.yaml").is_file() {
+            return Ok(());
+        }
+        let definitions = render::render(&project.root, "config/crd", &Overrides::default())?;
+        deploy::bring(Objects::new(self.api.clone()), project, &definitions, self.report).await
+    }
+
+    async fn stop(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        if let Some(webhooks) = &mut running.webhooks
+            && let Err(error) = webhooks.unregister(&self.api).await
+        {
+            self.report.progress(&format!("dev: {error}"));
+        }
+        running.operator.stop();
+        match running.operator.wait().await {
+            Ok(status) if operator::exit_code(status) == 0 => {}
+            Ok(status) => self
+                .report
+                .progress(&format!("dev: the operator ended ({status})")),
+            Err(error) => self.report.progress(&format!("dev: {error}")),
+        }
+    }
+}
+
+/// Files and when they were written.
+type Sources = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+/// Waits until the source is another than it was, and still.
+async fn changed(root: &Path, seen: &Sources) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let mut now = sources(root);
+        if now == *seen {
+            continue;
+        }
+        loop {
+            tokio::time::sleep(STILL).await;
+            let later = sources(root);
+            if later == now {
+                return;
+            }
+            now = later;
+        }
+    }
+}
+
+fn sources(root: &Path) -> Sources {
+    let mut found = Sources::new();
+    for file in FILES {
+        note(&root.join(file), &mut found);
+    }
+    walk(&root.join("src"), &mut found);
+    found
+}
+
+fn walk(folder: &Path, found: &mut Sources) {
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk(&path, found);
+        } else {
+            note(&path, found);
+        }
+    }
+}
+
+fn note(path: &Path, found: &mut Sources) {
+    if let Ok(metadata) = path.metadata() {
+        let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        found.insert(path.to_owned(), (written, metadata.len()));
+    }
+}

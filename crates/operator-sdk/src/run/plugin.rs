@@ -1,0 +1,456 @@
+//! External plugins: programs in any language that take part in scaffolding commands, by kubebuilder's protocol
+//! (`PluginRequest` and `PluginResponse` of version v1alpha1, as JSON over standard input and output).
+//!
+//! They come after this tool's own scaffold: named with `--plugins`, and in the project's `layout` from then on.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use operator_manifests::kustomize;
+use serde::{Deserialize, Serialize};
+
+use super::scaffold::{current_directory, finish};
+use crate::plan::Plan;
+use crate::project::layout;
+use crate::report::{Failure, Hinted, Report};
+
+/// The version of the protocol.
+const API_VERSION: &str = "v1alpha1";
+
+/// This tool itself, in a chain.
+const OURS: &str = "rust.operator-sdk.dev/v1";
+
+/// Commands that plugins take part in, and what they are called in the protocol.
+const COMMANDS: [(&[&str], &str); 4] = [
+    (&["init"], "init"),
+    (&["create", "api"], "create api"),
+    (&["create", "webhook"], "create webhook"),
+    (&["edit"], "edit"),
+];
+
+/// Folders that are no text of the project.
+const SKIPPED: [&str; 4] = [".git", "target", "vendor", ".operator-sdk"];
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PluginError {
+    #[error("{0:?} is no plugin: a key such as example.com/v1 is needed")]
+    Key(String),
+    #[error("the plugin {key} is not installed: {} does not exist", path.display())]
+    Missing { key: String, path: PathBuf },
+    #[error("the plugin {key} cannot be run: {reason}")]
+    Run { key: String, reason: String },
+    #[error("the plugin {key} failed: {reason}")]
+    Failed { key: String, reason: String },
+    #[error("the plugin {key} wants to write {path:?}, which is not in the project")]
+    Outside { key: String, path: String },
+    #[error("PROJECT cannot be edited: {0}")]
+    Project(String),
+}
+
+impl Hinted for PluginError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Key(_) => "give `--plugins` keys of the form NAME/VERSION, with commas between".to_owned(),
+            Self::Missing { .. } => {
+                "put the program there, or name another directory in EXTERNAL_PLUGINS_PATH".to_owned()
+            }
+            Self::Run { .. } => {
+                "check that it is executable, and answers a request with one JSON object".to_owned()
+            }
+            Self::Failed { .. } | Self::Outside { .. } => {
+                "what the tool itself wrote stays; correct it for the plugin, or leave `--plugins` away"
+                    .to_owned()
+            }
+            Self::Project(_) => "add the plugin to its `layout` by hand".to_owned(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    api_version: &'static str,
+    args: &'a [String],
+    command: &'a str,
+    universe: &'a BTreeMap<String, String>,
+    plugin_chain: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Response {
+    metadata: Metadata,
+    universe: Option<BTreeMap<String, String>>,
+    error: bool,
+    error_msgs: Vec<String>,
+    flags: Vec<Flag>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    description: String,
+    examples: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct Flag {
+    #[serde(alias = "Name")]
+    name: String,
+    #[serde(alias = "Type", rename = "type")]
+    type_: String,
+    #[serde(alias = "Usage")]
+    usage: String,
+}
+
+/// The plugins of a command line.
+pub(crate) struct Chain {
+    command: &'static str,
+    plugins: Vec<Plugin>,
+    /// The flags that are the plugins'.
+    arguments: Vec<String>,
+    dry_run: bool,
+}
+
+struct Plugin {
+    key: String,
+    program: PathBuf,
+    flags: Vec<Flag>,
+}
+
+/// Takes what is the plugins' out of a command line; no chain for commands that have none.
+pub(crate) fn split(line: &mut Vec<OsString>) -> Result<Option<Chain>, Failure> {
+    let texts = line
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect::<Option<Vec<String>>>();
+    // Words that are no text are no plugin's.
+    let Some(mut words) = texts else {
+        return Ok(None);
+    };
+    let chain = split_words(&mut words)?;
+    *line = words.into_iter().map(OsString::from).collect();
+    Ok(chain)
+}
+
+fn split_words(words: &mut Vec<String>) -> Result<Option<Chain>, Failure> {
+    let matches = |command: &&(&[&str], &str)| {
+        words
+            .iter()
+            .zip(command.0)
+            .filter(|(word, part)| word == *part)
+            .count()
+            == command.0.len()
+    };
+    let Some((_, command)) = COMMANDS.iter().find(matches) else {
+        return Ok(None);
+    };
+    let mut keys = named(words);
+    for key in recorded()? {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.retain(|key| key != OURS);
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let mut plugins = keys
+        .iter()
+        .map(|key| Plugin::find(key))
+        .collect::<Result<Vec<_>, _>>()?;
+    let wanted = format!("--{}", command.replace(' ', "-"));
+    for plugin in &mut plugins {
+        plugin.flags = plugin
+            .ask(
+                "flags",
+                std::slice::from_ref(&wanted),
+                &BTreeMap::new(),
+                &keys,
+                None,
+            )?
+            .flags;
+    }
+    let flags: Vec<Flag> = plugins.iter().flat_map(|plugin| plugin.flags.clone()).collect();
+    Ok(Some(Chain {
+        command,
+        arguments: take_flags(words, &flags),
+        plugins,
+        dry_run: words.iter().any(|word| word == "--dry-run"),
+    }))
+}
+
+/// The value of `--plugins`, which is taken out.
+fn named(words: &mut Vec<String>) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut index = 0;
+    while let Some(word) = words.get(index).cloned() {
+        let value = match word.strip_prefix("--plugins=") {
+            Some(value) => value.to_owned(),
+            None if word == "--plugins" => {
+                words.remove(index);
+                words.get(index).cloned().unwrap_or_default()
+            }
+            None => {
+                index += 1;
+                continue;
+            }
+        };
+        if index < words.len() {
+            words.remove(index);
+        }
+        keys.extend(
+            value
+                .split(',')
+                .map(|key| key.trim().to_owned())
+                .filter(|key| !key.is_empty()),
+        );
+    }
+    keys
+}
+
+/// The plugins of the project here, if there is one.
+fn recorded() -> Result<Vec<String>, Failure> {
+    let path = current_directory()?.join(layout::PROJECT);
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return Ok(Vec::new());
+    };
+    // A damaged file is the command's own to tell.
+    let document: serde_json::Value = serde_saphyr::from_str(&text).unwrap_or_default();
+    let layout: Vec<&str> = document["layout"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|key| key.as_str())
+        .collect();
+    let is_ours = document["version"] == "3" && layout.contains(&OURS);
+    let others = layout.into_iter().filter(|key| is_ours && *key != OURS);
+    Ok(others.map(str::to_owned).collect())
+}
+
+fn take_flags(words: &mut Vec<String>, flags: &[Flag]) -> Vec<String> {
+    let mut taken = Vec::new();
+    let mut index = 0;
+    while let Some(word) = words.get(index).cloned() {
+        let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let flag = flags
+            .iter()
+            .find(|flag| word.starts_with("--") && flag.name == name);
+        let Some(flag) = flag else {
+            index += 1;
+            continue;
+        };
+        taken.push(words.remove(index));
+        let is_switch = ["bool", "boolean"].contains(&flag.type_.as_str());
+        if !word.contains('=') && !is_switch && index < words.len() {
+            taken.push(words.remove(index));
+        }
+    }
+    taken
+}
+
+// === impl Chain ===
+
+impl Chain {
+    /// What `--help` says of the plugins.
+    pub(crate) fn help(&self, report: &Report) -> Result<(), Failure> {
+        let keys = self.keys();
+        let wanted = [format!("--{}", self.command.replace(' ', "-"))];
+        for plugin in &self.plugins {
+            let metadata = plugin
+                .ask("metadata", &wanted, &BTreeMap::new(), &keys, None)?
+                .metadata;
+            report.line(&format!("\nPlugin {}: {}", plugin.key, metadata.description));
+            for flag in &plugin.flags {
+                report.line(&format!("      --{} <{}>  {}", flag.name, flag.type_, flag.usage));
+            }
+            if !metadata.examples.is_empty() {
+                report.line(&metadata.examples);
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.plugins.iter().map(|plugin| plugin.key.clone()).collect()
+    }
+
+    /// Lets each plugin change the project, after this tool did.
+    pub(crate) fn run(&self, report: &Report) -> Result<(), Failure> {
+        if self.dry_run {
+            return Ok(());
+        }
+        let root = current_directory()?;
+        let keys = self.keys();
+        for plugin in &self.plugins {
+            let mut universe = BTreeMap::new();
+            collect(&root, &root, &mut universe);
+            let config = universe.get(layout::PROJECT).map(String::as_str);
+            let answer = plugin.ask(self.command, &self.arguments, &universe, &keys, config)?;
+            let mut plan = Plan::default();
+            for (path, text) in answer.universe.unwrap_or_default() {
+                plugin.check_path(&path)?;
+                let before = universe.get(&path).map(String::as_str);
+                if before != Some(text.as_str()) {
+                    plan.put(&path, before, text);
+                }
+            }
+            finish(&root, &plan, false, report)?;
+        }
+        self.record(&root, report)
+    }
+
+    /// Later commands in the project have the same chain.
+    fn record(&self, root: &Path, report: &Report) -> Result<(), Failure> {
+        let path = root.join(layout::PROJECT);
+        let failed = |reason: String| PluginError::Project(reason);
+        let before = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+        let mut text = before.clone();
+        for plugin in &self.plugins {
+            let edited = kustomize::add_entry(&text, "layout", &serde_json::json!(plugin.key))
+                .map_err(|error| failed(error.to_string()))?;
+            text = edited.unwrap_or(text);
+        }
+        let mut plan = Plan::default();
+        plan.put(layout::PROJECT, Some(&before), text);
+        finish(root, &plan, false, report)
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    fn find(key: &str) -> Result<Self, PluginError> {
+        let wrong = || PluginError::Key(key.to_owned());
+        let (name, version) = key.split_once('/').ok_or_else(wrong)?;
+        let plain = |text: &str| {
+            !text.is_empty()
+                && !text.starts_with('.')
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+        };
+        if !plain(name) || !plain(version) {
+            return Err(wrong());
+        }
+        let program = directory().join(name).join(version).join(name);
+        if !program.is_file() {
+            return Err(PluginError::Missing {
+                key: key.to_owned(),
+                path: program,
+            });
+        }
+        Ok(Self {
+            key: key.to_owned(),
+            program,
+            flags: Vec::new(),
+        })
+    }
+
+    fn ask(
+        &self,
+        command: &str,
+        args: &[String],
+        universe: &BTreeMap<String, String>,
+        chain: &[String],
+        config: Option<&str>,
+    ) -> Result<Response, PluginError> {
+        let failed = |reason: String| PluginError::Run {
+            key: self.key.clone(),
+            reason,
+        };
+        let request = Request {
+            api_version: API_VERSION,
+            args,
+            command,
+            universe,
+            plugin_chain: chain,
+            config,
+        };
+        let request = serde_json::to_vec(&request).map_err(|error| failed(error.to_string()))?;
+        let mut child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let input = child.stdin.take();
+        // A plugin that answers without reading everything is fine.
+        let writer = std::thread::spawn(move || {
+            input.map(|mut input| std::io::Write::write_all(&mut input, &request));
+        });
+        let output = child
+            .wait_with_output()
+            .map_err(|error| failed(error.to_string()))?;
+        let _ = writer.join();
+        if !output.status.success() {
+            return Err(failed(output.status.to_string()));
+        }
+        let response: Response = serde_json::from_slice(&output.stdout)
+            .map_err(|error| failed(format!("its answer is not the JSON that was expected: {error}")))?;
+        if response.error {
+            return Err(PluginError::Failed {
+                key: self.key.clone(),
+                reason: response.error_msgs.join("; "),
+            });
+        }
+        Ok(response)
+    }
+
+    fn check_path(&self, path: &str) -> Result<(), PluginError> {
+        let inside = Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if inside && !path.is_empty() {
+            return Ok(());
+        }
+        Err(PluginError::Outside {
+            key: self.key.clone(),
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// Where kubebuilder looks for plugins.
+fn directory() -> PathBuf {
+    let variable = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(path) = variable("EXTERNAL_PLUGINS_PATH") {
+        return path;
+    }
+    let home = variable("HOME").unwrap_or_default();
+    let usual = if cfg!(target_os = "macos") {
+        home.join("Library/Application Support")
+    } else {
+        home.join(".config")
+    };
+    variable("XDG_CONFIG_HOME")
+        .unwrap_or(usual)
+        .join("kubebuilder/plugins")
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+    {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
+        if is_folder && !skipped {
+            collect(root, &path, files);
+        } else if let (false, Ok(name), Ok(text)) =
+            (is_folder, path.strip_prefix(root), std::fs::read_to_string(&path))
+        {
+            files.insert(name.to_string_lossy().into_owned(), text);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! `upgrade`: the scaffold of an earlier version, that of this one, and the user's tree become one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::legacy::Scratch;
+use super::scaffold::{current_directory, finish};
+use crate::args::UpgradeArgs;
+use crate::merge::{self, Sides};
+use crate::plan::Plan;
+use crate::project::{Project, layout};
+use crate::record::{self, Record, RecordError};
+use crate::report::{Failure, Hinted, Report};
+
+/// What the source makes, or cargo: no part of the scaffold.
+const GENERATED: [&str; 5] = [
+    "Cargo.lock",
+    "config/crd/bases/",
+    "config/rbac/role.yaml",
+    "config/webhook/manifests.yaml",
+    record::PATH,
+];
+
+/// Set for the commands that are replayed: they do not record themselves.
+const REPLAY: &str = "OPERATOR_SDK_REPLAY";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpgradeError {
+    #[error("the project does not know what was scaffolded: {} is missing", record::PATH)]
+    NoRecord,
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    #[error("cannot write the scaffold of this version: `{command}` failed: {reason}")]
+    Replay { command: String, reason: String },
+    #[error("the project has changes that are not committed: {0}")]
+    Uncommitted(String),
+    #[error("the project was made by version {0}, and this is version {1}")]
+    Newer(String, &'static str),
+}
+
+impl Hinted for UpgradeError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NoRecord | Self::Record(_) => {
+                "take it back from version control; without it, scaffold anew beside the project and compare by hand"
+                    .to_owned()
+            }
+            Self::Replay { .. } => "the commands are in .operator-sdk/scaffold: correct the one that has become wrong".to_owned(),
+            Self::Uncommitted(_) => "commit them first, so that the upgrade can be looked at and taken back, or use `--force`".to_owned(),
+            Self::Newer(..) => "use that version, or a later one".to_owned(),
+        })
+    }
+}
+
+/// Commands that scaffold.
+const SCAFFOLDING: [&str; 4] = ["init", "create", "edit", "delete"];
+
+/// The PROJECT file here, if there is one.
+pub(crate) fn project_text() -> Option<String> {
+    std::fs::read_to_string(layout::PROJECT).ok()
+}
+
+/// The command line that was done here, if it scaffolds. `before` is the PROJECT file from before it.
+pub(crate) fn remember(line: &[OsString], before: Option<&str>, report: &Report) -> Result<(), Failure> {
+    let words: Option<Vec<String>> = line.iter().map(|word| word.to_str().map(str::to_owned)).collect();
+    let words = words.unwrap_or_default();
+    let scaffolds = words
+        .first()
+        .is_some_and(|word| SCAFFOLDING.contains(&word.as_str()));
+    if !scaffolds || words.iter().any(|word| word == "--dry-run") {
+        return Ok(());
+    }
+    // Somebody who was asked may have said no.
+    if words.first().is_some_and(|word| word == "delete") && project_text().as_deref() == before {
+        return Ok(());
+    }
+    remember_in(&current_directory()?, &words, report)
+}
+
+/// Keeps a command line that was done in `root`, and what is scaffolded with it.
+pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Result<(), Failure> {
+    if std::env::var_os(REPLAY).is_some() {
+        return Ok(());
+    }
+    let begins = words.first().is_some_and(|word| word == "init");
+    let mut record = match recorded(root)? {
+        Some(record) => record,
+        None if begins => Record::default(),
+        // A project from before the record: half of one would be wrong.
+        None => return Ok(()),
+    };
+    let mut words = absolute(root, words);
+    if words.first().is_some_and(|word| word == "delete") {
+        words.push("--yes".to_owned());
+    }
+    record.commands.push(words);
+    // The command itself has succeeded.
+    if let Err(failure) = keep(root, record) {
+        report.progress(&format!(
+            "warning: `upgrade` will not know of this command: {}",
+            failure.message
+        ));
+    }
+    Ok(())
+}
+
+/// The project has got another domain, as if it had been made with it.
+pub(crate) fn set_domain(root: &Path, domain: &str) -> Result<(), Failure> {
+    let Some(mut record) = recorded(root)? else {
+        return Ok(());
+    };
+    if let Some(init) = record.commands.first_mut() {
+        init.extend(["--domain".to_owned(), domain.to_owned()]);
+    }
+    keep(root, record)
+}
+
+fn recorded(root: &Path) -> Result<Option<Record>, UpgradeError> {
+    match std::fs::read_to_string(root.join(record::PATH)) {
+        Ok(text) => Ok(Some(Record::parse(&text)?)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn keep(root: &Path, mut record: Record) -> Result<(), Failure> {
+    record.files = scaffold(root, &record.commands)?;
+    env!("CARGO_PKG_VERSION").clone_into(&mut record.version);
+    let path = root.join(record::PATH);
+    let folder = path.parent().unwrap_or(root);
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, record.render()));
+    written.map_err(|source| UpgradeError::from(RecordError::Write { source }))?;
+    Ok(())
+}
+
+/// Files that a command reads are named so that it can be done elsewhere.
+fn absolute(root: &Path, words: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for word in words {
+        let word = match word.strip_prefix("--license-file=") {
+            Some(file) => format!("--license-file={}", root.join(file).display()),
+            None if out.last().is_some_and(|flag| flag == "--license-file") => {
+                root.join(word).display().to_string()
+            }
+            None => word.clone(),
+        };
+        out.push(word);
+    }
+    out
+}
+
+/// What this version writes for the commands, in a directory of the project's name.
+fn scaffold(root: &Path, commands: &[Vec<String>]) -> Result<BTreeMap<String, String>, Failure> {
+    let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let name = whole
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let scratch = Scratch::new(&name)?;
+    for words in commands {
+        replay(scratch.path(), words)?;
+    }
+    let mut files = BTreeMap::new();
+    collect(scratch.path(), scratch.path(), &mut files);
+    files.retain(|path, _| !is_generated(path));
+    Ok(files)
+}
+
+fn replay(directory: &Path, words: &[String]) -> Result<(), UpgradeError> {
+    let failed = |reason: String| UpgradeError::Replay {
+        command: format!("operator-sdk {}", words.join(" ")),
+        reason,
+    };
+    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let output = Command::new(program)
+        .args(words)
+        .current_dir(directory)
+        .env(REPLAY, "1")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(said.lines().next().unwrap_or_default().to_owned()))
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+    {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(root, &path, files);
+        } else if let (Ok(name), Ok(text)) = (path.strip_prefix(root), std::fs::read_to_string(&path)) {
+            files.insert(name.to_string_lossy().into_owned(), text);
+        }
+    }
+}
+
+fn is_generated(path: &str) -> bool {
+    GENERATED
+        .iter()
+        .any(|generated| path == *generated || (generated.ends_with('/') && path.starts_with(generated)))
+}
+
+/// `operator-sdk upgrade` in the current directory.
+pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure> {
+    let project = Project::read(&current_directory()?)?;
+    let root = &project.root;
+    let path = root.join(record::PATH);
+    let text = std::fs::read_to_string(&path).map_err(|_| UpgradeError::NoRecord)?;
+    let record = Record::parse(&text).map_err(UpgradeError::from)?;
+    let current = env!("CARGO_PKG_VERSION");
+    if is_newer(&record.version, current) {
+        return Err(UpgradeError::Newer(record.version, current).into());
+    }
+    let theirs = scaffold(root, &record.commands)?;
+    let mut outcome = merged(root, &record, &theirs)?;
+    if outcome.plan.is_empty() {
+        report.line(&format!(
+            "Nothing has changed: the project is what version {current} scaffolds."
+        ));
+        return Ok(());
+    }
+    if !args.force && !args.dry_run {
+        committed(root)?;
+    }
+    let fresh = Record {
+        version: current.to_owned(),
+        commands: record.commands.clone(),
+        files: theirs,
+    };
+    outcome.plan.put(record::PATH, Some(&text), fresh.render());
+    finish(root, &outcome.plan, args.dry_run, report)?;
+    for path in &outcome.removed {
+        report.line(&format!(
+            "`{path}` is no longer scaffolded; it stays, and is yours to delete"
+        ));
+    }
+    for (path, count) in &outcome.conflicts {
+        report.line(&format!(
+            "conflict in {path}: {count} to resolve, between the marks <<<<<<< and >>>>>>>"
+        ));
+    }
+    if !args.dry_run {
+        report
+            .line("Next: look at the changes (git diff), then operator-sdk generate manifests && cargo test");
+    }
+    Ok(())
+}
+
+/// What an upgrade does to a tree.
+#[derive(Default)]
+struct Outcome {
+    plan: Plan,
+    conflicts: Vec<(String, usize)>,
+    removed: Vec<String>,
+}
+
+fn merged(root: &Path, record: &Record, theirs: &BTreeMap<String, String>) -> Result<Outcome, UpgradeError> {
+    let mut outcome = Outcome::default();
+    let sides = Sides {
+        ours: "yours",
+        theirs: concat!("operator-sdk ", env!("CARGO_PKG_VERSION")),
+    };
+    for (path, new) in theirs {
+        let base = record.files.get(path);
+        if base == Some(new) {
+            continue;
+        }
+        let ours = read(&root.join(path))?;
+        let after = match (base, &ours) {
+            _ if path == layout::PROJECT => project_file(ours.as_deref().unwrap_or_default(), new),
+            // It is new: an own file in its place is compared with it.
+            (None, Some(ours)) => merge::merge("", ours, new, sides),
+            (None, None) => whole(new),
+            // The user has deleted it.
+            (Some(_), None) => continue,
+            (Some(base), Some(ours)) => merge::merge(base, ours, new, sides),
+        };
+        if after.conflicts > 0 {
+            outcome.conflicts.push((path.clone(), after.conflicts));
+        }
+        outcome.plan.put(path, ours.as_deref(), after.text);
+    }
+    let gone = record
+        .files
+        .keys()
+        .filter(|path| !theirs.contains_key(*path) && root.join(path).exists());
+    outcome.removed = gone.cloned().collect();
+    Ok(outcome)
+}
+
+fn whole(text: &str) -> merge::Merged {
+    merge::Merged {
+        text: text.to_owned(),
+        conflicts: 0,
+    }
+}
+
+/// PROJECT says what the project holds, which the user's commands have made: only the version of the tool is new.
+fn project_file(ours: &str, theirs: &str) -> merge::Merged {
+    let is_version = |line: &&str| line.starts_with("cliVersion:");
+    let version = theirs.lines().find(is_version);
+    let lines = ours
+        .lines()
+        .map(|line| version.filter(|_| is_version(&line)).unwrap_or(line));
+    whole(&lines.map(|line| format!("{line}\n")).collect::<String>())
+}
+
+fn read(path: &Path) -> Result<Option<String>, UpgradeError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(RecordError::Read {
+            path: PathBuf::from(path),
+            source,
+        }
+        .into()),
+    }
+}
+
+/// In a repository everything has to be committed; without one there is nothing to ask.
+fn committed(root: &Path) -> Result<(), UpgradeError> {
+    let output = Command::new("git")
+        .args(["status", "--porcelain", "--", "."])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = output else { return Ok(()) };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let changed: Vec<&str> = text.lines().filter_map(|line| line.get(3..)).collect();
+    if !output.status.success() || changed.is_empty() {
+        return Ok(());
+    }
+    let shown = changed.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+    Err(UpgradeError::Uncommitted(shown))
+}
+
+/// Whether a version is after another, number by number.
+fn is_newer(version: &str, than: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(['.', '-'])
+            .map_while(|part| part.parse().ok())
+            .collect()
+    };
+    numbers(version) > numbers(than)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert!(is_newer("0.10.0", "0.9.3"));
+        assert!(!is_newer("0.1.0", "0.1.0"));
+        assert!(!is_newer("0.1.0", "1.0.0"));
+    }
+
+    #[test]
+    fn a_project_file_gets_the_version_alone() {
+        let merged = project_file(
+            "cliVersion: 0.1.0\nresources: mine\n",
+            "cliVersion: 0.2.0\nresources: theirs\n",
+        );
+        assert_eq!(merged.text, "cliVersion: 0.2.0\nresources: mine\n");
+    }
+}

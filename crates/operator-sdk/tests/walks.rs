@@ -1,0 +1,524 @@
+//! The walks of the guides: their commands as they are written there, with Rust where they show Go, on an embedded
+//! control plane that kubectl looks at.
+//!
+//! The operators are built where this test was, under one name: the walks follow each other.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use common::running::{PATIENCE, Running};
+use common::{CREATE_MEMCACHED, Dir, sample_dir, sdk, target_dir};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A directory for projects, and a cluster.
+struct Walk {
+    dir: Dir,
+    root: PathBuf,
+    kubeconfig: PathBuf,
+    _cluster: Running,
+    _turn: MutexGuard<'static, ()>,
+}
+
+const OPERATOR: &str = "memcached-operator";
+const SAMPLE: &str = "config/samples/cache_v1alpha1_memcached.yaml";
+
+impl Walk {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = Dir::named("projects");
+        let kubeconfig = dir.path.join("kubeconfig");
+        let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(&kubeconfig));
+        cluster.line_with("ready");
+        Self {
+            root: dir.path.join(OPERATOR),
+            dir,
+            kubeconfig,
+            _cluster: cluster,
+            _turn: turn,
+        }
+    }
+
+    /// A program as the user of the guide would start it: with the tool on the PATH.
+    fn program(&self, program: &str, directory: &Path) -> Command {
+        let tool = Path::new(env!("CARGO_BIN_EXE_operator-sdk")).parent().unwrap();
+        let path = format!("{}:{}", tool.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(program);
+        command
+            .current_dir(directory)
+            .env("PATH", path)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("CARGO_TARGET_DIR", target_dir())
+            .env_remove("IMG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A line of a guide, in a directory; it must succeed. What it printed.
+    #[track_caller]
+    fn types_in(&self, directory: &Path, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = self
+            .program(words[0], directory)
+            .args(&words[1..])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "$ {line}\n{errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A line of a guide in the project.
+    #[track_caller]
+    fn types(&self, line: &str) -> String {
+        self.types_in(&self.root, line)
+    }
+
+    fn starts(&self, line: &str) -> Running {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Running::start(self.program(words[0], &self.root).args(&words[1..]))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.root.join(path), text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root.join(path)).unwrap()
+    }
+
+    /// The code that the guide has its reader write, as the sample has it.
+    fn writes_the_code_of_the_sample(&self, paths: &[&str]) {
+        for path in paths {
+            std::fs::copy(sample_dir().join(path), self.root.join(path)).unwrap();
+        }
+    }
+
+    #[track_caller]
+    fn sees(&self, line: &str, expected: &str) {
+        let begin = Instant::now();
+        loop {
+            let seen = self.types(line);
+            if seen == expected {
+                return;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "$ {line}\n{seen:?} is not {expected:?}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
+    /// The custom resource becomes a Deployment of its size, follows it, and goes with it.
+    #[track_caller]
+    fn the_operator_works(&self) {
+        self.types(&format!("kubectl apply -f {SAMPLE}"));
+        self.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+        let replicas = "kubectl get deployment memcached-sample -o jsonpath={.status.readyReplicas}";
+        self.sees(replicas, "3");
+        let nodes = self.types("kubectl get memcached/memcached-sample -o jsonpath={.status.nodes[*]}");
+        assert_eq!(nodes.split(' ').count(), 3, "{nodes}");
+        self.write(SAMPLE, &self.read(SAMPLE).replace("size: 3", "size: 4"));
+        self.types(&format!("kubectl apply -f {SAMPLE}"));
+        self.sees(replicas, "4");
+        self.types(&format!("kubectl delete -f {SAMPLE}"));
+        self.sees("kubectl get deployments,pods -o name", "");
+    }
+}
+
+const TYPES: &str = "src/api/v1alpha1/memcached_types.rs";
+const CONTROLLER: &str = "src/controller/memcached_controller.rs";
+
+/// A sample for the type that the reader of the guide has written.
+fn with_size(walk: &Walk) {
+    let text = std::fs::read_to_string(sample_dir().join(SAMPLE)).unwrap();
+    walk.write(SAMPLE, &text);
+}
+
+#[test]
+fn the_guides_of_0_8_0_10_and_0_19() {
+    let walk = Walk::new();
+    let guides = [
+        (
+            "operator-sdk new memcached-operator",
+            vec!["operator-sdk generate k8s"],
+            "operator-sdk up local --namespace=default --operator-flags --health-probe-bind-address=0",
+        ),
+        (
+            "operator-sdk new memcached-operator --repo=github.com/example-inc/memcached-operator",
+            vec!["operator-sdk generate k8s", "operator-sdk generate openapi"],
+            "operator-sdk up local --namespace=default --operator-flags --health-probe-bind-address=0",
+        ),
+        (
+            "operator-sdk new memcached-operator --repo=github.com/example-inc/memcached-operator",
+            vec!["operator-sdk generate k8s", "operator-sdk generate crds"],
+            "operator-sdk run local --watch-namespace=default --operator-flags --health-probe-bind-address=0",
+        ),
+    ];
+    for (new, generate, local) in guides {
+        walk.types_in(&walk.dir.path, new);
+        walk.types("operator-sdk add api --api-version=cache.example.com/v1alpha1 --kind=Memcached");
+        walk.writes_the_code_of_the_sample(&[TYPES]);
+        for line in generate {
+            walk.types(line);
+        }
+        walk.types("operator-sdk add controller --api-version=cache.example.com/v1alpha1 --kind=Memcached");
+        walk.writes_the_code_of_the_sample(&[CONTROLLER]);
+        with_size(&walk);
+        walk.types("operator-sdk generate manifests");
+        walk.types("kubectl create -f config/crd/bases/cache.example.com_memcacheds.yaml");
+        walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
+
+        // 1. As a Deployment inside of the cluster: in place of `sed` and four times `kubectl create`.
+        walk.types("operator-sdk deploy --image quay.io/example/memcached-operator:v0.0.1 --force-conflicts");
+        let deployment = "-n memcached-operator-system deployment/memcached-operator-controller-manager";
+        let image = "jsonpath={.spec.template.spec.containers[0].image}{.status.availableReplicas}";
+        let seen = walk.types(&format!("kubectl get {deployment} -o {image}"));
+        assert_eq!(seen, "quay.io/example/memcached-operator:v0.0.11");
+        walk.types("operator-sdk undeploy --keep-crds");
+
+        // 2. Outside of it.
+        let operator = walk.starts(local);
+        walk.the_operator_works();
+        assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
+        walk.types("operator-sdk uninstall");
+        std::fs::remove_dir_all(&walk.root).unwrap();
+    }
+}
+
+#[test]
+fn the_walkthrough_of_1_15() {
+    let walk = Walk::new();
+    std::fs::create_dir(&walk.root).unwrap();
+    walk.types("operator-sdk init --domain example.com --repo github.com/example/memcached-operator");
+    walk.types(
+        "operator-sdk create api --group cache --version v1alpha1 --kind Memcached --resource --controller",
+    );
+    walk.writes_the_code_of_the_sample(&[TYPES, CONTROLLER]);
+    with_size(&walk);
+
+    // A finalizer, in the words of the guide's memcached_controller.
+    let reconciled = "        let deployment = match ctx.apply_owned(";
+    let text = walk.read(CONTROLLER);
+    assert!(text.contains(reconciled), "{text}");
+    let finalizer = r#"        let finalize = async {
+            tracing::info!("Successfully finalized memcached");
+            Ok(())
+        };
+        let live = ctx
+            .finalizers(&*object)
+            .finalizer("cache.example.com/finalizer", finalize)
+            .run()
+            .await?;
+        let Some(object) = live else {
+            return Ok(Action::done());
+        };
+"#;
+    walk.write(
+        CONTROLLER,
+        &text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1),
+    );
+
+    walk.types("make manifests");
+    walk.types("make install");
+    walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
+    let operator = walk.starts("operator-sdk run local --operator-flags --health-probe-bind-address=0");
+    walk.types(&format!("kubectl apply -f {SAMPLE}"));
+    walk.sees(
+        "kubectl get memcached memcached-sample -o jsonpath={.metadata.finalizers[*]}",
+        "cache.example.com/finalizer",
+    );
+    walk.the_operator_works();
+    assert_eq!(operator.stop().code(), Some(0));
+
+    several_namespaces(&walk);
+    one_leader(&walk);
+
+    walk.types("make deploy IMG=registry.example.com/memcached-operator:v0.0.1");
+    let deployment = "-n memcached-operator-system deployment/memcached-operator-controller-manager";
+    walk.types(&format!("kubectl rollout status {deployment} --timeout=60s"));
+    let image = walk.types(&format!(
+        "kubectl get {deployment} -o jsonpath={{.spec.template.spec.containers[0].image}}"
+    ));
+    assert_eq!(image, "registry.example.com/memcached-operator:v0.0.1");
+    walk.types("make undeploy");
+    walk.sees("kubectl get crds -o name", "");
+}
+
+/// `WATCH_NAMESPACE=a,b`: what is elsewhere is left alone.
+#[track_caller]
+fn several_namespaces(walk: &Walk) {
+    for namespace in ["a", "b", "c"] {
+        walk.types(&format!("kubectl create namespace {namespace}"));
+        walk.types(&format!("kubectl -n {namespace} apply -f {SAMPLE}"));
+    }
+    let operator = walk.starts(
+        "operator-sdk run local --watch-namespace=a,b --operator-flags --health-probe-bind-address=0",
+    );
+    for namespace in ["a", "b"] {
+        walk.types(&format!(
+            "kubectl -n {namespace} wait memcached/memcached-sample --for=condition=Available --timeout=60s"
+        ));
+    }
+    assert_eq!(walk.types("kubectl -n c get deployments -o name"), "");
+    for namespace in ["a", "b", "c"] {
+        walk.types(&format!("kubectl -n {namespace} delete -f {SAMPLE}"));
+    }
+    assert_eq!(operator.stop().code(), Some(0));
+}
+
+/// Leader with lease: of two operators one acts, and the other takes over when it ends.
+#[track_caller]
+fn one_leader(walk: &Walk) {
+    let start = || {
+        walk.program("operator-sdk", &walk.root)
+            .args([
+                "run",
+                "local",
+                "--",
+                "--leader-elect",
+                "--leader-election-namespace=default",
+            ])
+            .arg("--health-probe-bind-address=0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let holder = "kubectl get leases -o jsonpath={.items[*].spec.holderIdentity}";
+    let mut first = start();
+    let begin = Instant::now();
+    while walk.types(holder).is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "nobody leads");
+    }
+    let leader = walk.types(holder);
+    let mut second = start();
+    walk.types(&format!("kubectl apply -f {SAMPLE}"));
+    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+    assert_eq!(walk.types(holder), leader, "the first one leads on");
+    end(&mut first);
+    let begin = Instant::now();
+    loop {
+        let now = walk.types(holder);
+        if !now.is_empty() && now != leader {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nobody has taken over: {now}");
+    }
+    walk.types(&format!("kubectl delete -f {SAMPLE}"));
+    end(&mut second);
+}
+
+fn end(child: &mut std::process::Child) {
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_getting_started_of_kubebuilder_with_a_kind_of_the_cluster() {
+    let walk = Walk::new();
+    std::fs::create_dir(&walk.root).unwrap();
+    walk.types("operator-sdk init --domain=example.com");
+    walk.types(
+        "operator-sdk create api --group cache --version v1alpha1 --kind Memcached --namespaced=false",
+    );
+    walk.types("make manifests");
+    let scope = "jsonpath={.spec.scope}";
+    walk.types("operator-sdk install");
+    let crd = "kubectl get crd memcacheds.cache.example.com";
+    assert_eq!(walk.types(&format!("{crd} -o {scope}")), "Cluster");
+    walk.types(&format!("kubectl apply -f {SAMPLE}"));
+    let namespace = walk.types("kubectl get memcached memcached-sample -o jsonpath={.metadata.namespace}");
+    assert_eq!(namespace, "");
+    walk.types("operator-sdk uninstall");
+}
+
+#[test]
+fn the_image_of_the_getting_started_with_dev() {
+    let walk = Walk::new();
+    std::fs::create_dir(&walk.root).unwrap();
+    walk.types("operator-sdk init --domain=example.com");
+    let output = walk
+        .program("operator-sdk", &walk.root)
+        .args(CREATE_MEMCACHED)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let errors = walk.dir.path.join("errors");
+    let mut dev = walk
+        .program("operator-sdk", &walk.root)
+        .args(["dev", "--", "--health-probe-bind-address=0"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    let said = |text: &str, times: usize| {
+        let begin = Instant::now();
+        loop {
+            let log = std::fs::read_to_string(&errors).unwrap();
+            if log.matches(text).count() >= times {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{text:?} is missing: {log}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    said("dev: the operator runs", 1);
+    walk.the_operator_works();
+
+    // What does not compile changes nothing.
+    let good = walk.read(TYPES);
+    walk.write(TYPES, &format!("{good}\nfn {{\n"));
+    said("dev: the operator runs on as it was", 1);
+    // A new field is in the cluster's definition with the next operator.
+    let field = "    pub size: i32,\n";
+    assert!(good.contains(field), "{good}");
+    walk.write(
+        TYPES,
+        &good.replacen(
+            field,
+            &format!("{field}    /// A word.\n    pub word: Option<String>,\n"),
+            1,
+        ),
+    );
+    said("dev: the operator runs\n", 2);
+    let word = "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.word.type}";
+    assert_eq!(
+        walk.types(&format!("kubectl get crd memcacheds.cache.example.com -o {word}")),
+        "string"
+    );
+    end(&mut dev);
+}
+
+const WEBHOOK: &str = r#"
+/// Refuses what cannot be halved.
+pub struct EvenSizes;
+
+impl operator_runtime::webhook::Validator<api::v1alpha1::Memcached> for EvenSizes {
+    async fn validate_create(
+        &self,
+        _: &operator_runtime::webhook::AdmissionRequest,
+        object: &api::v1alpha1::Memcached,
+    ) -> std::result::Result<operator_runtime::webhook::Warnings, operator_runtime::webhook::Denied> {
+        match object.spec.size % 2 {
+            0 => Ok(Vec::new()),
+            _ => Err(operator_runtime::webhook::Denied::new("the size is odd")),
+        }
+    }
+
+    async fn validate_update(
+        &self,
+        request: &operator_runtime::webhook::AdmissionRequest,
+        _: &api::v1alpha1::Memcached,
+        new: &api::v1alpha1::Memcached,
+    ) -> std::result::Result<operator_runtime::webhook::Warnings, operator_runtime::webhook::Denied> {
+        self.validate_create(request, new).await
+    }
+}
+
+fn webhook() -> operator_runtime::webhook::Webhook<api::v1alpha1::Memcached> {
+    operator_runtime::webhook::Webhook::new().validator(EvenSizes)
+}
+"#;
+
+#[test]
+fn webhooks_on_this_machine() {
+    let walk = Walk::new();
+    std::fs::create_dir(&walk.root).unwrap();
+    walk.types("operator-sdk init --domain=example.com");
+    let output = walk
+        .program("operator-sdk", &walk.root)
+        .args(CREATE_MEMCACHED)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let lib = walk.read("src/lib.rs");
+    let (crd, done) = (".crd::<api::v1alpha1::Memcached>()", "    Ok(())\n");
+    assert!(lib.contains(crd) && lib.contains(done), "{lib}");
+    let lib = lib.replacen(crd, &format!("{crd}\n        .webhook(&webhook())"), 1);
+    let lib = lib.replacen(done, &format!("    manager.add_webhook(webhook())?;\n{done}"), 1);
+    walk.write("src/lib.rs", &format!("{lib}{WEBHOOK}"));
+    walk.types("operator-sdk install");
+
+    let mut local = walk
+        .program("operator-sdk", &walk.root)
+        .args([
+            "run",
+            "local",
+            "--enable-webhooks",
+            "--",
+            "--health-probe-bind-address=0",
+        ])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let configurations = "kubectl get validatingwebhookconfigurations -o";
+    walk.sees(
+        &format!("{configurations} name"),
+        "validatingwebhookconfiguration.admissionregistration.k8s.io/memcached-operator-local\n",
+    );
+    let field = |field: &str| {
+        walk.types(&format!(
+            "{configurations} jsonpath={{.items[0].webhooks[0].{field}}}"
+        ))
+    };
+    let url = field("clientConfig.url");
+    assert!(
+        url.starts_with("https://127.0.0.1:")
+            && url.ends_with("/validate-cache-example-com-v1alpha1-memcached"),
+        "{url}"
+    );
+    let authority = walk.types(&format!("{configurations} go-template={{{{range.items}}}}{{{{range.webhooks}}}}{{{{.clientConfig.caBundle|base64decode}}}}{{{{end}}}}{{{{end}}}}"));
+    walk.write("ca.crt", &authority);
+
+    // What the API server asks, asked by hand: with the authority that it was given.
+    let ask = |size: u8| {
+        let review = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"resource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"requestKind":{{"group":"cache.example.com","version":"v1alpha1","kind":"Memcached"}},"requestResource":{{"group":"cache.example.com","version":"v1alpha1","resource":"memcacheds"}},"name":"m","namespace":"default","operation":"CREATE","userInfo":{{"username":"me"}},"dryRun":false,"object":{{"apiVersion":"cache.example.com/v1alpha1","kind":"Memcached","metadata":{{"name":"m","namespace":"default"}},"spec":{{"size":{size}}}}},"oldObject":null,"options":null}}}}"#
+        );
+        let output = walk
+            .program("curl", &walk.root)
+            .args([
+                "--silent",
+                "--show-error",
+                "--cacert",
+                "ca.crt",
+                "--header",
+                "Content-Type: application/json",
+                "--data",
+                &review,
+                &url,
+            ])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(ask(2).contains(r#""allowed":true"#), "{}", ask(2));
+    let refused = ask(3);
+    assert!(
+        refused.contains(r#""allowed":false"#) && refused.contains("the size is odd"),
+        "{refused}"
+    );
+
+    end(&mut local);
+    assert_eq!(
+        walk.types(&format!("{configurations} name")),
+        "",
+        "what was registered is taken back"
+    );
+}
