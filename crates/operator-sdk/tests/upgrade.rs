@@ -219,3 +219,67 @@ fn changes_that_are_not_committed_are_not_mixed_with_an_upgrade() {
     assert_ne!(dir.read("README.md"), "old\n");
     assert_eq!(dir.read("Dockerfile"), "FROM scratch\n");
 }
+
+/// Neither a later version of the file nor a damaged one is touched by any command.
+#[test]
+fn a_project_file_that_is_not_known_is_left_alone() {
+    let dir = project();
+    let good = dir.read("PROJECT");
+    let damaged = [
+        (
+            good.replace("version: \"3\"", "version: \"4\""),
+            "its version is \"4\"",
+        ),
+        (
+            good.replace("rust.operator-sdk.dev/v1", "rust.operator-sdk.dev/v2"),
+            "its layout is",
+        ),
+        (good.replace("kind: Memcached", "kind: memcached"), "memcached"),
+        (
+            good.replace("domain: example.com\n", "domain: [\n"),
+            "not valid YAML",
+        ),
+    ];
+    let commands: [&[&str]; 12] = [
+        &["build", "op:v1"],
+        &["install"],
+        &["uninstall"],
+        &["deploy"],
+        &["undeploy"],
+        &["generate", "installer"],
+        &["generate", "k8s"],
+        &["run", "local"],
+        &["dev"],
+        &["upgrade"],
+        &["add", "api", "--api-version=cache.example.com/v1", "--kind=Other"],
+        &[
+            "create",
+            "api",
+            "--group",
+            "cache",
+            "--version",
+            "v1",
+            "--kind",
+            "Other",
+        ],
+    ];
+    for (text, part) in damaged {
+        assert_ne!(text, good);
+        dir.write("PROJECT", &text);
+        for command in commands {
+            let before = dir.files();
+            let output = dir.run(command);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{command:?}: {errors}");
+            assert!(
+                errors.contains("the PROJECT file cannot be used"),
+                "{command:?}: {errors}"
+            );
+            assert!(
+                errors.contains(part),
+                "{command:?}: {part:?} is missing: {errors}"
+            );
+            assert_eq!(dir.files(), before, "{command:?}");
+        }
+    }
+}

@@ -515,6 +515,20 @@ fn webhooks_on_this_machine() {
         "{refused}"
     );
 
+    // The sample has 3 instances; the API server asks the operator on this machine.
+    let output = walk
+        .program("kubectl", &walk.root)
+        .args(["create", "-f", SAMPLE])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && errors.contains("the size is odd"),
+        "{errors}"
+    );
+    walk.write(SAMPLE, &walk.read(SAMPLE).replace("size: 3", "size: 2"));
+    walk.types(&format!("kubectl create -f {SAMPLE}"));
+
     end(&mut local);
     assert_eq!(
         walk.types(&format!("{configurations} name")),
