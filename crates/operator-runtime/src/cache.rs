@@ -65,6 +65,10 @@ pub struct CacheOptions {
     pub streaming_lists: bool,
     /// How the waits between failed attempts of a watch grow.
     pub watch_backoff: WatchBackoff,
+    /// Whether the first read of a kind starts watching it, which needs the permission to list and watch, and memory for
+    /// all its objects; true unless said otherwise. Otherwise it is an error, and kinds are watched because a controller
+    /// or an index needs them, or [`Cache::watch`] names them.
+    pub start_on_read: bool,
     /// How long a read waits for the first list of its kind; 30 s unless said otherwise.
     pub read_timeout: Duration,
 }
@@ -79,6 +83,12 @@ pub enum CacheError {
         kind: String,
         /// What its watches say.
         reason: String,
+    },
+    /// Nobody watches the kind, and a read may not start it.
+    #[error("{kind} is not watched, and reads start no watch (start_on_read): name it with Cache::watch")]
+    NotCached {
+        /// The kind.
+        kind: String,
     },
     /// The object is there, but it is none of its type.
     #[error("{kind} {key} does not fit its type: {error}; repair the object or the type")]
@@ -161,6 +171,7 @@ impl Default for CacheOptions {
             sync_period: Some(Duration::from_secs(10 * 60 * 60)),
             streaming_lists: false,
             watch_backoff: WatchBackoff::default(),
+            start_on_read: true,
             read_timeout: Duration::from_secs(30),
         }
     }
@@ -209,7 +220,7 @@ impl Cache {
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, CacheError> {
-        let informer = self.informer::<K>();
+        let informer = self.reader::<K>()?;
         self.read(&informer, &key.into(), Consistency::OwnWrites).await
     }
 
@@ -223,7 +234,7 @@ impl Cache {
         kind: &Kind,
         key: impl Into<ObjectKey>,
     ) -> Result<Option<Arc<K>>, CacheError> {
-        let informer = self.informer_of::<K>(kind);
+        let informer = self.reader_of::<K>(kind)?;
         self.read(&informer, &key.into(), Consistency::OwnWrites).await
     }
 
@@ -233,7 +244,7 @@ impl Cache {
     /// # Errors
     /// If the kind cannot be listed in time, or has no such index.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
-        let informer = self.informer::<K>();
+        let informer = self.reader::<K>()?;
         self.select(&informer, &options.into(), Consistency::OwnWrites)
             .await
     }
@@ -247,7 +258,7 @@ impl Cache {
         kind: &Kind,
         options: impl Into<ListOptions>,
     ) -> Result<Vec<Arc<K>>, CacheError> {
-        let informer = self.informer_of::<K>(kind);
+        let informer = self.reader_of::<K>(kind)?;
         self.select(&informer, &options.into(), Consistency::OwnWrites)
             .await
     }
@@ -291,6 +302,24 @@ impl Cache {
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), CacheError> {
         add_index(&self.informer_of::<K>(kind), name, values)
+    }
+
+    /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would.
+    pub fn watch<K: Object>(&self) {
+        self.informer::<K>();
+    }
+
+    /// [`Cache::watch`] of a kind that is read as `K`, such as `DynamicObject`.
+    pub fn watch_of<K: View>(&self, kind: &Kind) {
+        self.informer_of::<K>(kind);
+    }
+
+    /// Waits until every kind that is watched by now has been listed.
+    pub async fn wait_for_sync(&self) {
+        let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
+        for informer in informers {
+            informer.listed().await;
+        }
     }
 
     /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no more
@@ -377,6 +406,29 @@ impl Cache {
     /// The field manager of the operator.
     pub(crate) fn manager(&self) -> &str {
         &self.inner.manager
+    }
+
+    /// The informer for a reader, who may not start one if the options say so.
+    pub(crate) fn reader<K: Object>(&self) -> Result<Arc<Informer>, CacheError> {
+        if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
+            return Ok(informer.clone());
+        }
+        self.may_read(&Kind::of::<K>())?;
+        Ok(self.informer::<K>())
+    }
+
+    /// [`Cache::reader`] of a kind that is read as `K`.
+    pub(crate) fn reader_of<K: View>(&self, kind: &Kind) -> Result<Arc<Informer>, CacheError> {
+        self.may_read(kind)?;
+        Ok(self.informer_of::<K>(kind))
+    }
+
+    fn may_read(&self, kind: &Kind) -> Result<(), CacheError> {
+        if self.inner.options.start_on_read || self.existing(kind).is_some() {
+            return Ok(());
+        }
+        let kind = kind.to_string();
+        Err(CacheError::NotCached { kind })
     }
 
     /// The informer of a kind; the first call makes it, and starts it if the cache is running.

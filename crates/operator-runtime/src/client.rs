@@ -181,7 +181,7 @@ impl Client {
         if self.options.namespace.is_some() {
             return self.of().get(key).await;
         }
-        let informer = self.cache.informer::<K>();
+        let informer = self.cache.reader::<K>()?;
         let consistency = self.options.consistency;
         Ok(self.cache.read(&informer, &key.into(), consistency).await?)
     }

@@ -57,18 +57,23 @@
 //! * A [`Manager`] owns what controllers share and runs them: it starts everything in order, stops on SIGTERM, lets
 //!   reconciles finish, and serves `/healthz` and `/readyz`.
 //! * The [`cache`] watches each kind that somebody reads, once, and keeps its objects as `Arc<K>`. A watch that fails
-//!   backs off by itself and shows in `/readyz`; the others go on. An object that does not fit its type is left out and
-//!   logged, and the watch goes on.
+//!   backs off by itself and shows in `/readyz`; the others go on. An object that does not fit its type is left out, and
+//!   told in the log, as an Event and as a metric; the watch goes on. [`CacheOptions`](cache::CacheOptions) select,
+//!   transform and resync; [`Cache::add_index`] finds objects by a value.
+//! * A kind is read as a Rust type ([`Object`]), as its metadata alone (`PartialObjectMeta`), or whole without a type
+//!   (`DynamicObject` with a [`Kind`]); whatever the readers, it is one watch.
 //! * A change becomes an [`Event`](event::Event) with the old and the new state. A [`predicate`] drops it or lets it
 //!   pass, a [`handler`] turns it into requests: for the object itself (`for_`), for its owner (`owns`), or for whatever
-//!   a function says (`watches`).
-//! * The queue holds each request once. Fresh events go before the first list, failures wait with exponential backoff,
+//!   a function says (`watches`). A [`Watch`](controller::Watch) says more of a kind; streams and functions are sources
+//!   as well ([`Controller::requests_from`], [`Controller::watches_raw`]).
+//! * The [`queue`] holds each request once. Fresh events go before the first list, failures wait with exponential backoff,
 //!   and no key is reconciled twice at once.
 //! * A worker calls [`Reconciler::reconcile`] with a [`Context`] and the [`Request`]. Errors and panics are tried again;
 //!   [`Action`] says what else follows.
 //! * The [`Client`] that the context is reads from the cache and writes to the API server. A read sees every write that
-//!   was answered before it. [`Client::apply`] and [`Client::status`] send nothing when nothing would change, so an
-//!   operator at rest is silent.
+//!   was answered before it. No function that can tell that nothing would change sends a request, so an operator at rest
+//!   is silent: [`Client::apply`] and [`Client::status`] are the ones to use, [`Client::create_or_update`] and the others
+//!   are there for what they do not fit.
 //!
 //! # Rules of the house
 //! * Reconcile from what is, not from what happened: the request carries no event, and several events are one request.
@@ -105,7 +110,7 @@ pub mod predicate;
 pub mod prelude;
 pub mod proxy;
 pub mod prune;
-mod queue;
+pub mod queue;
 mod serve;
 pub mod webhook;
 

@@ -1,7 +1,6 @@
 //! Sets of objects by namespace and name, which they carry themselves: no key is kept beside an object.
 
 use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -28,6 +27,13 @@ impl Keyed for ObjectKey {
 
     fn name(&self) -> &str {
         self.name()
+    }
+}
+
+/// Keys hash and equal field by field, namespace first, which is what `dyn Keyed` does.
+impl<'a> Borrow<dyn Keyed + 'a> for ObjectKey {
+    fn borrow(&self) -> &(dyn Keyed + 'a) {
+        self
     }
 }
 
@@ -108,8 +114,30 @@ impl<'a, T: Keyed + 'a> Borrow<dyn Keyed + 'a> for ByKey<T> {
     }
 }
 
-/// By namespace, and by name within one.
-pub(super) fn order(left: &impl Keyed, right: &impl Keyed) -> Ordering {
-    let by_namespace = left.namespace().cmp(&right.namespace());
-    by_namespace.then_with(|| left.name().cmp(right.name()))
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_found_by_what_an_object_carries() {
+        let metadata = |namespace: Option<&str>, name: &str| ObjectMeta {
+            namespace: namespace.map(str::to_owned),
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let keys = [
+            ObjectKey::namespaced("a", "b"),
+            ObjectKey::cluster("b"),
+            ObjectKey::namespaced("b", "a"),
+        ];
+        let places: HashMap<_, _> = keys.iter().cloned().zip(0..).collect();
+        let find = |metadata: ObjectMeta| places.get(&metadata as &dyn Keyed).copied();
+        assert_eq!(find(metadata(Some("a"), "b")), Some(0));
+        assert_eq!(find(metadata(None, "b")), Some(1));
+        assert_eq!(find(metadata(Some(""), "b")), Some(1));
+        assert_eq!(find(metadata(Some("b"), "a")), Some(2));
+        assert_eq!(find(metadata(Some("b"), "b")), None);
+    }
 }

@@ -20,7 +20,7 @@ use kube::runtime::watcher::Event as WatchEvent;
 use super::decode::Malformed;
 use super::index::{Index, Values};
 use super::item::{Incoming, Item, Representation};
-use super::keyed::{ByKey, Keyed, order};
+use super::keyed::{ByKey, Keyed};
 use super::selection::ListOptions;
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
@@ -136,71 +136,65 @@ impl Store {
             .filter(|_| consistency == Consistency::OwnWrites);
         Ok(match written.map(|written| &written.change) {
             Some(Change::Stored(written, _)) => Some(written.clone()),
-            Some(Change::Deleted(uid)) => stored.filter(|stored| !has_uid(stored, uid)).cloned(),
+            Some(Change::Deleted(uid)) => stored.filter(|stored| !has_uid(stored.metadata(), uid)).cloned(),
             None => stored.cloned(),
         })
     }
 
-    /// The objects that `options` name, sorted by key; `None` if they name an index that does not exist.
+    /// The objects that `options` name, sorted by key; `None` if they name an index that does not exist. Malformed ones
+    /// are left out: the reconcile of each reports it.
     pub(crate) fn list(&self, options: &ListOptions, consistency: Consistency) -> Option<Vec<Arc<dyn Item>>> {
-        let mut objects = match options.indexed() {
-            None => self.select(
-                self.objects.iter().map(|slot| &slot.0.stored.object),
-                options,
-                consistency,
-            ),
-            Some((name, value)) => {
-                let index = self.indexes.get(name)?;
-                let mut objects = self.select(index.get(value), options, consistency);
-                if consistency == Consistency::OwnWrites {
-                    objects.retain(|object| index.has(object, value));
-                    let missing = self.new_writes(options).filter(|object| index.has(object, value));
-                    merge(&mut objects, missing);
-                }
-                objects
+        let index = match options.indexed() {
+            Some((name, value)) => Some((self.indexes.get(name)?, value)),
+            None => None,
+        };
+        let mut objects = Vec::new();
+        let mut take = |object| {
+            let (namespace, name) = names(object);
+            if options.covers(namespace) && options.matches(object.metadata()) {
+                objects.push((namespace, name, object));
             }
         };
-        if options.indexed().is_none() && consistency == Consistency::OwnWrites {
-            merge(&mut objects, self.new_writes(options));
+        let own_writes = consistency == Consistency::OwnWrites;
+        let is_known = |object: &&Arc<dyn Item>| {
+            let is_overwritten = own_writes && self.is_overwritten(object);
+            !is_overwritten && !self.malformed.contains_key(*object as &dyn Keyed)
+        };
+        match index {
+            Some((index, value)) => index.get(value).filter(is_known).for_each(&mut take),
+            None => self
+                .objects
+                .iter()
+                .map(|slot| &slot.0.stored.object)
+                .filter(is_known)
+                .for_each(&mut take),
         }
-        objects.sort_unstable_by(order);
-        Some(objects)
-    }
-
-    /// Of objects from the watch those that are wanted, each as the operator knows it.
-    fn select<'a>(
-        &'a self,
-        objects: impl Iterator<Item = &'a Arc<dyn Item>>,
-        options: &ListOptions,
-        consistency: Consistency,
-    ) -> Vec<Arc<dyn Item>> {
-        let in_namespace = objects.filter(|object| options.covers(object.namespace()));
-        let no_writes = consistency == Consistency::Watched || self.written.is_empty();
-        let known = in_namespace.filter_map(|object| {
-            if no_writes && self.malformed.is_empty() {
-                return Some(object.clone());
+        let written = self
+            .written
+            .iter()
+            .filter(|(key, _)| own_writes && !self.malformed.contains_key(*key));
+        for (_, written) in written {
+            if let Change::Stored(stored, _) = &written.change
+                && index.is_none_or(|(index, value)| index.has(&stored.object, value))
+            {
+                take(&stored.object);
             }
-            // A malformed object is left out: its key's own reconcile reports it.
-            let known = self
-                .get(&ObjectKey::of(object.as_ref()), consistency)
-                .ok()
-                .flatten();
-            known.map(|stored| stored.object)
-        });
-        known
-            .filter(|object| options.matches(object.metadata()))
-            .collect()
+        }
+        objects.sort_unstable_by_key(|(namespace, name, _)| (*namespace, *name));
+        Some(objects.into_iter().map(|(_, _, object)| object.clone()).collect())
     }
 
-    /// What the operator wrote and the watch has not brought, in any state.
-    fn new_writes<'a>(&'a self, options: &'a ListOptions) -> impl Iterator<Item = Arc<dyn Item>> + 'a {
-        let stored = self.written.values().filter_map(|written| match &written.change {
-            Change::Stored(stored, _) => Some(&stored.object),
-            Change::Deleted(_) => None,
-        });
-        stored
-            .filter(|object| options.covers(object.namespace()) && options.matches(object.metadata()))
-            .cloned()
+    /// Whether the operator wrote or deleted the object since the watch brought it.
+    fn is_overwritten(&self, object: &Arc<dyn Item>) -> bool {
+        match self
+            .written
+            .get(object as &dyn Keyed)
+            .map(|written| &written.change)
+        {
+            Some(Change::Stored(..)) => true,
+            Some(Change::Deleted(uid)) => has_uid(object.metadata(), uid),
+            None => false,
+        }
     }
 
     fn watched(&self, key: &dyn Keyed) -> Option<&Stored> {
@@ -304,7 +298,7 @@ impl Store {
     /// Takes note that the operator deleted the object with this uid and nothing is left of it.
     pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str) {
         let known = self.get(key, Consistency::OwnWrites);
-        let is_known = matches!(known, Ok(Some(stored)) if has_uid(&stored, uid));
+        let is_known = matches!(known, Ok(Some(stored)) if has_uid(stored.metadata(), uid));
         if let Some((scope, progress)) = self.watch_of(key)
             && is_known
         {
@@ -459,20 +453,6 @@ impl Store {
     }
 }
 
-/// Adds the objects that are not there by their keys.
-fn merge(objects: &mut Vec<Arc<dyn Item>>, others: impl Iterator<Item = Arc<dyn Item>>) {
-    let others: Vec<_> = others.collect();
-    if others.is_empty() {
-        return;
-    }
-    let known: HashSet<_> = objects.iter().cloned().map(ByKey).collect();
-    objects.extend(
-        others
-            .into_iter()
-            .filter(|object| !known.contains(object as &dyn Keyed)),
-    );
-}
-
 fn metadata(object: &Incoming) -> &ObjectMeta {
     match object {
         Ok(stored) => stored.metadata(),
@@ -521,8 +501,13 @@ fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     }
 }
 
-fn has_uid(stored: &Stored, uid: &str) -> bool {
-    stored.metadata().uid.as_deref() == Some(uid)
+fn names(object: &Arc<dyn Item>) -> (Option<&str>, &str) {
+    let metadata = object.metadata();
+    (Keyed::namespace(metadata), Keyed::name(metadata))
+}
+
+fn has_uid(metadata: &ObjectMeta, uid: &str) -> bool {
+    metadata.uid.as_deref() == Some(uid)
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl<'a, K: View> Resources<'a, K> {
     /// As [`Client::get`].
     pub async fn get(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
         let target = self.client.target("get", &self.kind, key.into())?;
-        let informer = self.client.cache.informer_of::<K>(&self.kind);
+        let informer = self.client.cache.reader_of::<K>(&self.kind)?;
         let consistency = self.client.options.consistency;
         Ok(self
             .client
@@ -96,7 +96,7 @@ impl<'a, K: View> Resources<'a, K> {
     /// As [`Client::list`].
     pub async fn list(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
         let options = self.in_own_namespace("list", options.into())?;
-        let informer = self.client.cache.informer_of::<K>(&self.kind);
+        let informer = self.client.cache.reader_of::<K>(&self.kind)?;
         let consistency = self.client.options.consistency;
         Ok(self.client.cache.select(&informer, &options, consistency).await?)
     }

@@ -86,7 +86,8 @@ impl RateLimit {
         Self::MaxOf(vec![Self::default(), Self::Bucket { per_second, burst }])
     }
 
-    pub(crate) fn limiter(&self) -> Box<dyn RateLimiter> {
+    /// Makes the limiter, for a queue of its own.
+    pub fn limiter(&self) -> Box<dyn RateLimiter> {
         match self {
             Self::Exponential(backoff) => Box::new(Exponential::new(*backoff)),
             Self::Bucket { per_second, burst } => Box::new(Bucket::new(*per_second, *burst)),

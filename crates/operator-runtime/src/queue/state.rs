@@ -10,30 +10,49 @@ use super::limiter::RateLimiter;
 
 /// How a key is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Add {
+pub struct Add {
     /// The higher priority is served first.
-    pub(crate) priority: i32,
+    pub priority: i32,
     /// Not before that much time has passed.
-    pub(crate) after: Duration,
+    pub after: Duration,
 }
 
 /// A key that was handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Popped<K> {
-    pub(crate) key: K,
-    pub(crate) priority: i32,
+pub struct Popped<K> {
+    /// The key.
+    pub key: K,
+    /// The priority that it had.
+    pub priority: i32,
     /// How long it was ready.
-    pub(crate) waited: Duration,
+    pub waited: Duration,
 }
 
-/// The queue.
+/// The queue of a controller, as a value: it decides which key is next, and never waits.
 ///
 /// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
 /// * Ready keys are served by priority, and in the order of becoming ready within one priority. A key that has been
 ///   ready for longer than `patience` is served before any priority, so that nothing starves.
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use operator_runtime::queue::{Add, Queue};
+/// use operator_runtime::controller::RateLimit;
+/// use operator_runtime::ObjectKey;
+///
+/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+/// let (key, now) = (ObjectKey::namespaced("default", "a"), Instant::now());
+/// assert!(queue.add(key.clone(), Add::default(), now));
+/// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key.clone()));
+/// // It failed, and comes back when its time has come.
+/// queue.add_rate_limited(key.clone(), 0, now);
+/// queue.done(&key, now);
+/// assert_eq!(queue.pop(now), None);
+/// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
+/// ```
 #[derive(Debug)]
-pub(crate) struct Queue<K> {
+pub struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
     entries: HashMap<K, Entry>,
@@ -63,7 +82,8 @@ enum Place {
 // === impl Queue ===
 
 impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
-    pub(crate) fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
+    /// An empty queue; a key that has been ready for longer than `patience` is served before any priority.
+    pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
             patience,
@@ -77,7 +97,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// Adds a key, and says whether it was not there before.
-    pub(crate) fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
+    pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         let due = now.checked_add(add.after).unwrap_or(now);
         let known = self.entries.get(&key).copied();
         let (priority, due) = match known {
@@ -97,18 +117,18 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
     /// was not there before.
-    pub(crate) fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
+    pub fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
         let after = self.limiter.when(&key, now);
         self.add(key, Add { priority, after }, now)
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
-    pub(crate) fn forget(&mut self, key: &K) {
+    pub fn forget(&mut self, key: &K) {
         self.limiter.forget(key);
     }
 
     /// Hands out the next key; it is running until [`Queue::done`].
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
+    pub fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self
             .starving(now)
@@ -126,7 +146,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// Says that the run of a key is over; if it was added meanwhile it is due again.
-    pub(crate) fn done(&mut self, key: &K, now: Instant) {
+    pub fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
             && let Place::Parked(due) = entry.place
@@ -137,12 +157,12 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// When a waiting key becomes ready, if none is ready now.
-    pub(crate) fn next_ready(&self) -> Option<Instant> {
+    pub fn next_ready(&self) -> Option<Instant> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
     /// How many keys of each priority are ready.
-    pub(crate) fn depth(&self) -> Vec<(i32, usize)> {
+    pub fn depth(&self) -> Vec<(i32, usize)> {
         let mut depth: Vec<(i32, usize)> = Vec::new();
         for (Reverse(priority), _) in self.ready.keys() {
             match depth.last_mut().filter(|(last, _)| last == priority) {

@@ -386,3 +386,28 @@ async fn watch_of_a_dynamic_kind_is_a_controller_like_any_other() {
     assert_eq!(told.next().await, (key("a"), Some(2)));
     running.end().await.unwrap();
 }
+
+#[tokio::test]
+async fn read_starts_no_watch_where_it_may_not() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench
+        .manager_with(CacheOptions {
+            start_on_read: false,
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    let client = manager.client();
+    for error in [
+        client.get::<Widget>(&key("a")).await.unwrap_err(),
+        client.dynamic(&widget_kind()).list(None).await.unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("reads start no watch"), "{error}");
+    }
+    assert_eq!(watches_of_widgets(&bench), 0);
+    manager.cache().watch::<Widget>();
+    in_time(manager.cache().wait_for_sync()).await;
+    assert!(client.get::<Widget>(&key("a")).await.unwrap().is_some());
+    running.end().await.unwrap();
+}

@@ -1,0 +1,399 @@
+//! What the queue, the cache and the dispatch of events cost, and what an object costs in memory.
+#![expect(clippy::unwrap_used, reason = "a benchmark whose reads fail measures nothing")]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher, black_box};
+use futures::StreamExt as _;
+use http::{Request as HttpRequest, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+use operator_runtime::cache::CacheOptions;
+use operator_runtime::controller::RateLimit;
+use operator_runtime::event::Event;
+use operator_runtime::queue::{Add, Queue};
+use operator_runtime::{Kind, ObjectKey, prelude::*};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const OBJECTS: usize = 10_000;
+const NAMESPACES: usize = 100;
+
+fn main() {
+    divan::main();
+}
+
+/// A ConfigMap as an operator makes them: labels, an owner, and what it applied.
+fn object(index: usize, version: usize) -> Value {
+    let owner = json!([{
+        "apiVersion": "example.com/v1", "kind": "App", "name": format!("app-{index}"), "uid": uid(index),
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let applied = json!({
+        "f:data": {"f:size": {}, "f:text": {}},
+        "f:metadata": {
+            "f:labels": {"f:app": {}, "f:shard": {}},
+            "f:ownerReferences": {format!(r#"k:{{"uid":"{}"}}"#, uid(index)): {}},
+        },
+    });
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": format!("app-{index}"), "namespace": format!("team-{}", index % NAMESPACES),
+            "uid": uid(index), "resourceVersion": version.to_string(),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "web", "shard": (index / NAMESPACES).to_string()},
+            "ownerReferences": owner,
+            "managedFields": [{
+                "manager": "bench", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+                "fieldsType": "FieldsV1", "fieldsV1": applied,
+            }],
+        },
+        "data": {"size": index.to_string(), "text": "The quick brown fox jumps over the lazy dog"},
+    })
+}
+
+fn uid(index: usize) -> String {
+    format!("00000000-0000-4000-8000-{index:012}")
+}
+
+/// A server that has these objects, and whose watch brings `updates` of them and then nothing more.
+fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
+    let items: Vec<_> = (0..OBJECTS).map(|index| object(index, 1 + index)).collect();
+    let metadata = json!({"resourceVersion": OBJECTS.to_string()});
+    let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items});
+    let list = Bytes::from(list.to_string());
+    let events = (0..updates).map(|index| {
+        let event = json!({"type": "MODIFIED", "object": object(index % OBJECTS, OBJECTS + 1 + index)});
+        format!("{event}\n")
+    });
+    let events = Bytes::from(events.collect::<String>());
+    let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let (list, events, go) = (list.clone(), events.clone(), go.clone());
+        async move {
+            let body = if is_watch {
+                let events = futures::stream::once(async move {
+                    go.notified().await;
+                    Ok::<_, Infallible>(Frame::data(events))
+                });
+                StreamBody::new(events.chain(futures::stream::pending())).boxed_unsync()
+            } else {
+                Full::from(list).boxed_unsync()
+            };
+            Ok::<_, Infallible>(Response::new(body))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// A manager whose cache has the objects.
+struct Bench {
+    runtime: Runtime,
+    manager: Manager,
+}
+
+impl Bench {
+    fn new(updates: usize, go: Arc<Notify>) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let client = {
+            let _entered = runtime.enter();
+            server(updates, go)
+        };
+        let options = CacheOptions {
+            sync_period: None,
+            ..CacheOptions::default()
+        };
+        let manager = Manager::builder("bench").client(client).cache_options(options);
+        let manager = runtime.block_on(manager.build()).unwrap();
+        Self { runtime, manager }
+    }
+
+    fn run(&self) {
+        self.runtime
+            .spawn(self.manager.clone().run_until(std::future::pending()));
+    }
+
+    fn filled() -> Self {
+        let bench = Self::new(0, Arc::default());
+        let shard = |config: &ConfigMap| {
+            let labels = config.metadata.labels.iter().flatten();
+            labels
+                .filter(|(key, _)| *key == "shard")
+                .map(|(_, shard)| shard.clone())
+                .collect()
+        };
+        bench
+            .manager
+            .cache()
+            .add_index::<ConfigMap>("shard", shard)
+            .unwrap();
+        bench.run();
+        assert_eq!(bench.list(ListOptions::all()), OBJECTS);
+        bench
+    }
+
+    fn list(&self, options: ListOptions) -> usize {
+        let cache = self.manager.cache();
+        self.runtime
+            .block_on(cache.list::<ConfigMap>(options))
+            .unwrap()
+            .len()
+    }
+}
+
+mod queue {
+    use super::*;
+
+    fn keys() -> Vec<ObjectKey> {
+        (0..1000)
+            .map(|index| ObjectKey::namespaced("default", &format!("app-{index}")))
+            .collect()
+    }
+
+    /// Adds 1,000 keys and serves them.
+    #[divan::bench]
+    fn add_get_done_1000(bencher: Bencher<'_, '_>) {
+        let keys = keys();
+        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
+            let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+            let now = Instant::now();
+            for key in &keys {
+                queue.add(key.clone(), Add::default(), now);
+            }
+            while let Some(popped) = queue.pop(now) {
+                queue.done(&popped.key, now);
+            }
+        });
+    }
+
+    /// Adds keys that are there already.
+    #[divan::bench]
+    fn add_again_1000(bencher: Bencher<'_, '_>) {
+        let keys = keys();
+        let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+        let now = Instant::now();
+        keys.iter().for_each(|key| {
+            queue.add(key.clone(), Add::default(), now);
+        });
+        bencher.counter(ItemsCount::new(keys.len())).bench_local(|| {
+            for key in &keys {
+                black_box(queue.add(key.clone(), Add::default(), now));
+            }
+        });
+    }
+}
+
+mod cache {
+    use super::*;
+
+    #[divan::bench]
+    fn get(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        let (cache, key) = (
+            bench.manager.cache(),
+            ObjectKey::namespaced("team-42", "app-4242"),
+        );
+        bencher.bench_local(|| {
+            bench
+                .runtime
+                .block_on(cache.get::<ConfigMap>(&key))
+                .unwrap()
+                .unwrap()
+        });
+    }
+
+    #[divan::bench]
+    fn list_10_000(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        bencher.bench_local(|| bench.list(ListOptions::all()));
+    }
+
+    #[divan::bench]
+    fn list_100_of_a_namespace(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        assert_eq!(bench.list(ListOptions::in_namespace("team-42")), 100);
+        bencher.bench_local(|| bench.list(ListOptions::in_namespace("team-42")));
+    }
+
+    #[divan::bench]
+    fn list_100_by_label(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        bencher.bench_local(|| bench.list(ListOptions::all().labels([("shard", "42")])));
+    }
+
+    #[divan::bench]
+    fn list_100_by_index(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        assert_eq!(bench.list(ListOptions::all().index("shard", "42")), 100);
+        bencher.bench_local(|| bench.list(ListOptions::all().index("shard", "42")));
+    }
+
+    /// The metadata of an object that is kept whole: made for the reader.
+    #[divan::bench]
+    fn get_metadata_of_typed(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled();
+        let (cache, key) = (
+            bench.manager.cache(),
+            ObjectKey::namespaced("team-42", "app-4242"),
+        );
+        bencher.bench_local(|| {
+            let metadata = cache.get::<PartialObjectMeta<ConfigMap>>(&key);
+            bench.runtime.block_on(metadata).unwrap().unwrap()
+        });
+    }
+}
+
+mod events {
+    use super::*;
+
+    /// From the first byte of the list to the last object in the cache.
+    #[divan::bench(sample_count = 10)]
+    fn list_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
+        bencher
+            .counter(ItemsCount::new(OBJECTS))
+            .with_inputs(|| Bench::new(0, Arc::default()))
+            .bench_local_values(|bench| {
+                bench.run();
+                assert_eq!(bench.list(ListOptions::all()), OBJECTS);
+                bench
+            });
+    }
+
+    /// Tells when it was called so often.
+    struct Counting {
+        left: std::sync::atomic::AtomicUsize,
+        done: Arc<Notify>,
+    }
+
+    impl Reconciler for Counting {
+        async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
+            if self.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+                self.done.notify_one();
+            }
+            Ok(Action::done())
+        }
+    }
+
+    /// From the first byte of 10,000 updates to the end of the last of 10,000 reconciles that do nothing.
+    #[divan::bench(sample_count = 10)]
+    fn dispatch_10_000_updates(bencher: Bencher<'_, '_>) {
+        let prepare = || {
+            let (go, listed, done) = (
+                Arc::<Notify>::default(),
+                Arc::<Notify>::default(),
+                Arc::<Notify>::default(),
+            );
+            let bench = Bench::new(OBJECTS, go.clone());
+            let counting = |done: &Arc<Notify>| Counting {
+                left: OBJECTS.into(),
+                done: done.clone(),
+            };
+            Controller::managed_by(&bench.manager)
+                .for_where::<ConfigMap>(|event: &Event<ConfigMap>| !event.is_initial())
+                .complete(counting(&done))
+                .unwrap();
+            Controller::managed_by(&bench.manager)
+                .named("listed")
+                .for_where::<ConfigMap>(|event: &Event<ConfigMap>| event.is_initial())
+                .complete(counting(&listed))
+                .unwrap();
+            bench.run();
+            bench.runtime.block_on(listed.notified());
+            (bench, go, done)
+        };
+        bencher
+            .counter(ItemsCount::new(OBJECTS))
+            .with_inputs(prepare)
+            .bench_local_values(|(bench, go, done)| {
+                go.notify_one();
+                bench.runtime.block_on(done.notified());
+                bench
+            });
+    }
+}
+
+/// What stays allocated for 10,000 objects: `alloc` and `grow` less `dealloc` and `shrink`.
+mod memory {
+    use super::*;
+
+    fn decoded<K: serde::de::DeserializeOwned>() -> Vec<Arc<K>> {
+        let decode = |index| {
+            let mut object = object(index, 1 + index);
+            object["metadata"]
+                .as_object_mut()
+                .unwrap()
+                .remove("managedFields");
+            Arc::new(serde_json::from_value(object).unwrap())
+        };
+        (0..OBJECTS).map(decode).collect()
+    }
+
+    /// The objects alone, for comparison.
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn objects_alone_typed() -> Vec<Arc<ConfigMap>> {
+        decoded()
+    }
+
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn objects_alone_dynamic() -> Vec<Arc<DynamicObject>> {
+        decoded()
+    }
+
+    fn cache(bencher: Bencher<'_, '_>, read: &impl AsyncFn(&Manager)) {
+        bencher
+            .with_inputs(|| Bench::new(0, Arc::default()))
+            .bench_local_values(|bench| {
+                bench.run();
+                bench.runtime.block_on(read(&bench.manager));
+                bench
+            });
+    }
+
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn cache_typed(bencher: Bencher<'_, '_>) {
+        cache(bencher, &async |manager: &Manager| {
+            manager.cache().list::<ConfigMap>(None).await.unwrap();
+        });
+    }
+
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn cache_dynamic(bencher: Bencher<'_, '_>) {
+        let kind = Kind::of::<ConfigMap>();
+        cache(bencher, &async |manager: &Manager| {
+            manager
+                .cache()
+                .list_of::<DynamicObject>(&kind, None)
+                .await
+                .unwrap();
+        });
+    }
+
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn cache_metadata(bencher: Bencher<'_, '_>) {
+        cache(bencher, &async |manager: &Manager| {
+            manager
+                .cache()
+                .list::<PartialObjectMeta<ConfigMap>>(None)
+                .await
+                .unwrap();
+        });
+    }
+}
