@@ -11,6 +11,7 @@ use kube::runtime::wait::await_condition;
 use kube::{CustomResourceExt, ResourceExt};
 use operator_apiserver::ApiServer;
 use operator_runtime::cache::{CacheOptions, WatchBackoff};
+use operator_runtime::controller::Backoff;
 use operator_runtime::prelude::*;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
@@ -48,7 +49,13 @@ async fn sizer(client: kube::Client) -> Manager {
     let controller = Controller::managed_by(&manager)
         .for_::<Widget>()
         .owns::<ConfigMap>();
-    controller.max_concurrent_reconciles(4).complete(Sizer).unwrap();
+    // Many failures in a row must not add up to minutes.
+    let backoff = Backoff {
+        base: Duration::from_millis(5),
+        max: Duration::from_millis(100),
+    };
+    let controller = controller.max_concurrent_reconciles(4).rate_limit(backoff);
+    controller.complete(Sizer).unwrap();
     manager
 }
 
