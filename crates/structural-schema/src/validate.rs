@@ -294,7 +294,7 @@ fn check_items(items: &[Value], schema: &Node, path: &str, correlation: Option<&
     let mut found = Found::default();
     if let Some(item_schema) = &schema.items {
         for (index, item) in items.iter().enumerate() {
-            let child = correlation.and_then(|correlation| correlation.item(item, index));
+            let child = correlation.and_then(|correlation| correlation.item(item));
             found.merge(check_node(
                 item,
                 item_schema,

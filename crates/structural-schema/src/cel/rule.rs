@@ -241,7 +241,7 @@ impl Run {
                 for (index, item) in items.iter().enumerate() {
                     let old = correlation
                         .as_ref()
-                        .and_then(|found| found.item(item, index))
+                        .and_then(|found| found.item(item))
                         .map(|found| found.old);
                     self.node(rules, item, old, child, &path.index(index), below(item, old));
                 }

@@ -1,6 +1,7 @@
 //! New values and the old values that they replace: what has not changed is forgiven.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -13,6 +14,8 @@ pub(crate) struct Correlation<'v> {
     pub(crate) old: &'v Value,
     schema: &'v Node,
     unchanged: OnceCell<bool>,
+    /// The places of the old items, by their keys.
+    by_keys: OnceCell<HashMap<String, usize>>,
 }
 
 impl<'v> Correlation<'v> {
@@ -22,6 +25,7 @@ impl<'v> Correlation<'v> {
             old,
             schema,
             unchanged: OnceCell::new(),
+            by_keys: OnceCell::new(),
         }
     }
 
@@ -40,27 +44,35 @@ impl<'v> Correlation<'v> {
     }
 
     /// The item in both: only items of a list that is a map are the same item by their keys.
-    pub(crate) fn item(&self, value: &'v Value, _index: usize) -> Option<Self> {
+    pub(crate) fn item(&self, value: &'v Value) -> Option<Self> {
         if self.schema.list_type.as_deref() != Some("map") {
             return None;
         }
         let items = self.schema.items.as_deref()?;
-        let keys = &self.schema.list_map_keys;
-        let old = self
-            .old
-            .as_array()?
-            .iter()
-            .find(|old| same_keys(old, value, keys, items))?;
+        let keys = keys_of(value, &self.schema.list_map_keys, items);
+        let index = *self.by_keys.get_or_init(|| self.index(items)).get(&keys)?;
+        let old = self.old.as_array()?.get(index)?;
         Some(Self::new(value, old, items))
+    }
+
+    /// The old items by their keys; of several with the same, the first.
+    fn index(&self, items: &Node) -> HashMap<String, usize> {
+        let mut found = HashMap::new();
+        for (index, old) in self.old.as_array().into_iter().flatten().enumerate() {
+            let keys = keys_of(old, &self.schema.list_map_keys, items);
+            found.entry(keys).or_insert(index);
+        }
+        found
     }
 }
 
-fn same_keys(a: &Value, b: &Value, keys: &[String], items: &Node) -> bool {
-    keys.iter().all(|key| {
-        let default = items
-            .properties
-            .get(key)
-            .and_then(|property| property.default.as_ref());
-        a.get(key).or(default) == b.get(key).or(default)
-    })
+/// The keys of an item of a list that is a map, with their defaults; an absent key is unlike any value.
+fn keys_of(item: &Value, keys: &[String], items: &Node) -> String {
+    let shown = |key: &String| {
+        let default = || items.properties.get(key)?.default.as_ref();
+        item.get(key)
+            .or_else(default)
+            .map_or(String::new(), ToString::to_string)
+    };
+    keys.iter().map(shown).collect::<Vec<_>>().join("\0")
 }

@@ -324,24 +324,17 @@ impl Differ {
     }
 
     fn properties(&mut self, old: Side<'_>, new: Side<'_>, path: &Path, judged: bool) {
-        let source = |side: Side<'_>, name: &str| {
-            side.1
-                .get("properties")
-                .and_then(|properties| properties.get(name))
-                .cloned()
-                .unwrap_or(Value::Null)
-        };
         for (name, before) in &old.0.properties {
             let path = path.child(name);
-            let old_source = source(old, name);
+            let old_source = property_of(old.1, name);
             if let Some(after) = new.0.properties.get(name) {
-                let new_source = source(new, name);
+                let new_source = property_of(new.1, name);
                 self.default(before, after, new.0, &path, judged);
-                self.node((before, &old_source), (after, &new_source), &path, judged);
+                self.node((before, old_source), (after, new_source), &path, judged);
             } else if let Some(after) = new.0.additional_schema() {
-                let new_source = new.1.get("additionalProperties").cloned().unwrap_or_default();
+                let new_source = child_of(new.1, "additionalProperties");
                 self.default(before, after, new.0, &path, judged);
-                self.node((before, &old_source), (after, &new_source), &path, judged);
+                self.node((before, old_source), (after, new_source), &path, judged);
             } else if new.0.preserves_unknown_fields() {
                 let what = "field removed, but unknown fields are kept";
                 self.safe(&path, what, "it is no longer checked");
@@ -413,10 +406,10 @@ impl Differ {
             (None, None) => {}
             (Some(Allowed(before)), Some(Allowed(after))) if before == after => {}
             (Some(Schema(before)), Some(Schema(after))) => {
-                let source = |side: Side<'_>| side.1.get("additionalProperties").cloned().unwrap_or_default();
-                let (old_source, new_source) = (source(old), source(new));
+                let name = "additionalProperties";
+                let (old_source, new_source) = (child_of(old.1, name), child_of(new.1, name));
                 self.default(before, after, new.0, &below, judged);
-                self.node((before, &old_source), (after, &new_source), &below, judged);
+                self.node((before, old_source), (after, new_source), &below, judged);
             }
             (None, Some(Schema(_))) if !old.0.preserves_unknown_fields() => {
                 self.safe(&below, "other fields allowed", "they were pruned before");
@@ -437,10 +430,9 @@ impl Differ {
         match (&old.0.items, &new.0.items) {
             (None, None) => {}
             (Some(before), Some(after)) => {
-                let source = |side: Side<'_>| side.1.get("items").cloned().unwrap_or_default();
-                let (old_source, new_source) = (source(old), source(new));
+                let (old_source, new_source) = (child_of(old.1, "items"), child_of(new.1, "items"));
                 self.default(before, after, new.0, &below, judged);
-                self.node((before, &old_source), (after, &new_source), &below, judged);
+                self.node((before, old_source), (after, new_source), &below, judged);
             }
             (Some(_), None) if new.0.preserves_unknown_fields() => {
                 self.safe(&below, "items no longer checked", ALLOWED);
@@ -452,6 +444,16 @@ impl Differ {
             ),
         }
     }
+}
+
+static NULL: Value = Value::Null;
+
+fn child_of<'v>(source: &'v Value, name: &str) -> &'v Value {
+    source.get(name).unwrap_or(&NULL)
+}
+
+fn property_of<'v>(source: &'v Value, name: &str) -> &'v Value {
+    child_of(child_of(source, "properties"), name)
 }
 
 /// Whether a schema judges its values as wholes, so that a default inside may make a difference.
