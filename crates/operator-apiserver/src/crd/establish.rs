@@ -57,31 +57,19 @@ struct Served {
 /// Brings conditions and the catalogue up to date with the stored CRDs.
 pub(crate) fn establish(registry: &Registry) {
     let mut established = registry.establishing.lock();
-    let changed = established.changed(registry);
-    for stored in &changed {
-        accept_names(registry, stored);
-    }
-    for stored in current(registry, &changed) {
-        set_established(registry, &stored);
-    }
-    established.publish(registry);
-    for stored in current(registry, &changed) {
-        if object::is_terminating(&stored.value) {
-            delete_instances(registry, &stored);
-        }
-    }
-    established.publish(registry);
+    while established.round(registry) {}
 }
 
-/// After a custom object went away: a terminating CRD without instances goes too.
+/// After a custom object went away: a terminating CRD without instances goes too, and its names are free.
 pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition) {
     let Some(stored) = registry.store.get(TABLE, &definition.table) else {
         return;
     };
     if object::is_terminating(&stored.value) {
         let mut established = registry.establishing.lock();
-        delete_instances(registry, &stored);
+        let gone = delete_instances(registry, &stored);
         established.publish(registry);
+        while gone && established.round(registry) {}
     }
 }
 
@@ -94,6 +82,24 @@ fn current(registry: &Registry, crds: &[Arc<Stored>]) -> Vec<Arc<Stored>> {
 // === impl Established ===
 
 impl Established {
+    /// Accepts names and serves what is accepted; whether a CRD went away, whose names others may wait for.
+    fn round(&mut self, registry: &Registry) -> bool {
+        let changed = self.changed(registry);
+        for stored in &changed {
+            accept_names(registry, stored);
+        }
+        for stored in current(registry, &changed) {
+            set_established(registry, &stored);
+        }
+        self.publish(registry);
+        let mut gone = false;
+        for stored in current(registry, &changed) {
+            gone |= object::is_terminating(&stored.value) && delete_instances(registry, &stored);
+        }
+        self.publish(registry);
+        gone
+    }
+
     /// The CRDs that are new or changed, and those that wait for names which others may have given up.
     fn changed(&self, registry: &Registry) -> Vec<Arc<Stored>> {
         let mut crds = registry.store.list(TABLE, "").objects;
@@ -273,11 +279,15 @@ fn set_established(registry: &Registry, stored: &Stored) {
     save(registry, stored, value);
 }
 
-/// Deletes the instances of a terminating CRD, and the CRD when none is left.
-fn delete_instances(registry: &Registry, stored: &Stored) {
-    if !object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
-        return;
+/// Deletes the instances of a terminating CRD, and the CRD when none is left; whether it went away.
+fn delete_instances(registry: &Registry, stored: &Stored) -> bool {
+    if object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
+        clean_up(registry, stored);
     }
+    registry.store.get(TABLE, &stored.key).is_none()
+}
+
+fn clean_up(registry: &Registry, stored: &Stored) {
     let Some(definition) = definitions(&stored.value, stored.revision, &CancellationToken::new())
         .into_iter()
         .next()
