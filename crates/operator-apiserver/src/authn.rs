@@ -1,5 +1,6 @@
 //! Who sends a request.
 
+mod bearer;
 mod certificate;
 mod impersonation;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::bearer::{authenticate, bearer_token};
 pub(crate) use self::impersonation::impersonate;
 use crate::builtin::names;
 
@@ -31,6 +33,9 @@ const ANONYMOUS: &str = "system:anonymous";
 /// The extra field that says by which credential a user is known.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// Where a token bound to a pod or node says which node that is.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 impl User {
@@ -41,6 +46,17 @@ impl User {
             groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
             ..Self::default()
         }
+    }
+
+    /// Somebody known by name.
+    pub(crate) fn named(name: String, groups: Vec<String>) -> Self {
+        let mut user = Self {
+            name,
+            groups,
+            ..Self::default()
+        };
+        user.join(AUTHENTICATED);
+        user
     }
 
     /// A request over the network without credentials.

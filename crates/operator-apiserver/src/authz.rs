@@ -6,7 +6,7 @@ mod rule;
 
 pub(crate) use self::escalation::check as check_escalation;
 pub(crate) use self::rbac::{aggregate, rules_of_user};
-pub(crate) use self::rule::Rule;
+pub(crate) use self::rule::{Rule, go_list};
 use crate::authn::User;
 use crate::registry::Registry;
 use crate::request_info::RequestInfo;

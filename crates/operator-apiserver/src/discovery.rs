@@ -3,6 +3,7 @@
 mod aggregated;
 mod legacy;
 mod openapi;
+pub(crate) mod openid;
 mod version;
 
 use std::cmp::Reverse;

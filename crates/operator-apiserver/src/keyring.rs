@@ -11,7 +11,7 @@ use crate::server::Error;
 const DIRECTORY: &str = "pki";
 
 /// Where a server keeps what it proves itself with.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Keyring {
     /// `None` keeps nothing.
     directory: Option<PathBuf>,
@@ -36,15 +36,26 @@ impl Keyring {
         let Some(directory) = &self.directory else {
             return make();
         };
-        let path = directory.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => return Ok(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(unusable(&path, &error)),
+        if let Some(text) = self.read(name)? {
+            return Ok(text);
         }
+        let path = directory.join(name);
         let text = make()?;
         write(directory, &path, &text).map_err(|error| unusable(&path, &error))?;
         Ok(text)
+    }
+
+    /// The text that is kept under a name already.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(directory) = &self.directory else {
+            return Ok(None);
+        };
+        let path = directory.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unusable(&path, &error)),
+        }
     }
 }
 

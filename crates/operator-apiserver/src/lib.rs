@@ -33,6 +33,7 @@ mod registry;
 mod request_info;
 mod store;
 mod subresource;
+mod token;
 mod verb;
 mod watch;
 mod webhook_client;

@@ -76,6 +76,12 @@ async fn in_time(
 
 /// Whose the request is: that of its user, or of the one that the user acts as.
 fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+    if call.user.is_anonymous()
+        && let Some(token) = authn::bearer_token(&call.headers)
+    {
+        let known = authn::authenticate(registry, token, &[]);
+        call.user = known.map_err(|_| status::unauthorized())?.user;
+    }
     let asked = Attributes::of(&call.user, &call.info);
     if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
         call.user = user;
@@ -87,7 +93,10 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
     let info = &call.info;
     authz::check(registry, &Attributes::of(&call.user, info))?;
     if !info.is_resource {
-        return discovery::serve(registry, method, call);
+        return match discovery::openid::serve(registry, method, call).await {
+            Some(answer) => answer,
+            None => discovery::serve(registry, method, call),
+        };
     }
     let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
         return unknown(registry, info);

@@ -12,7 +12,7 @@ mod shared_storage;
 mod strategy;
 mod update;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
-pub(crate) use self::resource::{Backing, Catalog, Definition, Subresource, api_version, builtin_catalog};
+pub(crate) use self::resource::{
+    Backing, Catalog, Definition, Subresource, api_version, builtin_catalog, token_requests,
+};
 use crate::admission;
 use crate::authn::User;
 use crate::clock::{self, Clock};
@@ -31,6 +33,7 @@ use crate::keyring::Keyring;
 use crate::random::Random;
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
+use crate::token::Issuer;
 use crate::webhook_client::Routes;
 
 /// One server's state.
@@ -46,6 +49,10 @@ pub(crate) struct Registry {
     pub(crate) addresses: service_address::Cursor,
     /// Cancelled when the server ends: watches end with it.
     pub(crate) stop: CancellationToken,
+    /// Who signs the tokens of service accounts.
+    pub(crate) issuer: Arc<Issuer>,
+    /// Tokens that never change, with their users.
+    pub(crate) static_tokens: HashMap<String, User>,
     /// The admission plug-ins that are off, by name.
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// Where keys and certificates are kept.
@@ -127,6 +134,8 @@ impl Registry {
             establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
+            issuer: Arc::default(),
+            static_tokens: HashMap::new(),
             disabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),

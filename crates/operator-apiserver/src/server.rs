@@ -1,6 +1,6 @@
 //! The handle of a server: how it is made, and the ways in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::future::Future;
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ use crate::random::Random;
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::store::Store;
+use crate::token::{Issuer, KeyError};
 
 /// The longest body that is read.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -48,6 +49,14 @@ pub enum Error {
     /// The data directory could not be opened or read.
     #[error("cannot use the data directory: {0}")]
     DataDirectory(String),
+    /// A key of service account tokens could not be used.
+    #[error("cannot use the {which}: {problem}")]
+    ServiceAccountKey {
+        /// Which one.
+        which: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The certificates could not be made.
     #[error("cannot make the server's certificates: {0}")]
     Certificates(String),
@@ -69,6 +78,25 @@ pub struct Builder {
     history_events: usize,
     data_directory: Option<PathBuf>,
     disabled_plugins: BTreeSet<String>,
+    tokens: Tokens,
+}
+
+/// What the builder was told of tokens.
+#[derive(Default)]
+struct Tokens {
+    issuer: Option<String>,
+    signing_key: Option<Vec<u8>>,
+    keys: Vec<Vec<u8>>,
+    fixed: HashMap<String, User>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Tokens")
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ApiServer {
@@ -80,6 +108,7 @@ impl ApiServer {
             history_events: HISTORY_EVENTS,
             data_directory: None,
             disabled_plugins: BTreeSet::new(),
+            tokens: Tokens::default(),
         }
     }
 
@@ -174,6 +203,32 @@ where
     }
 }
 
+impl Tokens {
+    /// The issuer, with the keys that it was given, or that are in the data directory.
+    fn issuer(&self, keyring: &Keyring) -> Result<Issuer, Error> {
+        let refuse = |which| {
+            move |error: KeyError| Error::ServiceAccountKey {
+                which,
+                problem: error.to_string(),
+            }
+        };
+        let mut issuer = Issuer::default();
+        if let Some(url) = &self.issuer {
+            issuer.set_url(url.clone());
+        }
+        if let Some(pem) = &self.signing_key {
+            let set = issuer.set_signing_key(pem);
+            set.map_err(refuse("key that signs service account tokens"))?;
+        }
+        for pem in &self.keys {
+            let added = issuer.add_keys(pem);
+            added.map_err(refuse("key that checks service account tokens"))?;
+        }
+        issuer.keep_key(keyring)?;
+        Ok(issuer)
+    }
+}
+
 // === impl Builder ===
 
 impl Builder {
@@ -217,10 +272,60 @@ impl Builder {
         self
     }
 
+    /// The URL that tokens of service accounts name as their issuer, `--service-account-issuer` of kube-apiserver;
+    /// tokens for the server itself have it as their audience. Nothing is fetched from it. The default is
+    /// `https://127.0.0.1:16443/`.
+    #[must_use]
+    pub fn service_account_issuer(mut self, url: impl Into<String>) -> Self {
+        self.tokens.issuer = Some(url.into());
+        self
+    }
+
+    /// Signs tokens of service accounts with the private key of a PEM text: RSA of at least 2048 bits, or EC on the
+    /// curve P-256.
+    ///
+    /// Without it, a key of 2048 bits is made when the first token is asked for, and kept in the data directory if
+    /// there is one.
+    #[must_use]
+    pub fn service_account_signing_key(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tokens.signing_key = Some(pem.into());
+        self
+    }
+
+    /// Takes tokens of service accounts that were signed by the keys of a PEM text too: public keys, certificates or
+    /// private keys.
+    #[must_use]
+    pub fn service_account_key(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tokens.keys.push(pem.into());
+        self
+    }
+
+    /// Knows a user by a fixed bearer token, `--token-auth-file` of kube-apiserver. `system:authenticated` is added to
+    /// the groups.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), operator_apiserver::Error> {
+    /// let server = operator_apiserver::ApiServer::builder()
+    ///     .token("secret", "jane", ["developers"])
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = User::named(user.into(), groups.into_iter().map(Into::into).collect());
+        self.tokens.fixed.insert(token.into(), user);
+        self
+    }
+
     /// The server, with the objects of a new cluster in it, or those of its data directory.
     ///
     /// # Errors
-    /// If the data directory is in use, damaged, or cannot be read or written.
+    /// If the data directory is in use, damaged, or cannot be read or written, or a given key cannot be used.
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
         let store = match &self.data_directory {
@@ -235,6 +340,8 @@ impl Builder {
             .as_deref()
             .map(Keyring::of)
             .unwrap_or_default();
+        registry.issuer = Arc::new(self.tokens.issuer(&registry.keyring)?);
+        registry.static_tokens = self.tokens.fixed;
         bootstrap::populate(&registry);
         registry.establish_stored();
         registry.store.begin_history();

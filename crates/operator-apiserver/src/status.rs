@@ -111,6 +111,11 @@ pub(crate) fn bad_request(message: impl Into<String>) -> Status {
     failure(400, "BadRequest", message, None)
 }
 
+/// A request with credentials that nobody has.
+pub(crate) fn unauthorized() -> Status {
+    failure(401, "Unauthorized", "Unauthorized", None)
+}
+
 pub(crate) fn not_found(subject: &Subject, name: &str) -> Status {
     let message = format!("{} {} not found", subject.resource_name(), go_quote(name));
     failure(404, "NotFound", message, Some(subject.details(name)))

@@ -4,6 +4,7 @@ mod binding;
 mod eviction;
 mod review;
 mod scale;
+mod token_request;
 
 use std::sync::Arc;
 
@@ -88,6 +89,7 @@ pub(crate) async fn serve(
         "scale" => scale::serve(registry, call, definition, form).await,
         "binding" => binding::serve(registry, call, definition, form).await,
         "eviction" => eviction::serve(registry, call, definition, form).await,
+        "token" => token_request::serve(registry, call, definition, form).await,
         other => {
             registry.get(definition, &call.info.namespace, &call.info.name)?;
             Err(status::internal(&format!(

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use super::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, service_account, service_account_groups};
+use super::{
+    AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, User, service_account, service_account_groups,
+};
 use crate::authz::{self, Attributes};
 use crate::builtin::names;
 use crate::object::go_quote;
@@ -19,8 +21,6 @@ use crate::status::{self, Status};
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Where a token bound to a pod or node says which node that is.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// The user that a request is carried out as; `request` is what the requester asks for.
 ///

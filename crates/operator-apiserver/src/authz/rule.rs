@@ -186,7 +186,7 @@ impl Display for Rule {
 }
 
 /// A list as Go's `%q` prints it.
-pub(super) fn go_list(texts: &[String]) -> String {
+pub(crate) fn go_list(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
     format!("[{}]", quoted.join(" "))
 }

@@ -248,6 +248,41 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
     }
 }
 
+/// The bodies of `serviceaccounts/token`, as far as they are read and tracked like objects.
+pub(crate) fn token_requests() -> &'static Arc<Definition> {
+    static DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+        const GVK: &Gvk = &Gvk {
+            group: "authentication.k8s.io",
+            version: "v1",
+            kind: "TokenRequest",
+        };
+        let (table, storage) = shared_storage::of(GVK.group, GVK.version, "tokenrequests");
+        Arc::new(Definition {
+            subject: Subject {
+                group: GVK.group.to_owned(),
+                resource: "tokenrequests".to_owned(),
+                kind: GVK.kind.to_owned(),
+            },
+            version: GVK.version.to_owned(),
+            table,
+            storage,
+            singular: "tokenrequest".to_owned(),
+            list_kind: String::new(),
+            namespaced: true,
+            verbs: owned(&["create"]),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            field_managers: FieldManagers::new(std::iter::once("token")),
+            subresources: Vec::new(),
+            backing: Backing::Builtin {
+                gvk: GVK,
+                strategy: builtin::strategy(GVK),
+            },
+        })
+    });
+    &DEFINITION
+}
+
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::authn::User;
+use crate::authn::{self, User};
 use crate::authz::{self, Attributes, Decision, Rule};
 use crate::call::Answer;
 use crate::managed_fields;
@@ -39,7 +39,7 @@ pub(crate) fn serve(
             may(registry, &subject(&review), review)
         }
         "selfsubjectrulesreviews" => what_may_i(registry, user, &review)?,
-        "tokenreviews" => whose_token(review)?,
+        "tokenreviews" => whose_token(registry, review)?,
         _ => return Err(status::method_not_allowed()),
     };
     Ok(Answer::object(StatusCode::CREATED, &answered, form))
@@ -75,10 +75,6 @@ fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
 
 /// The user that a review asks about.
 fn subject(review: &Value) -> User {
-    let texts = |value: Option<&Value>| -> Vec<String> {
-        let list = value.and_then(Value::as_array).into_iter().flatten();
-        list.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
     let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
     let extra = extra.into_iter().flatten();
     User {
@@ -161,12 +157,24 @@ fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Result<Value,
     Ok(answer(review, parts))
 }
 
-fn whose_token(mut review: Value) -> Result<Value, Status> {
-    if object::text(&review, &["spec", "token"]).is_empty() {
+fn whose_token(registry: &Registry, mut review: Value) -> Result<Value, Status> {
+    let token = object::text(&review, &["spec", "token"]);
+    if token.is_empty() {
         return Err(status::bad_request(
             "token is required for TokenReview in authentication",
         ));
     }
-    review["status"] = json!({"user": {}, "error": "invalid bearer token"});
+    let audiences = texts(object::get(&review, &["spec", "audiences"]));
+    review["status"] = match authn::authenticate(registry, token, &audiences) {
+        Ok(known) => json!({
+            "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
+        }),
+        Err(why) => json!({"user": {}, "error": why}),
+    };
     Ok(review)
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -14,7 +14,7 @@ use crate::registry::{Backing, Definition, Warnings};
 use crate::status::{self, Status};
 
 /// Reads, checks, normalises and defaults the object in a body.
-pub(super) fn read(call: &Call, definition: &Definition, warnings: &Warnings) -> Result<Value, Status> {
+pub(crate) fn read(call: &Call, definition: &Definition, warnings: &Warnings) -> Result<Value, Status> {
     let media = Media::parse(call.header(CONTENT_TYPE), definition.is_custom())?;
     let kind = definition.subject.kind.as_str();
     let named = (definition.version.as_str(), kind);
