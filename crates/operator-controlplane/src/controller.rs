@@ -1,5 +1,6 @@
 //! The controllers, one a file: each is a pure function from what is known to what is to be done.
 
+pub(crate) mod cluster_role;
 pub(crate) mod cron_job;
 pub(crate) mod daemon_set;
 pub(crate) mod deployment;

@@ -38,6 +38,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "clusterroles" "ClusterRole";
     CONFIG_MAP = "" "v1" "configmaps" "ConfigMap";
     CONTROLLER_REVISION = "apps" "v1" "controllerrevisions" "ControllerRevision";
     CRON_JOB = "batch" "v1" "cronjobs" "CronJob";

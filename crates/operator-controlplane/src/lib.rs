@@ -138,6 +138,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::disruption::controller(),
         controller::volume::controller(options.nodes > 0),
         controller::quota::controller(),
+        controller::cluster_role::controller(),
     ];
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());

@@ -62,6 +62,11 @@ async fn check(category: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn auth() {
+    check("auth").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn gc() {
     check("gc").await;
 }

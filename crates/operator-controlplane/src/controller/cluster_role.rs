@@ -1,0 +1,95 @@
+//! ClusterRoles with an aggregation rule have the rules of all roles that it selects.
+
+use operator_apiserver::client::Event;
+use serde_json::Value;
+
+use crate::engine::Controller;
+use crate::kind::CLUSTER_ROLE;
+use crate::object::{Object, set};
+use crate::objects::{Key, Objects};
+use crate::plan::{Plan, World, update};
+use crate::selector::selects;
+
+const SELECTORS: &str = "/aggregationRule/clusterRoleSelectors";
+
+/// The controller.
+pub(crate) fn controller() -> Controller {
+    Controller {
+        name: "clusterrole-aggregation-controller",
+        keys,
+        plan: Box::new(plan),
+        initial: Vec::new(),
+    }
+}
+
+/// Any role may be part of any that aggregates.
+fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
+    if CLUSTER_ROLE.is(&event.gvr) {
+        let aggregating = objects
+            .list(&CLUSTER_ROLE, "")
+            .filter(|role| !role.items(SELECTORS).is_empty());
+        keys.extend(aggregating.map(|role| Key::of(role)));
+    }
+}
+
+fn plan(world: &World<'_>, key: &Key) -> Plan {
+    let role = world.objects.get(&CLUSTER_ROLE, "", &key.name);
+    let Some(role) = role.filter(|role| !role.items(SELECTORS).is_empty()) else {
+        return Plan::done();
+    };
+    let rules = gathered(world.objects, role);
+    if role.items("/rules") == rules {
+        return Plan::done();
+    }
+    let mut gathered = Value::clone(role);
+    set(&mut gathered, &["rules"], rules.into());
+    Plan::act(update(&CLUSTER_ROLE, gathered, None))
+}
+
+/// The rules of the selected roles by name, each rule once.
+fn gathered(objects: &Objects, role: &Value) -> Vec<Value> {
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in role.items(SELECTORS) {
+        let parts = objects.list(&CLUSTER_ROLE, "").filter(|part| {
+            part.name() != role.name() && selects(Some(selector), &part.texts("/metadata/labels"))
+        });
+        for rule in parts.flat_map(|part| part.items("/rules")) {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::Action;
+    use crate::testing::Scene;
+
+    #[test]
+    fn a_role_gathers_the_rules_of_others_once_and_loses_its_own() {
+        let mut scene = Scene::new();
+        let rule = |resource: &str| json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
+        let part = |name: &str, rules: &[Value]| json!({"metadata": {"name": name, "uid": name, "labels": {"to": "all"}}, "rules": rules});
+        scene.put(&CLUSTER_ROLE, part("b", &[rule("pods"), rule("secrets")]));
+        scene.put(&CLUSTER_ROLE, part("a", &[rule("pods")]));
+        let all = json!({
+            "metadata": {"name": "all", "uid": "all", "labels": {"to": "all"}},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]},
+            "rules": [rule("nodes")],
+        });
+        scene.put(&CLUSTER_ROLE, all);
+        let planned = scene.plan(plan, "", "all").actions;
+        let [Action::Update { object, .. }] = planned.as_slice() else {
+            panic!("{planned:?}")
+        };
+        assert_eq!(object.items("/rules"), [rule("pods"), rule("secrets")]);
+        scene.put(&CLUSTER_ROLE, Value::clone(object));
+        assert!(scene.plan(plan, "", "all").actions.is_empty());
+        assert!(scene.plan(plan, "", "a").actions.is_empty());
+    }
+}
