@@ -6,6 +6,7 @@
 mod attributes;
 mod authorizer;
 mod certificate_requester;
+mod certificate_signer;
 mod default_toleration_seconds;
 pub(crate) mod expression;
 mod hooks;
@@ -127,6 +128,9 @@ pub(crate) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    if let Some(old) = old {
+        certificate_signer::check(registry, write, object, old)?;
+    }
     ask(registry, write, operation, Some(object), old).await
 }
 

@@ -542,22 +542,69 @@ async fn the_key_is_kept_in_the_data_directory() {
     assert_eq!(review(&start(), &its_token, &[]).await["authenticated"], true);
 }
 
-#[tokio::test]
-async fn a_certificate_request_carries_its_requester() {
-    let server = ApiServer::builder().build().unwrap();
+/// The body of a request for a certificate.
+fn certificate_request() -> Value {
+    use base64::Engine;
     let key = rcgen::KeyPair::generate().unwrap();
     let request = rcgen::CertificateParams::default()
         .serialize_request(&key)
         .unwrap();
-    let pem = {
-        use base64::Engine;
-        base64::prelude::BASE64_STANDARD.encode(request.pem().unwrap())
-    };
-    let body = json!({
+    let pem = base64::prelude::BASE64_STANDARD.encode(request.pem().unwrap());
+    json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": "c"},
         "spec": {"request": pem, "signerName": "example.com/s", "usages": ["client auth"], "username": "root"},
-    });
+    })
+}
+
+#[tokio::test]
+async fn approving_needs_permission_for_the_signer() {
+    let server = ApiServer::builder().build().unwrap();
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let mut request = create(&server, path, certificate_request()).await;
+    let rules = json!([{"verbs": ["update"], "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"]}]);
+    let signers = json!([{"verbs": ["approve"], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["example.com/*"]}]);
+    for (name, rules) in [("updater", rules), ("approver", signers)] {
+        create(
+            &server,
+            &format!("{RBAC}/clusterroles"),
+            role("ClusterRole", name, &rules),
+        )
+        .await;
+    }
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    let bound = binding(
+        "ClusterRoleBinding",
+        "updater",
+        ("ClusterRole", "updater"),
+        &user("jane"),
+    );
+    create(&server, &bindings, bound).await;
+    request["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "Fine"}]);
+    let approval = format!("{path}/c/approval");
+    let refused = ask(&server, Some("jane"), Method::PUT, &approval, request.clone()).await;
+    assert_eq!(
+        message(&refused),
+        (
+            403,
+            "certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: user not permitted to approve requests with signerName \"example.com/s\""
+        )
+    );
+    let bound = binding(
+        "ClusterRoleBinding",
+        "approver",
+        ("ClusterRole", "approver"),
+        &user("jane"),
+    );
+    create(&server, &bindings, bound).await;
+    let approved = ask(&server, Some("jane"), Method::PUT, &approval, request).await;
+    assert_eq!(approved.0, 200, "{approved:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_request_carries_its_requester() {
+    let server = ApiServer::builder().build().unwrap();
+    let body = certificate_request();
     let request = Request::builder()
         .method(Method::POST)
         .uri("/apis/certificates.k8s.io/v1/certificatesigningrequests")

@@ -1,0 +1,49 @@
+//! CertificateApproval and CertificateSigning: who answers a request for a certificate needs permission for its signer.
+
+use serde_json::Value;
+
+use crate::authz::{self, Attributes};
+use crate::object::{self, go_quote};
+use crate::registry::{Registry, Write};
+use crate::status::{self, Status};
+
+const GROUP: &str = "certificates.k8s.io";
+
+/// Checks a change of `approval` or `status`; others pass.
+pub(super) fn check(registry: &Registry, write: &Write, request: &Value, old: &Value) -> Result<(), Status> {
+    if !write.definition.is(GROUP, "certificatesigningrequests") {
+        return Ok(());
+    }
+    let verb = match write.subresource.as_str() {
+        "approval" => "approve",
+        "status" if request.get("status") != old.get("status") => "sign",
+        _ => return Ok(()),
+    };
+    let signer = object::text(old, &["spec", "signerName"]);
+    let domain = signer.split('/').next().unwrap_or_default();
+    if [signer, &format!("{domain}/*")]
+        .iter()
+        .any(|name| authz::authorize(registry, &about(write, verb, name)).allowed)
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "user not permitted to {verb} requests with signerName {}",
+        go_quote(signer)
+    );
+    Err(status::forbidden(&write.definition.subject, &write.name, &why))
+}
+
+fn about<'a>(write: &'a Write, verb: &'a str, signer: &'a str) -> Attributes<'a> {
+    Attributes {
+        user: &write.user,
+        verb,
+        is_resource: true,
+        group: GROUP,
+        resource: "signers",
+        subresource: "",
+        namespace: "",
+        name: signer,
+        path: "",
+    }
+}
