@@ -129,13 +129,15 @@ fn key(text: &mut String, string: &str) {
 fn folded(text: &mut String, string: &str, depth: usize) {
     let whole = scalar_text(string);
     let double = whole.starts_with('"') && !looks_like_another_type(string);
+    let quoted = whole.starts_with(['\'', '"']) && whole != string;
     let mut column = text.chars().rev().take_while(|letter| *letter != '\n').count();
-    let mut letters = whole.chars().peekable();
+    let mut letters = whole.chars();
     let mut after_space = false;
     while let Some(letter) = letters.next() {
-        let next_is_word = letters
-            .peek()
-            .is_some_and(|next| *next != ' ' && *next != '\'' && *next != '"');
+        let mut ahead = letters.clone();
+        let next = ahead.next();
+        let is_last = quoted && ahead.next().is_none();
+        let next_is_word = next.is_some_and(|next| next != ' ') && !is_last;
         if letter == ' ' && !after_space && column > WIDTH && next_is_word && !double {
             text.push('\n');
             indent(text, depth);
