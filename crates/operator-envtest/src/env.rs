@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{self, Backend, Running};
 use crate::crd::{self, CrdError};
+use crate::impersonate;
 
 /// How long assertions wait, unless the builder says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +35,12 @@ pub enum Error {
         program: String,
         /// What went wrong.
         problem: String,
+    },
+    /// The name of a user or a group cannot be acted as.
+    #[error("{name:?} cannot be the name of a user or a group")]
+    UserName {
+        /// The name.
+        name: String,
     },
     /// A CustomResourceDefinition could not be installed.
     #[error("a CustomResourceDefinition could not be installed")]
@@ -112,6 +119,32 @@ impl TestEnv {
     /// A client of the administrator, in namespace `default`. The embedded back end answers it without a socket.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// A client of another user, in namespace `default`, which may do what roles let that user do: the way to try
+    /// permissions. The administrator acts as the user, so it needs no credentials and need not exist.
+    ///
+    /// The user name of a service account, `system:serviceaccount:NAMESPACE:NAME`, brings its groups with it;
+    /// `system:authenticated` is added to all.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use kube::{Api, api::ListParams};
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let jane = env.client_as("jane", &["developers"])?;
+    /// let refused = Api::<Pod>::default_namespaced(jane).list(&ListParams::default()).await;
+    /// assert!(refused.is_err());
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the name or a group cannot be written into a header.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, Error> {
+        impersonate::client_as(&self.client, user, groups)
     }
 
     /// A kubeconfig of the administrator, as YAML. The embedded back end starts to listen on a free port of

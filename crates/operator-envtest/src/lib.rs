@@ -41,6 +41,7 @@ mod backend;
 mod crd;
 mod env;
 mod eventually;
+mod impersonate;
 
 pub use backend::Backend;
 pub use crd::CrdError;

@@ -229,6 +229,42 @@ async fn each_test_may_have_a_namespace_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_client_as_another_user_may_do_what_its_roles_allow() {
+    use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+    let env = start().await;
+    let robot = env.client_as("system:serviceaccount:default:robot", &[]).unwrap();
+    let pods = |client| Api::<Pod>::default_namespaced(client);
+    let refused = pods(robot.clone())
+        .list(&ListParams::default())
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains(
+            r#"User "system:serviceaccount:default:robot" cannot list resource "pods" in API group "" in the namespace "default""#
+        ),
+        "{refused}"
+    );
+    // The aggregated role `view` has its rules from the controllers.
+    let binding = serde_json::from_value(json!({
+        "metadata": {"name": "robots"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts:default"}],
+    }));
+    let bindings: Api<RoleBinding> = Api::default_namespaced(env.client());
+    bindings
+        .create(&PostParams::default(), &binding.unwrap())
+        .await
+        .unwrap();
+    let roles: Api<ClusterRole> = Api::all(env.client());
+    env.eventually(&roles, "view", |role| role.rules.is_some())
+        .await
+        .unwrap();
+    pods(robot).list(&ListParams::default()).await.unwrap();
+    assert!(env.client_as("no\nname", &[]).is_err());
+    env.stop().await;
+}
+
+#[tokio::test]
 async fn a_kubeconfig_leads_to_the_same_server_over_https() {
     let env = start().await;
     widget_api(&env)
