@@ -7,7 +7,7 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
@@ -234,6 +234,72 @@ fn the_tutorial_on_a_cluster() {
     walk(&kubectl);
     assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
     assert_eq!(cluster.stop().code(), Some(0), "the cluster ends cleanly");
+}
+
+/// Starts the operator as its own service account in the namespace `system`, with a token as its only credential; what
+/// it logs is read by the test.
+fn start_as_itself(program: &Path, kubectl: &Kubectl, directory: &Path) -> Running {
+    let kubeconfig = directory.join("operator.kubeconfig");
+    std::fs::copy(&kubectl.kubeconfig, &kubeconfig).unwrap();
+    let operator = Kubectl { kubeconfig };
+    let token = kubectl.ok(&["create", "token", "controller-manager", "-n", "system"]);
+    let token = format!("--token={}", token.trim());
+    operator.ok(&["config", "set-credentials", "controller-manager", &token]);
+    operator.ok(&["config", "set-context", "--current", "--user=controller-manager"]);
+    let who = operator.ok(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]);
+    assert_eq!(who, "system:serviceaccount:system:controller-manager");
+    Running::start(
+        Command::new("sh")
+            .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+            .arg(program)
+            .args([
+                "--health-probe-bind-address=0",
+                "--leader-elect",
+                "--leader-election-namespace=system",
+            ])
+            .env("KUBECONFIG", &operator.kubeconfig),
+    )
+}
+
+#[test]
+fn the_tutorial_with_the_scaffolded_roles_alone() {
+    let program = build_sample();
+    let dir = Dir::named("roles");
+    let kubectl = Kubectl {
+        kubeconfig: dir.path.join("kubeconfig"),
+    };
+    let mut cluster = Running::start(
+        sdk()
+            .args(["cluster", "up", "--kubeconfig"])
+            .arg(&kubectl.kubeconfig),
+    );
+    cluster.line_with("ready");
+    kubectl.ok(&["create", "namespace", "system"]);
+    kubectl.ok(&["apply", "-k", "config/crd"]);
+    kubectl.wait("crd/memcacheds.cache.example.com", "condition=Established");
+    kubectl.ok(&["apply", "-k", "config/rbac"]);
+
+    let operator = start_as_itself(&program, &kubectl, &dir.path);
+    walk(&kubectl);
+    let holders = "jsonpath={.items[*].spec.holderIdentity}";
+    let holder = kubectl.ok(&["get", "leases", "-n", "system", "-o", holders]);
+    assert!(!holder.is_empty(), "the operator was elected");
+    assert_eq!(operator.stop().code(), Some(0), "the operator ends cleanly");
+
+    // Without a rule the operator says which one it misses.
+    kubectl.ok(&[
+        "patch",
+        "clusterrole",
+        "manager-role",
+        "--type=json",
+        "-p",
+        r#"[{"op":"remove","path":"/rules/1"}]"#,
+    ]);
+    let mut operator = start_as_itself(&program, &kubectl, &dir.path);
+    let line = operator.line_with("cannot list resource");
+    for part in ["deployments", "system:serviceaccount:system:controller-manager"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
 }
 
 #[test]

@@ -166,6 +166,11 @@ impl Environment {
             auth.client_certificate_data = Some(encode(&certificate));
             auth.client_key_data = Some(encode(&key).into());
         }
+        self.connect(url, auth).await
+    }
+
+    async fn connect(&self, url: &str, auth: AuthInfo) -> kube::Client {
+        let encode = |pem: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem);
         let mut config: Kubeconfig = serde_json::from_value(serde_json::json!({
             "clusters": [{"name": "c", "cluster": {
                 "server": url, "certificate-authority-data": encode(&self.serving.pem),
@@ -238,8 +243,40 @@ async fn the_api_server_knows_clients_by_their_certificates_and_ends_on_sigterm(
         .unwrap();
     assert!(created.contains("\"name\":\"p\""), "{created}");
     assert!(!created.contains("serviceAccountName"), "{created}");
+    known_by_a_token_of_the_given_key(&environment, &url, &admin).await;
 
     assert!(program.terminate().success());
+}
+
+async fn known_by_a_token_of_the_given_key(environment: &Environment, url: &str, admin: &kube::Client) {
+    use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest};
+    use k8s_openapi::api::core::v1::ServiceAccount;
+    use kube::api::{Api, PostParams};
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), "default");
+    let robot = serde_json::from_value(serde_json::json!({"metadata": {"name": "robot"}})).unwrap();
+    accounts.create(&PostParams::default(), &robot).await.unwrap();
+    let request = TokenRequest::default();
+    let answer = accounts
+        .create_token_request("robot", &PostParams::default(), &request)
+        .await
+        .unwrap();
+    let audiences = answer.spec.unwrap().audiences.unwrap_or_default();
+    assert_eq!(audiences, ["https://127.0.0.1:1/"]);
+    let mut login = AuthInfo::default();
+    login.token = answer.status.unwrap().token.map(Into::into);
+    let reviews: Api<SelfSubjectReview> = Api::all(environment.connect(url, login).await);
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await;
+    let user = review
+        .unwrap()
+        .status
+        .unwrap()
+        .user_info
+        .unwrap()
+        .username
+        .unwrap();
+    assert_eq!(user, "system:serviceaccount:default:robot");
 }
 
 #[test]

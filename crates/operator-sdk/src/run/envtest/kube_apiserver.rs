@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use operator_apiserver::{ApiServer, ListenOptions, ServerIdentity};
+use operator_apiserver::{ApiServer, Builder, ListenOptions, ServerIdentity};
 
 use super::bad_value;
 use crate::args::go_flags::{Flag, GoFlags};
@@ -77,17 +77,17 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag {
         name: "service-account-issuer",
         type_: "strings",
-        help: "Accepted.",
+        help: "Whom tokens of service accounts name as their issuer; the first one is used.",
     },
     Flag {
         name: "service-account-key-file",
         type_: "strings",
-        help: "Accepted.",
+        help: "Files with keys, in PEM, that tokens of service accounts are checked with.",
     },
     Flag {
         name: "service-account-signing-key-file",
         type_: "string",
-        help: "Accepted.",
+        help: "The key, in PEM, that tokens of service accounts are signed with.",
     },
     Flag {
         name: "service-cluster-ip-range",
@@ -105,25 +105,22 @@ pub(super) const FLAGS: &[Flag] = &[
         help: "The key of --tls-cert-file, in PEM.",
     },
     Flag {
+        name: "token-auth-file",
+        type_: "string",
+        help: "Users with fixed bearer tokens, as lines of token,user,uid,\"group1,group2\".",
+    },
+    Flag {
         name: "v",
         type_: "int",
         help: "Accepted; RUST_LOG says how much is logged.",
     },
 ];
 
-const ACCEPTED_FILES: [&str; 2] = ["service-account-key-file", "service-account-signing-key-file"];
-
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     let options = listen_options(given)?;
-    for flag in ACCEPTED_FILES {
-        given
-            .value(flag)
-            .map(|path| read(flag, Path::new(path)))
-            .transpose()?;
-    }
     let disabled = given.value("disable-admission-plugins").unwrap_or_default();
     let disabled = disabled.split(',').map(str::trim);
-    let builder = ApiServer::builder().disable_admission_plugins(disabled);
+    let builder = with_tokens(ApiServer::builder().disable_admission_plugins(disabled), given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
@@ -135,6 +132,37 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         Ok(())
     })
 }
+
+/// What the server has to know of tokens: who signs them, and those that never change.
+fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
+    let parts = |flag| given.value(flag).into_iter().flat_map(|value| value.split(','));
+    if let Some(issuer) = parts(ISSUER).next() {
+        builder = builder.service_account_issuer(issuer);
+    }
+    for path in parts(KEY_FILE) {
+        builder = builder.service_account_key(read(KEY_FILE, Path::new(path))?);
+    }
+    if let Some(path) = given.value(SIGNING_KEY_FILE) {
+        builder = builder.service_account_signing_key(read(SIGNING_KEY_FILE, Path::new(path))?);
+    }
+    if let Some(path) = given.value(TOKEN_FILE) {
+        let users = read(TOKEN_FILE, Path::new(path))?;
+        for line in String::from_utf8_lossy(&users).lines() {
+            let mut fields = line.splitn(4, ',').map(|field| field.trim().trim_matches('"'));
+            let (Some(token), Some(user)) = (fields.next(), fields.next()) else {
+                continue;
+            };
+            let groups = fields.nth(1).unwrap_or_default().split(',');
+            builder = builder.token(token, user, groups.filter(|group| !group.is_empty()));
+        }
+    }
+    Ok(builder)
+}
+
+const ISSUER: &str = "service-account-issuer";
+const KEY_FILE: &str = "service-account-key-file";
+const SIGNING_KEY_FILE: &str = "service-account-signing-key-file";
+const TOKEN_FILE: &str = "token-auth-file";
 
 fn listen_options(given: &GoFlags) -> Result<ListenOptions, Failure> {
     let mut options = ListenOptions::at(address(given)?);
