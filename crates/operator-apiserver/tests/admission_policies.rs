@@ -371,3 +371,120 @@ async fn expressions_are_compiled_when_a_policy_is_written() {
     .map(|(field, message)| (field.to_owned(), message.to_owned()));
     assert_eq!(found, expected);
 }
+
+/// Widgets in two versions with the same fields.
+async fn define_widgets(server: &ApiServer) {
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1", "subresources": {"scale": {
+                "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size",
+            }},
+            "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+            }},
+        })
+    };
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1"), version("v2")],
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(server, path, definition).await.is_done();
+}
+
+#[tokio::test]
+async fn a_rule_for_one_version_is_one_for_all_unless_it_is_exact() {
+    for (match_policy, refuses) in [("Equivalent", true), ("Exact", false)] {
+        let server = server();
+        define_widgets(&server).await;
+        let spec = json!({
+            "matchConstraints": {"matchPolicy": match_policy},
+            "validations": [{
+                "expression": "false",
+                "messageExpression": "object.apiVersion + ' ' + request.kind.version + ' ' + request.requestKind.version + ' ' + request.resource.version",
+            }],
+        });
+        let rule = json!({
+            "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["CREATE"],
+        });
+        policy(&server, rule, spec).await;
+        bind(&server, "b", json!({})).await;
+        let widgets = "/apis/example.com/v2/namespaces/default/widgets";
+        let answer = post(&server, widgets, config_map("a")).await;
+        if refuses {
+            assert_eq!(
+                answer.message(),
+                "widgets.example.com \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: example.com/v1 v1 v2 v1"
+            );
+        } else {
+            answer.is_done();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_scale_is_asked_about_as_a_scale() {
+    let server = server();
+    define_widgets(&server).await;
+    policy(
+        &server,
+        rule("widgets/scale", &["UPDATE"]),
+        json!({"validations": [{
+            "expression": "object.kind != 'Scale' || object.spec.replicas <= 3",
+            "messageExpression": "request.kind.kind + ' from ' + string(oldObject.spec.replicas) + ' to ' + string(object.spec.replicas)",
+        }]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = json!({"metadata": {"name": "a"}, "spec": {"size": 1}});
+    post(&server, widgets, widget).await.is_done();
+    let scale = format!("{widgets}/a/scale");
+    merge(&server, &scale, json!({"spec": {"replicas": 3}}))
+        .await
+        .is_done();
+    let refused = merge(&server, &scale, json!({"spec": {"replicas": 4}})).await;
+    refused.is_refused(422, "denied request: Scale from 3 to 4");
+}
+
+#[tokio::test]
+async fn an_authorizer_answers_for_verbs_of_any_name_and_for_service_accounts() {
+    let server = server();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let role = json!({
+        "metadata": {"name": "breaker"},
+        "rules": [{"apiGroups": ["example.com"], "resources": ["glass"], "verbs": ["break"]}],
+    });
+    post(&server, &format!("{roles}/roles"), role).await.is_done();
+    let binding = json!({
+        "metadata": {"name": "breaker"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "breaker"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}],
+    });
+    post(&server, &format!("{roles}/rolebindings"), binding)
+        .await
+        .is_done();
+    let check = |account: &str| {
+        format!(
+            "authorizer.serviceAccount('default', '{account}').group('example.com').resource('glass').namespace('default').check('break').allowed()"
+        )
+    };
+    policy(
+        &server,
+        rule("configmaps", &["CREATE"]),
+        json!({"validations": [
+            {"expression": check("robot"), "message": "the robot may"},
+            {"expression": format!("!{}", check("other")), "message": "the other may not"},
+            {"expression": "authorizer.requestResource.check('create').allowed()", "message": "the admin may"},
+            {"expression": "authorizer.path('/healthz').check('get').allowed()", "message": "the admin may look"},
+        ]}),
+    )
+    .await;
+    bind(&server, "b", json!({})).await;
+    post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
+}
