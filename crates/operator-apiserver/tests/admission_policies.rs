@@ -488,3 +488,62 @@ async fn an_authorizer_answers_for_verbs_of_any_name_and_for_service_accounts() 
     bind(&server, "b", json!({})).await;
     post(&server, CONFIG_MAPS, config_map("a")).await.is_done();
 }
+
+/// A mutating policy for new config maps with its binding, both of one name.
+async fn mutate(server: &ApiServer, name: &str, reinvocation: &str, expression: &str) {
+    let policy = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule("configmaps", &["CREATE"])]},
+            "reinvocationPolicy": reinvocation,
+            "mutations": [{
+                "patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression},
+            }],
+        },
+    });
+    post(server, &format!("{ADMISSION}/mutatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
+    let path = format!("{ADMISSION}/mutatingadmissionpolicybindings");
+    post(server, &path, binding).await.is_done();
+}
+
+#[tokio::test]
+async fn a_mutation_is_made_again_after_later_ones_if_it_wants_to() {
+    for (reinvocation, seen) in [("IfNeeded", "yes"), ("Never", "no")] {
+        let server = server();
+        let first = "Object{metadata: Object.metadata{labels: Object.metadata.labels{seen: has(object.data) ? 'yes' : 'no'}}}";
+        mutate(&server, "a", reinvocation, first).await;
+        mutate(&server, "b", "Never", "Object{data: Object.data{k: 'v'}}").await;
+        let made = post(&server, CONFIG_MAPS, config_map("a")).await;
+        assert_eq!(made.body["data"], json!({"k": "v"}));
+        assert_eq!(made.body["metadata"]["labels"], json!({"seen": seen}));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_merged_is_not_applied() {
+    for (expression, why) in [
+        (
+            "Object{spec: Object.metadata{a: 1}}",
+            "type mismatch: unexpected type name \"Object.metadata\", expected \"Object.spec\", which matches field name path from root Object type",
+        ),
+        (
+            "Object{metadata: Object.metadata{ownerReferences: [1]}}",
+            "error applying patch: failed to convert patch object to typed object: .metadata.ownerReferences: element 0: associative list with keys may not have non-map elements",
+        ),
+        (
+            "Object{nope: 1}",
+            "error applying patch: failed to convert patch object to typed object: .nope: field not declared in schema",
+        ),
+    ] {
+        let server = server();
+        mutate(&server, "m", "Never", expression).await;
+        let refused = post(&server, CONFIG_MAPS, config_map("a")).await;
+        assert_eq!(
+            refused.message(),
+            format!("policy 'm' with binding 'm' denied request: {why}")
+        );
+    }
+}

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
 
 /// What a webhook does with a question.
 enum Reply {
@@ -711,4 +712,42 @@ async fn a_conversion_that_fails_keeps_other_versions_usable() {
         "conversion webhook for example.com/v2, Kind=Widget failed: cannot convert",
     );
     delete(&server, &format!("{WIDGETS_V1}/a")).await.is_done();
+}
+
+/// The next event of a watch.
+async fn event(body: &mut operator_apiserver::Body) -> Value {
+    let frame = body.frame().await.unwrap().unwrap();
+    serde_json::from_slice(&frame.into_data().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_watch_tells_of_converted_objects() {
+    let (server, hook) = (server(), Hook::start(|review| convert(review, |_| {})).await);
+    define_widgets(&server, hook.by_url()).await;
+    post(&server, WIDGETS_V1, widget("a", json!({"size": 1})))
+        .await
+        .is_done();
+    let watch = Request::get(format!("{WIDGETS_V2}?watch=true"))
+        .body(Full::<Bytes>::default())
+        .unwrap();
+    let mut body = server.clone().oneshot(watch).await.unwrap().into_body();
+    let initial = event(&mut body).await;
+    assert_eq!(
+        (&initial["type"], &initial["object"]["spec"]),
+        (&json!("ADDED"), &json!({"amount": 1}))
+    );
+    merge(&server, &format!("{WIDGETS_V1}/a"), json!({"spec": {"size": 2}}))
+        .await
+        .is_done();
+    let changed = event(&mut body).await;
+    assert_eq!(
+        (&changed["type"], &changed["object"]["spec"]),
+        (&json!("MODIFIED"), &json!({"amount": 2}))
+    );
+    delete(&server, &format!("{WIDGETS_V1}/a")).await.is_done();
+    let gone = event(&mut body).await;
+    assert_eq!(
+        (&gone["type"], &gone["object"]["spec"]),
+        (&json!("DELETED"), &json!({"amount": 2}))
+    );
 }
