@@ -27,7 +27,7 @@ fn definition(number: usize) -> Value {
     })
 }
 
-fn widget(name: &str, spec: Value) -> Value {
+fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -65,14 +65,14 @@ async fn live(number: usize) {
     for index in 0..OBJECTS {
         let name = format!("w-{number}-{index:02}");
         let created = client
-            .create(&widgets, "default", widget(&name, json!({})))
+            .create(&widgets, "default", widget(&name, &json!({})))
             .await
             .unwrap();
         assert_eq!(created["spec"]["size"], number, "each has its own default");
         tokio::task::yield_now().await;
     }
     if let Some(less) = number.checked_sub(1) {
-        let small = widget("small", json!({"size": less}));
+        let small = widget("small", &json!({"size": less}));
         let refused = client.create(&widgets, "default", small).await.unwrap_err();
         assert_eq!(refused.code, 422, "each has its own limit");
     }

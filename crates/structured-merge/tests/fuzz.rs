@@ -93,3 +93,8 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_set_item_that_is_a_large_float_reads_the_same_again() {
+    claims::field_set(br#"{"v:-300000000000000000000000":{}, "v:\t1e-7":{}}"#);
+}

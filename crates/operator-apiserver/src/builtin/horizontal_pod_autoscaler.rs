@@ -352,8 +352,8 @@ fn assemble(
         "apiVersion": api_version,
         "kind": at(from, &["kind"]),
         "metadata": metadata,
-        "spec": spec,
-        "status": status,
+        "spec": Value::Object(spec),
+        "status": Value::Object(status),
     })
 }
 
