@@ -262,8 +262,10 @@ async fn known_by_a_token_of_the_given_key(environment: &Environment, url: &str,
         .unwrap();
     let audiences = answer.spec.unwrap().audiences.unwrap_or_default();
     assert_eq!(audiences, ["https://127.0.0.1:1/"]);
-    let mut login = AuthInfo::default();
-    login.token = answer.status.unwrap().token.map(Into::into);
+    let login = AuthInfo {
+        token: answer.status.unwrap().token.map(Into::into),
+        ..AuthInfo::default()
+    };
     let reviews: Api<SelfSubjectReview> = Api::all(environment.connect(url, login).await);
     let review = reviews
         .create(&PostParams::default(), &SelfSubjectReview::default())
