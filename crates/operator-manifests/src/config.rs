@@ -8,7 +8,7 @@
 //! [`ConfigTree::of`] says for an operator which files there are and which entries its kustomizations have. Two
 //! operators compared say what a command has to change.
 
-mod bundle;
+pub mod bundle;
 mod certificates;
 mod kustomization;
 mod manager;

@@ -158,6 +158,24 @@ impl Crd {
         }
     }
 
+    /// Cuts descriptions to `limit` characters; 0 removes them. Without a limit they stay whole, unless the definition
+    /// would not fit into the annotation that `kubectl apply` keeps it in.
+    pub fn shorten(&mut self, limit: Option<usize>) {
+        match limit {
+            Some(limit) => shorten(&mut self.value, limit),
+            None => {
+                let fits = |value: &Value| value.to_string().len() < APPLY_LIMIT;
+                let steps = SHORTER.iter().copied().chain([0]);
+                for limit in steps {
+                    if fits(&self.value) {
+                        return;
+                    }
+                    shorten(&mut self.value, limit);
+                }
+            }
+        }
+    }
+
     fn kind(&self) -> &str {
         let kind = self.value.pointer("/spec/names/kind");
         kind.and_then(Value::as_str).unwrap_or_default()
@@ -198,6 +216,44 @@ impl Crd {
     pub fn file_name(&self) -> String {
         format!("{}_{}.yaml", self.group, self.plural)
     }
+}
+
+/// The most bytes of all annotations of an object, less some for the others: `kubectl apply` keeps the object there.
+const APPLY_LIMIT: usize = 256 * 1024 - 1024;
+/// How long descriptions are tried to be, one after the other.
+const SHORTER: [usize; 4] = [1000, 300, 100, 40];
+
+/// Cuts the descriptions of all schemas of a definition.
+fn shorten(crd: &mut Value, limit: usize) {
+    let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            shorten_schema(schema, limit);
+        }
+    }
+}
+
+fn shorten_schema(schema: &mut Value, limit: usize) {
+    let Some(node) = schema.as_object_mut() else {
+        return;
+    };
+    if limit == 0 {
+        node.remove("description");
+    } else if let Some(Value::String(description)) = node.get_mut("description") {
+        *description = cut(description, limit);
+    }
+    inner_schemas(node).for_each(|schema| shorten_schema(schema, limit));
+}
+
+/// The text up to the limit, and up to the last sentence in it if there is one.
+fn cut(text: &str, limit: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(limit) else {
+        return text.to_owned();
+    };
+    let whole = text.get(..end).unwrap_or(text);
+    let sentence = whole.rfind(". ").or_else(|| whole.rfind(".\n"));
+    let end = sentence.map_or(whole.len(), |dot| dot + 1);
+    whole.get(..end).unwrap_or(whole).trim_end().to_owned()
 }
 
 fn complete_metadata(crd: &mut Value, annotation: Option<(&str, &str)>) {

@@ -5,6 +5,7 @@
 //!
 //! * [`operator`]: what an operator says of itself (`<operator> manifests`), as JSON;
 //! * [`crd`]: completes a derived CustomResourceDefinition to what controller-gen would have written;
+//! * [`webhook`]: configurations of webhooks;
 //! * [`rbac`]: merges the permissions that controllers ask for into roles;
 //! * [`config`]: the kustomize tree of an operator as a function of what it is;
 //! * [`kustomize`]: edits `kustomization.yaml` files and keeps the comments of their owner;
@@ -18,3 +19,4 @@ pub mod kustomize;
 pub mod operator;
 pub mod rbac;
 pub mod render;
+pub mod webhook;

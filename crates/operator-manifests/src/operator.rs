@@ -15,6 +15,10 @@ pub struct OperatorManifests {
     pub crds: Vec<Value>,
     /// The permissions that the controllers ask for.
     pub rules: Vec<Rule>,
+    /// Entries of a MutatingWebhookConfiguration.
+    pub mutating_webhooks: Vec<Value>,
+    /// Entries of a ValidatingWebhookConfiguration.
+    pub validating_webhooks: Vec<Value>,
 }
 
 /// The operator's answer could not be understood.

@@ -5,6 +5,7 @@ mod cluster;
 mod completion;
 mod crd;
 mod create_api;
+mod create_webhook;
 mod delete;
 mod deploy;
 mod edit;
@@ -24,13 +25,14 @@ pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
 pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
-pub(crate) use self::delete::{ConsentArgs, DeleteApiArgs};
+pub(crate) use self::create_webhook::{CreateWebhookArgs, DeleteWebhookArgs, WebhookArgs};
+pub(crate) use self::delete::{ConsentArgs, DeleteApiArgs, KindArgs};
 pub(crate) use self::deploy::{
     ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs, UninstallArgs,
 };
 pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
-pub(crate) use self::generate::ManifestsArgs;
+pub(crate) use self::generate::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
 pub(crate) use self::init::{InitArgs, License};
 pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
@@ -98,16 +100,22 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateCommand {
     Api(CreateApiArgs),
+    Webhook(CreateWebhookArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeleteCommand {
     Api(DeleteApiArgs),
+    Webhook(DeleteWebhookArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateCommand {
     Manifests(ManifestsArgs),
+    Crds(CrdsArgs),
+    Rbac(RbacArgs),
+    Webhooks(WebhooksArgs),
+    Kustomize(KustomizeArgs),
     Installer(InstallerArgs),
     /// Nothing: in Rust there is no code to generate for a type (legacy).
     #[command(hide = true)]
@@ -115,9 +123,6 @@ pub(crate) enum GenerateCommand {
     /// The schemas, which are in the CRDs (now: `generate manifests`).
     #[command(hide = true)]
     Openapi(ManifestsArgs),
-    /// The CRDs (see `generate manifests`).
-    #[command(hide = true)]
-    Crds(ManifestsArgs),
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod create_api;
+pub(crate) mod create_webhook;
 pub(crate) mod delete;
 mod draft;
 pub(crate) mod edit;

@@ -38,6 +38,14 @@ templates!(
     "api/test.rs",
     "further/controller.rs",
     "further/test.rs",
+    "webhook/webhook.rs",
+    "webhook/defaulter.rs",
+    "webhook/validator.rs",
+    "webhook/conversion.rs",
+    "webhook/test.rs",
+    "webhook/test_defaulter.rs",
+    "webhook/test_validator.rs",
+    "webhook/test_conversion.rs",
     "image/types.rs",
     "image/controller.rs",
     "image/test.rs",
@@ -128,6 +136,18 @@ pub(crate) struct ApiValues {
     /// The controller's name, where it is not the kind's.
     pub(crate) controller_name: Option<String>,
     pub(crate) image: Option<ImageValues>,
+}
+
+/// The values of the templates of a conversion.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ConversionValues {
+    /// The version that is converted to the hub and back.
+    #[serde(flatten)]
+    pub(crate) spoke: ApiValues,
+    /// The module of its type, from outside of the crate.
+    pub(crate) spoke_path: String,
+    pub(crate) hub_version: String,
+    pub(crate) hub_path: String,
 }
 
 /// What a complete controller runs.

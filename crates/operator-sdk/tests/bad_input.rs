@@ -235,6 +235,53 @@ fn deletions_of_what_is_not_there() {
 }
 
 #[test]
+fn webhooks_that_cannot_be() {
+    let dir = Dir::project();
+    let webhook = |arguments: &[&'static str]| {
+        let create = [
+            "create",
+            "webhook",
+            "--group=cache",
+            "--version=v1alpha1",
+            "--kind=Memcached",
+        ];
+        dir.fails(&[&create, arguments].concat())
+    };
+    check(&webhook(&[]), &["no webhook was named", "--defaulting"]);
+    check(
+        &webhook(&["--defaulting"]),
+        &["cache/v1alpha1 Memcached is not a kind of this project"],
+    );
+    dir.ok(CREATE_MEMCACHED);
+    check(&webhook(&["--conversion"]), &["no other version", "create api"]);
+    check(
+        &webhook(&["--conversion", "--spoke=v2"]),
+        &["cache/v2 Memcached is not a kind"],
+    );
+    dir.ok(&[
+        "create",
+        "webhook",
+        "--group=cache",
+        "--version=v1alpha1",
+        "--kind=Memcached",
+        "--defaulting",
+    ]);
+    check(
+        &webhook(&["--defaulting"]),
+        &["the defaulting webhook", "exists already"],
+    );
+    let delete = |arguments: &[&'static str]| {
+        let delete = ["--group=cache", "--version=v1alpha1", "--kind=Memcached", "--yes"];
+        dir.fails(&[arguments, &delete].concat())
+    };
+    check(
+        &delete(&["delete", "webhook", "--conversion"]),
+        &["the conversion webhook of cache/v1alpha1 Memcached is not in the PROJECT file"],
+    );
+    check(&delete(&["delete", "api"]), &["has webhooks", "delete webhook"]);
+}
+
+#[test]
 fn a_project_name_that_is_no_dns_label() {
     let dir = Dir::named("My_Operator");
     check(

@@ -1,7 +1,12 @@
 //! The `config/` tree: every combination renders with kustomize and is accepted by the API server; what changed by
 //! hand stays.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail"
+)]
 
 mod common;
 
@@ -103,16 +108,27 @@ fn every_combination_is_accepted() {
         "network-policy",
         "cert-manager",
     ];
-    for bits in 0..1 << switches.len() {
+    for bits in 0..2 << switches.len() {
+        let webhooks = bits >> switches.len() == 1;
         let on = |name: &str| {
             let index = switches.iter().position(|there| *there == name).unwrap();
             bits >> index & 1 == 1
         };
-        if on("prometheus") && !on("metrics") {
+        if on("prometheus") != on("metrics") {
             continue;
         }
         let dir = Dir::project();
         dir.ok(CREATE_MEMCACHED);
+        if webhooks {
+            dir.ok(&[
+                "create",
+                "api",
+                "--group=cache",
+                "--version=v1",
+                "--kind=Memcached",
+            ]);
+            dir.ok(CREATE_WEBHOOKS);
+        }
         let flags: Vec<String> = switches
             .iter()
             .map(|name| format!("--{name}={}", on(name)))
@@ -128,19 +144,29 @@ fn every_combination_is_accepted() {
         );
         assert_eq!(
             kinds(&objects, "NetworkPolicy"),
-            usize::from(on("network-policy") && on("metrics")),
+            usize::from(on("network-policy")) * (usize::from(on("metrics")) + usize::from(webhooks)),
             "{flags:?}"
         );
         assert_eq!(
             kinds(&objects, "Certificate"),
-            usize::from(on("cert-manager") && on("metrics")),
+            usize::from(on("cert-manager")) * (usize::from(on("metrics")) + usize::from(webhooks)),
             "{flags:?}"
         );
         let role = if on("namespaced") { "Role" } else { "ClusterRole" };
-        assert_eq!(
-            find(&objects, role, "manager-role")["rules"][0]["apiGroups"],
-            json!([""])
+        assert!(
+            !find(&objects, role, "manager-role")["rules"]
+                .as_array()
+                .unwrap()
+                .is_empty()
         );
+        check_webhooks(&objects, webhooks);
+        let both = webhooks && !on("cert-manager");
+        let bindings = objects.iter().filter(|object| {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            let name = "memcached-operator-manager-rolebinding";
+            kind.ends_with("RoleBinding") && object["metadata"]["name"] == name
+        });
+        assert_eq!(bindings.count(), if both { 2 } else { 1 }, "{flags:?}");
         let container =
             &find(&objects, "Deployment", "controller-manager")["spec"]["template"]["spec"]["containers"][0];
         let args = container["args"].as_array().unwrap();
@@ -157,11 +183,72 @@ fn every_combination_is_accepted() {
     }
 }
 
+const CREATE_WEBHOOKS: &[&str] = &[
+    "create",
+    "webhook",
+    "--group=cache",
+    "--version=v1alpha1",
+    "--kind=Memcached",
+    "--defaulting",
+    "--programmatic-validation",
+    "--conversion",
+];
+
+/// Every webhook leads to the Service by the names that kustomize gave it.
+fn check_webhooks(objects: &[Value], webhooks: bool) {
+    let crd = objects
+        .iter()
+        .find(|object| object["kind"] == "CustomResourceDefinition")
+        .unwrap();
+    assert_eq!(crd["spec"]["conversion"].is_object(), webhooks);
+    if !webhooks {
+        return;
+    }
+    find(objects, "Service", "webhook-service");
+    let mut configs = vec![&crd["spec"]["conversion"]["webhook"]["clientConfig"]];
+    for kind in ["Mutating", "Validating"] {
+        let name = format!("{}-webhook-configuration", kind.to_lowercase());
+        let configuration = find(objects, &format!("{kind}WebhookConfiguration"), &name);
+        configs.push(&configuration["webhooks"][0]["clientConfig"]);
+    }
+    for config in configs {
+        assert_eq!(config["service"]["name"], "memcached-operator-webhook-service");
+        assert_eq!(config["service"]["namespace"], "memcached-operator-system");
+    }
+}
+
 #[test]
 fn cert_manager_gets_the_names_of_the_services() {
     let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(&[
+        "create",
+        "api",
+        "--group=cache",
+        "--version=v1",
+        "--kind=Memcached",
+    ]);
+    dir.ok(CREATE_WEBHOOKS);
     dir.ok(&["edit", "--cert-manager", "--prometheus"]);
     let objects = accepted(&dir);
+    let injected =
+        |object: &Value| object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"].clone();
+    let from = json!("memcached-operator-system/memcached-operator-serving-cert");
+    for name in ["mutating", "validating"] {
+        let kind = if name == "mutating" {
+            "Mutating"
+        } else {
+            "Validating"
+        };
+        let configuration = find(
+            &objects,
+            &format!("{kind}WebhookConfiguration"),
+            &format!("{name}-webhook-configuration"),
+        );
+        assert_eq!(injected(configuration), from);
+    }
+    let is_crd = |object: &&Value| object["kind"] == "CustomResourceDefinition";
+    assert_eq!(injected(objects.iter().find(is_crd).unwrap()), from);
     let certificate = find(&objects, "Certificate", "metrics-certs");
     let service = "memcached-operator-controller-manager-metrics-service.memcached-operator-system.svc";
     assert_eq!(
@@ -199,7 +286,7 @@ fn what_is_switched_on_and_off_again_leaves_nothing() {
         let again = dir.ok(&["edit", &flag]);
         assert!(again.contains("Nothing has changed"), "{again}");
         dir.ok(&["edit", &format!("--{part}=false")]);
-        assert_eq!(dir.files(), before, "{part}");
+        common::assert_same(&dir.files(), &before, part);
     }
     dir.ok(&["edit", "--metrics=false"]);
     dir.ok(&["edit", "--metrics"]);

@@ -366,9 +366,9 @@ fn what_was_created_can_be_deleted() {
     let two = dir.files();
     dir.ok(CREATE_V1);
     delete("v1");
-    assert_eq!(dir.files(), two);
+    common::assert_same(&dir.files(), &two, "v1");
     delete("v1alpha1");
-    assert_eq!(without_events(&dir), one_without_events(&one));
+    common::assert_same(&without_events(&dir), &one_without_events(&one), "v1alpha1");
     dir.ok(&[
         "delete",
         "api",
@@ -401,4 +401,120 @@ fn one_without_events(files: &Files) -> Files {
     let mut files = files.clone();
     files.remove("config/rbac/role.yaml");
     files
+}
+
+const WEBHOOK: &[&str] = &[
+    "create",
+    "webhook",
+    "--group=cache",
+    "--version=v1alpha1",
+    "--kind=Memcached",
+];
+const DELETE_WEBHOOK: &[&str] = &[
+    "delete",
+    "webhook",
+    "--group=cache",
+    "--version=v1alpha1",
+    "--kind=Memcached",
+    "--yes",
+];
+
+fn webhook(more: &[&'static str]) -> Vec<&'static str> {
+    [WEBHOOK, more].concat()
+}
+
+#[test]
+fn webhooks_default_and_check() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    let both = webhook(&["--defaulting", "--programmatic-validation"]);
+    insta::assert_snapshot!(changed(&dir, &both));
+}
+
+#[test]
+fn webhooks_may_come_one_after_the_other() {
+    let at_once = Dir::project();
+    at_once.ok(CREATE_MEMCACHED);
+    at_once.ok(&webhook(&["--defaulting", "--programmatic-validation"]));
+    let later = Dir::project();
+    later.ok(CREATE_MEMCACHED);
+    later.ok(&webhook(&["--defaulting"]));
+    let path = "src/webhook/v1alpha1/memcached_webhook.rs";
+    later.write(
+        path,
+        &later
+            .read(path)
+            .replace("        let _ = object;", "        mine(object);"),
+    );
+    later.ok(&webhook(&["--programmatic-validation"]));
+    assert!(later.read(path).contains("        mine(object);"));
+    later.write(
+        path,
+        &later
+            .read(path)
+            .replace("        mine(object);", "        let _ = object;"),
+    );
+    common::assert_same(&later.files(), &at_once.files(), "later");
+}
+
+#[test]
+fn versions_are_converted_by_webhook() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(CREATE_V1);
+    insta::assert_snapshot!(changed(&dir, &webhook(&["--conversion", "--spoke=v1"])));
+}
+
+#[test]
+fn webhooks_can_be_deleted() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(CREATE_V1);
+    let before = dir.files();
+    dir.ok(&webhook(&["--defaulting"]));
+    let one = dir.files();
+    dir.ok(&webhook(&["--conversion"]));
+    dir.ok(&[DELETE_WEBHOOK, &["--conversion"]].concat());
+    common::assert_same(&dir.files(), &one, "conversion");
+    dir.ok(DELETE_WEBHOOK);
+    common::assert_same(&dir.files(), &before, "all");
+}
+
+#[test]
+fn cert_manager_takes_the_place_of_certificates_of_ones_own() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(&webhook(&["--defaulting"]));
+    let before = dir.files();
+    assert!(dir.read("src/lib.rs").contains(".managed_certificates()"));
+    assert_eq!(
+        dir.read("config/rbac/role_binding.yaml")
+            .matches("kind: RoleBinding")
+            .count(),
+        1
+    );
+    dir.ok(&["edit", "--cert-manager"]);
+    assert!(!dir.read("src/lib.rs").contains("managed_certificates"));
+    assert!(!dir.read("config/rbac/role.yaml").contains("secrets"));
+    dir.ok(&["edit", "--cert-manager=false"]);
+    common::assert_same(&dir.files(), &before, "cert-manager");
+}
+
+#[test]
+fn kinds_of_kubernetes_may_have_webhooks() {
+    let dir = Dir::project();
+    let pods = [
+        "create",
+        "webhook",
+        "--group=core",
+        "--version=v1",
+        "--kind=Pod",
+        "--programmatic-validation",
+    ];
+    let changed = changed(&dir, &pods);
+    assert!(changed.contains("path: /validate--v1-pod\n"), "{changed}");
+    assert!(
+        changed.contains("use k8s_openapi::api::core::v1::Pod;\n"),
+        "{changed}"
+    );
 }

@@ -115,6 +115,88 @@ fn install_modes(namespaced: bool) -> Value {
     ])
 }
 
+/// A ClusterServiceVersion without the fields that it must have.
+#[derive(Debug, thiserror::Error)]
+#[error("it has no `spec`")]
+pub struct NoSpec;
+
+/// Makes the kinds of these definitions the owned ones of a ClusterServiceVersion. What its author wrote about a kind
+/// stays; what is missing is filled in from the definition.
+///
+/// # Errors
+/// When the value has no `spec`.
+pub fn set_owned<'a>(
+    version: &mut Value,
+    definitions: impl IntoIterator<Item = &'a Value>,
+) -> Result<(), NoSpec> {
+    let spec = version
+        .get_mut("spec")
+        .and_then(Value::as_object_mut)
+        .ok_or(NoSpec)?;
+    let kinds = spec
+        .entry("customresourcedefinitions")
+        .or_insert_with(|| json!({}));
+    let there = kinds["owned"].as_array().cloned().unwrap_or_default();
+    let owned: Vec<Value> = definitions
+        .into_iter()
+        .flat_map(owned_versions)
+        .map(|entry| {
+            let same = there.iter().find(|there| {
+                there["name"] == entry["name"]
+                    && there["version"] == entry["version"]
+                    && there["kind"] == entry["kind"]
+            });
+            same.map_or_else(|| entry.clone(), |there| filled(there, &entry))
+        })
+        .collect();
+    if let Some(kinds) = kinds.as_object_mut() {
+        kinds.insert("owned".to_owned(), Value::Array(owned));
+    }
+    Ok(())
+}
+
+fn filled(there: &Value, entry: &Value) -> Value {
+    let mut filled = entry.as_object().cloned().unwrap_or_default();
+    filled.extend(there.as_object().cloned().unwrap_or_default());
+    Value::Object(filled)
+}
+
+fn owned_versions(definition: &Value) -> Vec<Value> {
+    let text = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (name, kind) = (text("/metadata/name"), text("/spec/names/kind"));
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let entry = |version: &Value| {
+        let description = version.pointer("/schema/openAPIV3Schema/description");
+        json!({
+            "description": description.and_then(Value::as_str).unwrap_or(kind),
+            "displayName": spaced(kind),
+            "kind": kind,
+            "name": name,
+            "version": version["name"],
+        })
+    };
+    versions.into_iter().flatten().map(entry).collect()
+}
+
+/// `MemcachedBackup` as `Memcached Backup`.
+fn spaced(kind: &str) -> String {
+    let mut out = String::new();
+    let mut lower = false;
+    for letter in kind.chars() {
+        if lower && letter.is_ascii_uppercase() {
+            out.push(' ');
+        }
+        lower = letter.is_ascii_lowercase();
+        out.push(letter);
+    }
+    out
+}
+
 /// `memcached-operator` as `Memcached Operator`.
 fn title(project: &str) -> String {
     let words: Vec<String> = project

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ConfigTree, Kind, MANAGER_ROLE, Operator};
+use crate::render;
 
 const FOLDER: &str = "config/rbac";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -15,9 +16,9 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
     });
     tree.resource(FOLDER, "service_account.yaml", &account, &[]);
     tree.entry(FOLDER, "resources", json!("role.yaml"));
-    let scope = Scope::of(operator.namespaced);
-    let binding = binding(operator, scope, "manager-rolebinding", MANAGER_ROLE);
-    tree.resource(FOLDER, "role_binding.yaml", &binding, &[]);
+    tree.files
+        .insert(format!("{FOLDER}/role_binding.yaml"), manager_bindings(operator));
+    tree.entry(FOLDER, "resources", json!("role_binding.yaml"));
     add_leader_election(tree, operator);
     if operator.metrics {
         add_metrics(tree, operator);
@@ -36,6 +37,23 @@ pub(super) fn add(tree: &mut ConfigTree, operator: &Operator) {
                 &[("", &comment)],
             );
         }
+    }
+}
+
+/// The bindings of the operator's role. One that makes its own certificates needs a Secret of its namespace, and the
+/// configurations of webhooks, which are in none: then it has both a Role and a ClusterRole.
+fn manager_bindings(operator: &Operator) -> String {
+    let mut scopes = vec![Scope::of(operator.namespaced)];
+    if operator.manages_certificates() {
+        scopes.push(Scope::of(!operator.namespaced));
+    }
+    let bindings: Vec<Value> = scopes
+        .into_iter()
+        .map(|scope| binding(operator, scope, "manager-rolebinding", MANAGER_ROLE))
+        .collect();
+    match bindings.as_slice() {
+        [one] => render::yaml(one),
+        several => render::documents(several),
     }
 }
 

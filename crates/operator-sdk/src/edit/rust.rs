@@ -132,8 +132,53 @@ pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Resul
         let indent = indent_at(&text, range.start);
         text = insert(&text, range.end, &format!("\n{indent}    .{call}"));
     }
-    Ok(text)
+    if text == source {
+        return Ok(text);
+    }
+    laid_out(text, function)
 }
+
+/// The chain that a function ends in, in one line or with a line a call, as rustfmt has it. One with comments stays.
+fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
+    let file = syn::parse_file(&source)?;
+    let tail = tail_of(&find(&file, function)?.block, function)?;
+    let range = tail.span().byte_range();
+    let text = source.get(range.clone()).unwrap_or_default();
+    if text.contains("//") || text.contains("/*") || !matches!(tail, Expr::MethodCall(_)) {
+        return Ok(source);
+    }
+    let mut links = Vec::new();
+    let mut rest = tail;
+    while let Expr::MethodCall(call) = rest {
+        let start = call.receiver.span().byte_range().end;
+        let link = source
+            .get(start..call.span().byte_range().end)
+            .unwrap_or_default();
+        links.push(link.trim_start());
+        rest = &call.receiver;
+    }
+    let root = source.get(rest.span().byte_range()).unwrap_or_default();
+    links.reverse();
+    let indent = indent_at(&source, range.start);
+    let width = match links.len() {
+        1 => MAX_WIDTH.saturating_sub(indent.len()),
+        _ => CHAIN_WIDTH,
+    };
+    let line = format!("{root}{}", links.concat());
+    let chain = if line.len() <= width && !line.contains('\n') {
+        line
+    } else {
+        let links = links.iter().map(|link| format!("\n{indent}    {link}"));
+        format!("{root}{}", links.collect::<String>())
+    };
+    let mut laid = source.clone();
+    laid.replace_range(range, &chain);
+    Ok(laid)
+}
+
+/// The widths of rustfmt: of a line, and of a chain of several calls in one line.
+const MAX_WIDTH: usize = 100;
+const CHAIN_WIDTH: usize = 60;
 
 /// Removes `mod name;`, with the comments and attributes of the item.
 pub(crate) fn remove_module(source: &str, name: &str) -> Result<String, RustEditError> {
@@ -194,19 +239,200 @@ pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Re
         let file = syn::parse_file(&text)?;
         let tail = tail_of(&find(&file, function)?.block, function)?;
         let wanted: Expr = syn::parse_str(&format!("it.{call}"))?;
-        if let Some(range) = range_of_call(tail, &wanted) {
+        if let Some(range) = range_of_call(tail, &|there| is_call(there, &wanted)) {
             text.replace_range(range, "");
         }
     }
-    Ok(text)
+    if text == source {
+        return Ok(text);
+    }
+    laid_out(text, function)
+}
+
+/// Removes every call of a method from the chain that a function ends in, whatever its arguments.
+pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let tail = tail_of(&find(&file, function)?.block, function)?;
+    let Some(range) = range_of_call(tail, &|there| there.method == method) else {
+        return Ok(source.to_owned());
+    };
+    let mut text = source.to_owned();
+    text.replace_range(range, "");
+    laid_out(text, function)
+}
+
+/// Whether a file has a function of this name.
+pub(crate) fn has_function(source: &str, name: &str) -> bool {
+    syn::parse_file(source).is_ok_and(|file| find(&file, name).is_ok())
+}
+
+/// Adds names to `use path::{…};`, which is made where there is none.
+pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let found = file.items.iter().find_map(|item| match item {
+        Item::Use(used) => imported(&used.tree, path).map(|there| (item, there)),
+        _ => None,
+    });
+    let mut all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let Some((item, there)) = found else {
+        return Ok(insert_use(source, &file, path, &use_line(path, &sorted(all))));
+    };
+    if all.iter().all(|name| there.contains(name)) || there.iter().any(|name| name == "*") {
+        return Ok(source.to_owned());
+    }
+    all.extend(there);
+    let mut edited = source.to_owned();
+    let line = use_line(path, &sorted(all));
+    edited.replace_range(item.span().byte_range(), line.trim_end());
+    Ok(edited)
+}
+
+/// Behind the use of the same crate that comes before it in the alphabet, or behind all.
+fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
+    let text_of = |item: &Item| match item {
+        Item::Use(used) => Some(used.tree.to_token_stream().to_string().replace(' ', "")),
+        _ => None,
+    };
+    let root = path.split("::").next().unwrap_or(path);
+    let uses: Vec<(String, &Item)> = file
+        .items
+        .iter()
+        .filter_map(|item| Some((text_of(item)?, item)))
+        .collect();
+    let near = |(there, _): &&(String, &Item)| there.split("::").next() == Some(root);
+    let before = uses.iter().filter(near).rfind(|(there, _)| there.as_str() < path);
+    if let Some((_, before)) = before {
+        return insert(source, line_end(source, end_of(before)), line);
+    }
+    if let Some((_, after)) = uses.iter().find(near) {
+        return insert(source, after.span().byte_range().start, line);
+    }
+    match uses.last() {
+        Some((_, last)) => insert(source, line_end(source, end_of(last)), line),
+        None => insert_first(source, file, line),
+    }
+}
+
+/// Takes names out of `use path::{…};`, and the whole of it with the last.
+pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
+    let file = syn::parse_file(source)?;
+    let found = file.items.iter().find_map(|item| match item {
+        Item::Use(used) => imported(&used.tree, path).map(|there| (item, there)),
+        _ => None,
+    });
+    let Some((item, mut there)) = found else {
+        return Ok(source.to_owned());
+    };
+    there.retain(|name| !names.contains(&name.as_str()));
+    let range = item.span().byte_range();
+    if there.is_empty() {
+        return Ok(without_lines(source, range));
+    }
+    let mut edited = source.to_owned();
+    edited.replace_range(range, use_line(path, &sorted(there)).trim_end());
+    Ok(edited)
+}
+
+/// Removes the functions whose names end so, with their attributes.
+pub(crate) fn remove_functions(source: &str, suffix: &str) -> Result<String, RustEditError> {
+    let mut text = source.to_owned();
+    loop {
+        let next = remove_item(
+            &text,
+            |item| matches!(item, Item::Fn(function) if function.sig.ident.to_string().ends_with(suffix)),
+        )?;
+        if next == text {
+            return Ok(text);
+        }
+        text = next;
+    }
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The names that a tree imports from a path, if it is about that path and has plain names alone.
+fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
+    let Some((head, rest)) = path.split_once("::").or((!path.is_empty()).then_some((path, ""))) else {
+        return match tree {
+            syn::UseTree::Name(name) => Some(vec![name.ident.to_string()]),
+            syn::UseTree::Glob(_) => Some(vec!["*".to_owned()]),
+            syn::UseTree::Group(group) => group
+                .items
+                .iter()
+                .map(|item| match item {
+                    syn::UseTree::Name(name) => Some(name.ident.to_string()),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        };
+    };
+    match tree {
+        syn::UseTree::Path(step) if step.ident == head => imported(&step.tree, rest),
+        _ => None,
+    }
+}
+
+/// A `use` of names in the form of rustfmt.
+fn use_line(path: &str, names: &[String]) -> String {
+    if let [one] = names {
+        return format!("use {path}::{one};\n");
+    }
+    let line = format!("use {path}::{{{}}};\n", names.join(", "));
+    if line.len() <= MAX_WIDTH {
+        return line;
+    }
+    let mut lines = vec![String::new()];
+    for name in names {
+        let current = lines.last().map_or(0, String::len);
+        if current > 0 && current + name.len() + 6 > MAX_WIDTH {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            let gap = if line.is_empty() { "    " } else { " " };
+            line.push_str(&format!("{gap}{name},"));
+        }
+    }
+    format!("use {path}::{{\n{}\n}};\n", lines.join("\n"))
+}
+
+/// Whether a file implements a trait for a type, both by their last names.
+pub(crate) fn has_impl(source: &str, trait_: &str, type_: &str) -> bool {
+    let Ok(file) = syn::parse_file(source) else {
+        return false;
+    };
+    let last = |path: &syn::Path| path.segments.last().map(|segment| segment.ident.to_string());
+    file.items.iter().any(|item| match item {
+        Item::Impl(block) => {
+            let of_trait = block.trait_.as_ref().and_then(|(path, _)| last(path));
+            let on_type = match &*block.self_ty {
+                syn::Type::Path(path) => last(&path.path),
+                _ => None,
+            };
+            of_trait.as_deref() == Some(trait_) && on_type.as_deref() == Some(type_)
+        }
+        _ => false,
+    })
+}
+
+/// Adds an item at the end of a file.
+pub(crate) fn add_item(source: &str, item: &str) -> String {
+    format!("{}\n\n{}\n", source.trim_end(), item.trim())
 }
 
 /// From the end of the receiver to the end of the call.
-fn range_of_call(chain: &Expr, wanted: &Expr) -> Option<std::ops::Range<usize>> {
+fn range_of_call(
+    chain: &Expr,
+    wanted: &dyn Fn(&syn::ExprMethodCall) -> bool,
+) -> Option<std::ops::Range<usize>> {
     let Expr::MethodCall(there) = chain else {
         return None;
     };
-    if is_call(there, wanted) {
+    if wanted(there) {
         let receiver = there.receiver.span().byte_range().end;
         return Some(receiver..there.span().byte_range().end);
     }
@@ -402,7 +628,7 @@ mod tests {
         check(
             |source| add_calls(source, "manifests", &calls),
             "fn manifests() -> M {\n    M::new()\n}\n",
-            "fn manifests() -> M {\n    M::new()\n        .crd::<B>()\n        .rules(B::rules())\n}\n",
+            "fn manifests() -> M {\n    M::new().crd::<B>().rules(B::rules())\n}\n",
         );
     }
 
@@ -430,10 +656,52 @@ mod tests {
             before
         );
         let calls = ["crd::<B>()".to_owned(), "rules(B::rules())".to_owned()];
-        let before = "fn manifests() -> M {\n    M::new()\n        .crd::<A>()\n}\n";
+        let before = "fn manifests() -> M {\n    M::new().crd::<A>()\n}\n";
         let added = add_calls(before, "manifests", &calls).unwrap();
         assert_eq!(remove_calls(&added, "manifests", &calls).unwrap(), before);
         assert_eq!(remove_calls(before, "manifests", &calls).unwrap(), before);
+    }
+
+    #[test]
+    fn chains_are_laid_out_as_rustfmt_does() {
+        let calls = ["a()".to_owned()];
+        check(
+            |source| add_calls(source, "f", &calls),
+            "fn f() -> M {\n    M::new()\n}\n",
+            "fn f() -> M {\n    M::new().a()\n}\n",
+        );
+        let long = ["b(a_name_that_is_long_enough_to_need_a_line_of_its_own)".to_owned()];
+        check(
+            |source| add_calls(source, "f", &long),
+            "fn f() -> M {\n    M::new().a()\n}\n",
+            "fn f() -> M {\n    M::new()\n        .a()\n        .b(a_name_that_is_long_enough_to_need_a_line_of_its_own)\n}\n",
+        );
+    }
+
+    #[test]
+    fn names_join_those_that_are_imported() {
+        check(
+            |source| add_imports(source, "a::b", &["C", "A"]),
+            "use a::b::B;\n\nfn f() {}\n",
+            "use a::b::{A, B, C};\n\nfn f() {}\n",
+        );
+        check(
+            |source| add_imports(source, "a::b", &["C"]),
+            "use a::b::*;\n",
+            "use a::b::*;\n",
+        );
+        check(
+            |source| add_imports(source, "a::b", &["C"]),
+            "use x::Y;\n",
+            "use x::Y;\nuse a::b::C;\n",
+        );
+        let names: Vec<String> = (0..9).map(|n| format!("AVeryLongNameIndeed{n}")).collect();
+        let wrapped = add_imports("", "a", &names.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        assert!(wrapped.lines().all(|line| line.len() <= MAX_WIDTH), "{wrapped}");
+        assert!(
+            wrapped.starts_with("use a::{\n    AVeryLongNameIndeed0,"),
+            "{wrapped}"
+        );
     }
 
     #[test]

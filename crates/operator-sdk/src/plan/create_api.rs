@@ -126,8 +126,11 @@ pub(crate) fn add_to_module(
 ) -> Result<(), PlanError> {
     let header = &api.header;
     for (depth, parent) in Place::parents(path).into_iter().enumerate() {
-        // The outermost is `init`'s; the next is that of the group.
+        // The outermost is `init`'s, but that of the webhooks; the next is that of the group.
         let start = match depth {
+            0 if parent.path == layout::WEBHOOK => Some(format!(
+                "{header}//! The webhooks of this operator, by version.\n"
+            )),
             0 => None,
             _ => Some(format!("{header}//! The group {}.\n", api.api_group)),
         };
@@ -140,7 +143,11 @@ pub(crate) fn add_to_module(
         _ => format!("{header}//! The controllers of the group {}.\n", api.api_group),
     };
     draft.edit_rust(&layout::module_file(path), Some(start), |source| {
-        rust::add_reexport(&rust::add_module(source, module)?, module, names)
+        let source = rust::add_module(source, module)?;
+        match names {
+            [] => Ok(source),
+            names => rust::add_reexport(&source, module, names),
+        }
     })
 }
 

@@ -127,7 +127,7 @@ fn remove_type(
     Ok(())
 }
 
-fn remove_from_module(draft: &mut Draft<'_>, path: &str, module: &str) -> Result<(), PlanError> {
+pub(crate) fn remove_from_module(draft: &mut Draft<'_>, path: &str, module: &str) -> Result<(), PlanError> {
     let file = layout::module_file(path);
     if draft.get(&file).is_none() {
         return Ok(());

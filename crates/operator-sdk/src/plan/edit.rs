@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::init::Head;
-use super::{Plan, PlanError, config, manifests};
+use super::{Plan, PlanError, config, create_webhook, manifests};
 use crate::args::EditArgs;
 use crate::project::{Project, layout};
 
@@ -39,10 +39,17 @@ pub(crate) fn plan(args: &EditArgs, project: &Project, head: Option<&Head>) -> R
     }
     config::change(&mut draft, Some(&before), &after)?;
     if changed.namespaced != project.config.namespaced {
-        let rules = draft
+        let mut rules = draft
             .get(layout::ROLE)
             .map_or_else(|| Ok(Vec::new()), manifests::rules_of)?;
+        if !changed.namespaced {
+            create_webhook::widen(&mut rules);
+        }
         draft.put(layout::ROLE, manifests::role(&rules, changed.namespaced));
+    }
+    if after.manages_certificates() != before.manages_certificates() {
+        create_webhook::set_certificates(&mut draft, after.manages_certificates())?;
+        create_webhook::write_role(&mut draft, &changed, after.manages_certificates())?;
     }
     if let Some(head) = head {
         draft.put(layout::BOILERPLATE, head.boilerplate()?);

@@ -1,12 +1,13 @@
 //! `generate manifests`: from what the operator says of itself to `config/crd/bases` and `config/rbac/role.yaml`.
 
-use operator_manifests::config::MANAGER_ROLE;
+use operator_manifests::config::{self, MANAGER_ROLE, bundle};
 use operator_manifests::crd::Crd;
 use operator_manifests::operator::OperatorManifests;
 use operator_manifests::rbac::{self, Rule};
-use operator_manifests::render;
+use operator_manifests::{render, webhook};
 use serde_json::{Value, json};
 
+use super::draft::Draft;
 use super::{Plan, PlanError};
 use crate::project::{Project, layout};
 
@@ -17,21 +18,91 @@ const VERSION_ANNOTATION: (&str, &str) = (
 );
 
 /// The operator's namespace, before kustomize gives it its name.
-const OWN_NAMESPACE: &str = "system";
+pub(crate) const OWN_NAMESPACE: &str = "system";
 
-pub(crate) fn plan(project: &Project, operator: &OperatorManifests) -> Result<Plan, PlanError> {
-    let tree = &project.tree;
-    let mut plan = Plan::default();
-    for crd in joined_by_kind(&operator.crds)? {
-        let path = layout::crd_base(&crd.file_name());
-        plan.put(&path, tree.get(&path), render::documents([crd.value()]));
+/// What of the manifests is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) crds: bool,
+    pub(crate) rbac: bool,
+    pub(crate) webhooks: bool,
+    /// The most characters of a description.
+    pub(crate) max_description_len: Option<usize>,
+}
+
+impl Wanted {
+    pub(crate) const ALL: Self = Self {
+        crds: true,
+        rbac: true,
+        webhooks: true,
+        max_description_len: None,
+    };
+    pub(crate) const NONE: Self = Self {
+        crds: false,
+        rbac: false,
+        webhooks: false,
+        max_description_len: None,
+    };
+}
+
+pub(crate) fn plan(
+    project: &Project,
+    operator: &OperatorManifests,
+    wanted: Wanted,
+) -> Result<Plan, PlanError> {
+    let mut draft = Draft::new(&project.tree, true);
+    if wanted.crds {
+        write_crds(&mut draft, operator, wanted.max_description_len)?;
     }
-    plan.put(
-        layout::ROLE,
-        tree.get(layout::ROLE),
-        role(&operator.rules, project.config.namespaced),
+    if wanted.rbac {
+        draft.put(layout::ROLE, role(&operator.rules, project.config.namespaced));
+    }
+    if wanted.webhooks {
+        let configurations =
+            webhook::configurations(&operator.mutating_webhooks, &operator.validating_webhooks);
+        match configurations.is_empty() {
+            true => draft.remove(layout::WEBHOOK_MANIFESTS),
+            false => draft.put(layout::WEBHOOK_MANIFESTS, render::documents(&configurations)),
+        }
+    }
+    Ok(draft.plan)
+}
+
+fn write_crds(
+    draft: &mut Draft<'_>,
+    operator: &OperatorManifests,
+    max_description_len: Option<usize>,
+) -> Result<(), PlanError> {
+    let crds = joined_by_kind(&operator.crds)?;
+    for mut crd in crds {
+        crd.shorten(max_description_len);
+        let path = layout::crd_base(&crd.file_name());
+        draft.put(&path, render::documents([crd.value()]));
+    }
+    Ok(())
+}
+
+/// The base of the ClusterServiceVersion with the kinds that the operator owns.
+pub(crate) fn kustomize(project: &Project, operator: &OperatorManifests) -> Result<Plan, PlanError> {
+    let mut draft = Draft::new(&project.tree, true);
+    let described = super::config::operator(&project.config, &project.tree)?;
+    let path = format!(
+        "config/manifests/bases/{}.clusterserviceversion.yaml",
+        project.config.project_name
     );
-    Ok(plan)
+    let broken = |reason: String| PlanError::Edit {
+        path: path.clone(),
+        reason,
+        remedy: "correct the file, or delete it to have it written anew".to_owned(),
+    };
+    let mut base = match draft.get(&path) {
+        Some(text) => serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?,
+        None => config::cluster_service_version(&described),
+    };
+    let crds = joined_by_kind(&operator.crds)?;
+    bundle::set_owned(&mut base, crds.iter().map(Crd::value)).map_err(|reason| broken(reason.to_string()))?;
+    draft.put(&path, render::yaml(&base));
+    Ok(draft.plan)
 }
 
 /// One definition a kind, with all its versions.
@@ -91,12 +162,19 @@ pub(crate) fn without_version(text: &str, version: &str) -> Result<String, PlanE
     Ok(render::documents([&crd]))
 }
 
+/// Groups whose objects are in no namespace.
+const CLUSTER_GROUPS: [&str; 2] = ["admissionregistration.k8s.io", "apiextensions.k8s.io"];
+
 /// The text of `config/rbac/role.yaml`. Where the operator watches its own namespace alone, what would be in the
-/// ClusterRole is in a Role of that namespace.
+/// ClusterRole is in a Role of that namespace, but for what is in none.
 pub(crate) fn role(rules: &[Rule], namespaced: bool) -> String {
     let mut rules = rules.to_vec();
     if namespaced {
-        for rule in &mut rules {
+        let in_namespace = |rule: &&mut Rule| {
+            let cluster = |group: &String| CLUSTER_GROUPS.contains(&group.as_str());
+            rule.non_resource_urls.is_empty() && !rule.api_groups.iter().all(cluster)
+        };
+        for rule in rules.iter_mut().filter(in_namespace) {
             rule.namespace.get_or_insert_with(|| OWN_NAMESPACE.to_owned());
         }
     }
@@ -124,7 +202,6 @@ pub(crate) fn rules_of(text: &str) -> Result<Vec<Rule>, PlanError> {
     let mut rules = Vec::new();
     for role in roles {
         let namespace = role.pointer("/metadata/namespace").and_then(Value::as_str);
-        let namespace = namespace.filter(|namespace| *namespace != OWN_NAMESPACE);
         for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
             let mut rule = rule.clone();
             rule["namespace"] = json!(namespace);

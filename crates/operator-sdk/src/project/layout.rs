@@ -8,6 +8,8 @@ pub(crate) const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
 pub(crate) const LIB: &str = "src/lib.rs";
 pub(crate) const API: &str = "src/api.rs";
 pub(crate) const CONTROLLER: &str = "src/controller.rs";
+pub(crate) const WEBHOOK: &str = "src/webhook.rs";
+pub(crate) const WEBHOOK_MANIFESTS: &str = "config/webhook/manifests.yaml";
 pub(crate) const CARGO: &str = "Cargo.toml";
 pub(crate) const CRD_BASES: &str = "config/crd/bases";
 pub(crate) const ROLE: &str = "config/rbac/role.yaml";
@@ -77,6 +79,23 @@ impl Place {
         format!("src/{}/{module}.rs", self.controller_path().replace("::", "/"))
     }
 
+    /// The file of the webhooks.
+    pub(crate) fn webhook(&self) -> String {
+        let module = webhook_module(&self.kind);
+        format!("src/{}/{module}.rs", self.webhook_path().replace("::", "/"))
+    }
+
+    /// The test of the webhooks: several versions may have some.
+    pub(crate) fn webhook_test(&self) -> String {
+        self.test(&format!("{}_{}", self.version, webhook_module(&self.kind)))
+    }
+
+    /// The file of the conversion to the hub and back.
+    pub(crate) fn conversion(&self) -> String {
+        let module = conversion_module(&self.kind);
+        format!("src/{}/{module}.rs", self.api_path().replace("::", "/"))
+    }
+
     /// The file of a test, by the module that it tests.
     pub(crate) fn test(&self, module: &str) -> String {
         match &self.folder {
@@ -123,6 +142,14 @@ pub(crate) fn types_module(kind: &str) -> String {
 
 pub(crate) fn controller_module(name: &str) -> String {
     format!("{}_controller", snake_case(name))
+}
+
+pub(crate) fn webhook_module(kind: &str) -> String {
+    format!("{}_webhook", snake_case(kind))
+}
+
+pub(crate) fn conversion_module(kind: &str) -> String {
+    format!("{}_conversion", snake_case(kind))
 }
 
 pub(crate) fn crd_base(file_name: &str) -> String {

@@ -1,24 +1,69 @@
-//! `generate manifests`: build, ask, plan, apply.
+//! `generate manifests` and its parts: build, ask, plan, apply.
 
 use std::path::Path;
 
 use operator_manifests::operator::OperatorManifests;
 
 use super::scaffold::{current_directory, finish};
-use crate::args::ManifestsArgs;
-use crate::plan::{self, PlanError};
+use crate::args::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
+use crate::plan::manifests::Wanted;
+use crate::plan::{self, Plan, PlanError};
 use crate::process::cargo::{self, BuildOptions};
 use crate::project::Project;
 use crate::report::{Failure, Report};
 
 /// `operator-sdk generate manifests` in the current directory.
 pub(crate) fn generate(args: &ManifestsArgs, report: &Report) -> Result<(), Failure> {
-    generate_in(
-        &current_directory()?,
-        args.dry_run,
-        &BuildOptions::default(),
-        report,
-    )
+    let wanted = Wanted {
+        max_description_len: args.max_description_len,
+        ..Wanted::ALL
+    };
+    part(wanted, args.dry_run, report)
+}
+
+/// `operator-sdk generate crds`.
+pub(crate) fn crds(args: &CrdsArgs, report: &Report) -> Result<(), Failure> {
+    let wanted = Wanted {
+        crds: true,
+        max_description_len: args.manifests.max_description_len,
+        ..Wanted::NONE
+    };
+    part(wanted, args.manifests.dry_run, report)
+}
+
+/// `operator-sdk generate rbac`.
+pub(crate) fn rbac(args: &RbacArgs, report: &Report) -> Result<(), Failure> {
+    let wanted = Wanted {
+        rbac: true,
+        ..Wanted::NONE
+    };
+    part(wanted, args.dry_run, report)
+}
+
+/// `operator-sdk generate webhooks`.
+pub(crate) fn webhooks(args: &WebhooksArgs, report: &Report) -> Result<(), Failure> {
+    let wanted = Wanted {
+        webhooks: true,
+        ..Wanted::NONE
+    };
+    part(wanted, args.dry_run, report)
+}
+
+/// `operator-sdk generate kustomize manifests`.
+pub(crate) fn kustomize(args: &KustomizeArgs, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let project = Project::read(&root)?;
+    let operator = ask(&root, &BuildOptions::default())?;
+    let plan = plan::manifests::kustomize(&project, &operator)?;
+    report_plan(&root, &plan, args.dry_run, report)
+}
+
+fn part(wanted: Wanted, dry_run: bool, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let project = Project::read(&root)?;
+    let operator = ask(&root, &BuildOptions::default())?;
+    let plan = plan::manifests::plan(&project, &operator, wanted)?;
+    report_plan(&root, &plan, dry_run, report)
 }
 
 /// `operator-sdk generate manifests` in `root`.
@@ -29,14 +74,24 @@ pub(crate) fn generate_in(
     report: &Report,
 ) -> Result<(), Failure> {
     let project = Project::read(root)?;
+    let operator = ask(root, options)?;
+    let plan = plan::manifests::plan(&project, &operator, Wanted::ALL)?;
+    report_plan(root, &plan, dry_run, report)
+}
+
+/// What the built operator says of itself.
+fn ask(root: &Path, options: &BuildOptions) -> Result<OperatorManifests, Failure> {
     let program = cargo::build(root, options)?;
     let answer = cargo::manifests(&program)?;
     let operator =
         OperatorManifests::from_json(&answer).map_err(|error| PlanError::Manifests(error.to_string()))?;
-    let plan = plan::manifests::plan(&project, &operator)?;
+    Ok(operator)
+}
+
+fn report_plan(root: &Path, plan: &Plan, dry_run: bool, report: &Report) -> Result<(), Failure> {
     if plan.is_empty() {
         report.line("Nothing has changed: the manifests are those of the source.");
         return Ok(());
     }
-    finish(root, &plan, dry_run, report)
+    finish(root, plan, dry_run, report)
 }

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::prompt;
 use crate::apply::{self, Applied};
-use crate::args::{ConsentArgs, CreateApiArgs, DeleteApiArgs, EditArgs, InitArgs, License};
+use crate::args::{
+    ConsentArgs, CreateApiArgs, CreateWebhookArgs, DeleteApiArgs, DeleteWebhookArgs, EditArgs, InitArgs,
+    License,
+};
 use crate::plan::init::{Head, Surroundings};
 use crate::plan::{self, Plan};
 use crate::project::{Project, ProjectError, Tree};
@@ -80,6 +83,24 @@ pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
 pub(crate) fn delete_api(args: &DeleteApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let plan = plan::delete::api(args, &Project::read(&root)?)?;
+    remove(&root, &plan, &args.consent, report)
+}
+
+/// `operator-sdk create webhook` in the current directory.
+pub(crate) fn create_webhook(args: &CreateWebhookArgs, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let plan = plan::create_webhook::plan(args, &Project::read(&root)?)?;
+    finish(&root, &plan, args.dry_run, report)?;
+    if !args.dry_run {
+        report.line("Next: write what the webhooks do, then operator-sdk generate manifests");
+    }
+    Ok(())
+}
+
+/// `operator-sdk delete webhook` in the current directory.
+pub(crate) fn delete_webhook(args: &DeleteWebhookArgs, report: &Report) -> Result<(), Failure> {
+    let root = current_directory()?;
+    let plan = plan::create_webhook::deletion(args, &Project::read(&root)?)?;
     remove(&root, &plan, &args.consent, report)
 }
 

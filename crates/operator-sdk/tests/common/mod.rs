@@ -115,6 +115,19 @@ impl Dir {
     }
 }
 
+/// Two trees have the same files; what differs is named, not all that is there.
+#[track_caller]
+pub fn assert_same(left: &BTreeMap<String, String>, right: &BTreeMap<String, String>, what: &str) {
+    assert_eq!(
+        left.keys().collect::<Vec<_>>(),
+        right.keys().collect::<Vec<_>>(),
+        "{what}"
+    );
+    for (path, text) in left {
+        assert_eq!(text, &right[path], "{what}: {path}");
+    }
+}
+
 /// Where cargo built the tool, and where the operators of tests are built too: their dependencies are there already.
 pub fn target_dir() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_operator-sdk"));
