@@ -287,7 +287,7 @@ pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<St
     Ok(edited)
 }
 
-/// Behind the use of the same crate that comes before it in the alphabet, or behind all.
+/// Behind the use of the same crate that comes before it in the alphabet, or in a group of its own.
 fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
     let text_of = |item: &Item| match item {
         Item::Use(used) => Some(used.tree.to_token_stream().to_string().replace(' ', "")),
@@ -308,7 +308,7 @@ fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
         return insert(source, after.span().byte_range().start, line);
     }
     match uses.last() {
-        Some((_, last)) => insert(source, line_end(source, end_of(last)), line),
+        Some((_, last)) => insert(source, line_end(source, end_of(last)), &format!("\n{line}")),
         None => insert_first(source, file, line),
     }
 }
@@ -693,7 +693,7 @@ mod tests {
         check(
             |source| add_imports(source, "a::b", &["C"]),
             "use x::Y;\n",
-            "use x::Y;\nuse a::b::C;\n",
+            "use x::Y;\n\nuse a::b::C;\n",
         );
         let names: Vec<String> = (0..9).map(|n| format!("AVeryLongNameIndeed{n}")).collect();
         let wrapped = add_imports("", "a", &names.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();

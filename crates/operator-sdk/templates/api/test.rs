@@ -15,6 +15,7 @@ async fn an_object_becomes_available() -> Result<()> {
         .await?;
     let manager = Manager::builder("{{ project_name }}")
         .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
     {{ crate_name }}::setup(&manager)?;

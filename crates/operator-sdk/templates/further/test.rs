@@ -25,6 +25,7 @@ async fn the_operator_watches() -> Result<()> {
 {% endif %}
     let manager = Manager::builder("{{ project_name }}")
         .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
     {{ crate_name }}::setup(&manager)?;

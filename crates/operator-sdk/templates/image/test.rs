@@ -16,6 +16,7 @@ async fn start() -> Result<TestEnv> {
         .await?;
     let manager = Manager::builder("{{ project_name }}")
         .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
     {{ crate_name }}::setup(&manager)?;

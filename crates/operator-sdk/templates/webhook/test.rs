@@ -1,9 +1,12 @@
 {{ header }}//! The webhooks of {{ kind }}, asked as the API server asks them.
 
-use operator_runtime::prelude::*;
-{% if foreign %}
+{% if foreign and api_path < "operator_runtime" %}
 use {{ api_path }}::{{ kind }};
-{% else %}
+{% endif %}
+use operator_runtime::prelude::*;
+{% if foreign and not api_path < "operator_runtime" %}
+use {{ api_path }}::{{ kind }};
+{% elif not foreign %}
 
 use {{ crate_name }}::{{ api_path }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
 {% endif %}
