@@ -18,6 +18,7 @@ async fn start() -> Result<TestEnv> {
         .await?;
     let manager = Manager::builder("memcached-operator")
         .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
     memcached_operator::setup(&manager)?;
