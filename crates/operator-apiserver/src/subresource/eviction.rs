@@ -292,13 +292,13 @@ mod tests {
         json!({"status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}})
     }
 
-    fn budget(status: Value) -> Value {
+    fn budget(status: &Value) -> Value {
         json!({"metadata": {"name": "p", "generation": 1}, "spec": {}, "status": status})
     }
 
     #[test]
     fn pods_that_do_not_run_need_no_budget() {
-        let budget = budget(json!({"observedGeneration": 1, "disruptionsAllowed": 0}));
+        let budget = budget(&json!({"observedGeneration": 1, "disruptionsAllowed": 0}));
         for (phase, guarded) in [("Pending", true), ("Succeeded", false), ("Failed", false)] {
             let decision = decide(&pod(phase, "False"), Some(&budget)).unwrap();
             assert_eq!(
@@ -314,13 +314,13 @@ mod tests {
 
     #[test]
     fn an_unready_pod_goes_while_enough_others_are_healthy() {
-        let healthy = budget(json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 2}));
+        let healthy = budget(&json!({"observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 2}));
         assert!(!decide(&pod("Running", "False"), Some(&healthy)).unwrap().takes);
         assert_eq!(
             decide(&pod("Running", "True"), Some(&healthy)).unwrap_err().code,
             429
         );
-        let unhealthy = budget(json!({"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 2}));
+        let unhealthy = budget(&json!({"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 2}));
         assert_eq!(
             decide(&pod("Running", "False"), Some(&unhealthy))
                 .unwrap_err()
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_budget_that_failed_says_so() {
-        let failed = budget(json!({
+        let failed = budget(&json!({
             "observedGeneration": 1,
             "conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "why"}],
         }));
