@@ -14,6 +14,7 @@ pub(crate) mod prompt;
 pub(crate) mod quickstart;
 pub(crate) mod render;
 pub(crate) mod scaffold;
+pub(crate) mod texts;
 pub(crate) mod upgrade;
 pub(crate) mod webhooks;
 

@@ -114,7 +114,7 @@ pub(crate) enum UpCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TestCommand {
     /// Run the project's tests (now: `cargo test`).
-    Local(TestLocalArgs),
+    Local(Box<TestLocalArgs>),
     /// Refused with the reason.
     Cluster(TestClusterArgs),
 }

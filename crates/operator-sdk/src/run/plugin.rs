@@ -12,6 +12,7 @@ use operator_manifests::kustomize;
 use serde::{Deserialize, Serialize};
 
 use super::scaffold::{current_directory, finish};
+use super::texts;
 use crate::plan::Plan;
 use crate::project::layout;
 use crate::report::{Failure, Hinted, Report};
@@ -29,9 +30,6 @@ const COMMANDS: [(&[&str], &str); 4] = [
     (&["create", "webhook"], "create webhook"),
     (&["edit"], "edit"),
 ];
-
-/// Folders that are no text of the project.
-const SKIPPED: [&str; 4] = [".git", "target", "vendor", ".operator-sdk"];
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PluginError {
@@ -288,8 +286,7 @@ impl Chain {
         let root = current_directory()?;
         let keys = self.keys();
         for plugin in &self.plugins {
-            let mut universe = BTreeMap::new();
-            collect(&root, &root, &mut universe);
+            let universe = texts::of(&root);
             let config = universe.get(layout::PROJECT).map(String::as_str);
             let answer = plugin.ask(self.command, &self.arguments, &universe, &keys, config)?;
             let mut plan = Plan::default();
@@ -434,23 +431,4 @@ fn directory() -> PathBuf {
     variable("XDG_CONFIG_HOME")
         .unwrap_or(usual)
         .join("kubebuilder/plugins")
-}
-
-fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
-    for entry in std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok)
-    {
-        let path = entry.path();
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
-        if is_folder && !skipped {
-            collect(root, &path, files);
-        } else if let (false, Ok(name), Ok(text)) =
-            (is_folder, path.strip_prefix(root), std::fs::read_to_string(&path))
-        {
-            files.insert(name.to_string_lossy().into_owned(), text);
-        }
-    }
 }

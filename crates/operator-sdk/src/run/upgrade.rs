@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::legacy::Scratch;
 use super::scaffold::{current_directory, finish};
+use super::texts;
 use crate::args::UpgradeArgs;
 use crate::merge::{self, Sides};
 use crate::plan::Plan;
@@ -162,8 +163,7 @@ fn scaffold(root: &Path, commands: &[Vec<String>]) -> Result<BTreeMap<String, St
     for words in commands {
         replay(scratch.path(), words)?;
     }
-    let mut files = BTreeMap::new();
-    collect(scratch.path(), scratch.path(), &mut files);
+    let mut files = texts::of(scratch.path());
     files.retain(|path, _| !is_generated(path));
     Ok(files)
 }
@@ -186,21 +186,6 @@ fn replay(directory: &Path, words: &[String]) -> Result<(), UpgradeError> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(failed(said.lines().next().unwrap_or_default().to_owned()))
-}
-
-fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
-    for entry in std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok)
-    {
-        let path = entry.path();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect(root, &path, files);
-        } else if let (Ok(name), Ok(text)) = (path.strip_prefix(root), std::fs::read_to_string(&path)) {
-            files.insert(name.to_string_lossy().into_owned(), text);
-        }
-    }
 }
 
 fn is_generated(path: &str) -> bool {
