@@ -278,7 +278,8 @@ fn several_namespaces(walk: &Walk) {
 #[track_caller]
 fn one_leader(walk: &Walk) {
     let start = || {
-        walk.program("operator-sdk", &walk.root)
+        let child = walk
+            .program("operator-sdk", &walk.root)
             .args([
                 "run",
                 "local",
@@ -287,22 +288,22 @@ fn one_leader(walk: &Walk) {
                 "--leader-election-namespace=default",
             ])
             .arg("--health-probe-bind-address=0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .stdout(Stdio::null())
+            .spawn();
+        Beside(child.unwrap())
     };
     let holder = "kubectl get leases -o jsonpath={.items[*].spec.holderIdentity}";
-    let mut first = start();
+    let first = start();
     let begin = Instant::now();
     while walk.types(holder).is_empty() {
         assert!(begin.elapsed() < PATIENCE, "nobody leads");
     }
     let leader = walk.types(holder);
-    let mut second = start();
+    let second = start();
     walk.types(&format!("kubectl apply -f {SAMPLE}"));
     walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
     assert_eq!(walk.types(holder), leader, "the first one leads on");
-    end(&mut first);
+    drop(first);
     let begin = Instant::now();
     loop {
         let now = walk.types(holder);
@@ -312,16 +313,20 @@ fn one_leader(walk: &Walk) {
         assert!(begin.elapsed() < PATIENCE, "nobody has taken over: {now}");
     }
     walk.types(&format!("kubectl delete -f {SAMPLE}"));
-    end(&mut second);
+    drop(second);
 }
 
-fn end(child: &mut std::process::Child) {
-    let pid = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-        .unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    child.wait().unwrap();
+/// A program that is told to end with the value, also when the test has failed.
+struct Beside(std::process::Child);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.0.id()).ok();
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -355,13 +360,13 @@ fn the_image_of_the_getting_started_with_dev() {
         .unwrap();
     assert!(output.status.success());
     let errors = walk.dir.path.join("errors");
-    let mut dev = walk
+    let dev = walk
         .program("operator-sdk", &walk.root)
         .args(["dev", "--", "--health-probe-bind-address=0"])
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&errors).unwrap())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let dev = Beside(dev.unwrap());
     let said = |text: &str, times: usize| {
         let begin = Instant::now();
         loop {
@@ -397,7 +402,7 @@ fn the_image_of_the_getting_started_with_dev() {
         walk.types(&format!("kubectl get crd memcacheds.cache.example.com -o {word}")),
         "string"
     );
-    end(&mut dev);
+    drop(dev);
 }
 
 const WEBHOOK: &str = r#"
@@ -450,7 +455,7 @@ fn webhooks_on_this_machine() {
     walk.write("src/lib.rs", &format!("{lib}{WEBHOOK}"));
     walk.types("operator-sdk install");
 
-    let mut local = walk
+    let local = walk
         .program("operator-sdk", &walk.root)
         .args([
             "run",
@@ -460,8 +465,8 @@ fn webhooks_on_this_machine() {
             "--health-probe-bind-address=0",
         ])
         .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let local = Beside(local.unwrap());
     let configurations = "kubectl get validatingwebhookconfigurations -o";
     walk.sees(
         &format!("{configurations} name"),
@@ -529,7 +534,7 @@ fn webhooks_on_this_machine() {
     walk.write(SAMPLE, &walk.read(SAMPLE).replace("size: 3", "size: 2"));
     walk.types(&format!("kubectl create -f {SAMPLE}"));
 
-    end(&mut local);
+    drop(local);
     assert_eq!(
         walk.types(&format!("{configurations} name")),
         "",
