@@ -1,11 +1,13 @@
 //! Making RSA keys. Signing is done elsewhere; this is the one part that the signing library leaves out.
 
-use num_bigint::BigUint;
+use dashu_int::UBig;
+use dashu_int::fast_div::ConstDivisor;
+use dashu_int::ops::BitTest;
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// Bits of each of the two primes.
-const PRIME_BITS: u64 = 1024;
+const PRIME_BITS: usize = 1024;
 const PRIME_BYTES: usize = 128;
 const PUBLIC_EXPONENT: u32 = 65_537;
 /// Candidates with a factor below are dropped before the expensive test.
@@ -31,16 +33,16 @@ pub(super) fn make() -> Result<Vec<u8>, Unspecified> {
 }
 
 /// The numbers of a private key, in the order of their encoding.
-struct Key([BigUint; 8]);
+struct Key([UBig; 8]);
 
 impl Key {
     /// The key of two primes, the greater first. Equal primes, and primes that do not go with the exponent, have none.
-    fn of(p: BigUint, q: BigUint) -> Option<Self> {
-        let exponent = BigUint::from(PUBLIC_EXPONENT);
-        let (below_p, below_q) = (&p - 1u32, &q - 1u32);
-        let private = exponent.modinv(&(&below_p * &below_q))?;
+    fn of(p: UBig, q: UBig) -> Option<Self> {
+        let exponent = UBig::from(PUBLIC_EXPONENT);
+        let (below_p, below_q) = (&p - UBig::ONE, &q - UBig::ONE);
+        let private = inverse(&exponent, &below_p * &below_q)?;
         let (of_p, of_q) = (&private % &below_p, &private % &below_q);
-        let coefficient = q.modinv(&p)?;
+        let coefficient = inverse(&q, p.clone())?;
         Some(Self([&p * &q, exponent, private, p, q, of_p, of_q, coefficient]))
     }
 
@@ -49,21 +51,27 @@ impl Key {
             writer.write_sequence(|numbers| {
                 numbers.next().write_u8(0);
                 for number in &self.0 {
-                    numbers.next().write_bigint_bytes(&number.to_bytes_be(), true);
+                    numbers.next().write_bigint_bytes(&number.to_be_bytes(), true);
                 }
             });
         })
     }
 }
 
+/// The inverse of a number modulo another, if it has one.
+fn inverse(number: &UBig, modulus: UBig) -> Option<UBig> {
+    let ring = ConstDivisor::new(modulus);
+    Some(ring.reduce(number.clone()).inv()?.residue())
+}
+
 /// A random prime whose two highest bits are set, so that the product of two has twice the bits.
-fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<BigUint, Unspecified> {
+fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<UBig, Unspecified> {
     loop {
         let mut bytes = [0; PRIME_BYTES];
         random.fill(&mut bytes)?;
-        let mut start = BigUint::from_bytes_be(&bytes);
+        let mut start = UBig::from_be_bytes(&bytes);
         for bit in [0, PRIME_BITS - 2, PRIME_BITS - 1] {
-            start.set_bit(bit, true);
+            start.set_bit(bit);
         }
         if let Some(prime) = prime_from(&start, sieve) {
             return Ok(prime);
@@ -74,8 +82,8 @@ fn prime(random: &SystemRandom, sieve: &[u32]) -> Result<BigUint, Unspecified> {
 /// How far from a random number on a prime is looked for; there is one nearly always.
 const SEARCH: u32 = 20_000;
 
-fn prime_from(start: &BigUint, sieve: &[u32]) -> Option<BigUint> {
-    let rest = |prime: &u32| (start % *prime).iter_u32_digits().next().unwrap_or(0);
+fn prime_from(start: &UBig, sieve: &[u32]) -> Option<UBig> {
+    let rest = |prime: &u32| start % *prime;
     let rests: Vec<u32> = sieve.iter().map(rest).collect();
     let has_no_small_factor = |offset: &u32| {
         sieve
@@ -87,23 +95,23 @@ fn prime_from(start: &BigUint, sieve: &[u32]) -> Option<BigUint> {
         .step_by(2)
         .filter(has_no_small_factor)
         .map(|offset| start + offset)
-        .find(|candidate| candidate.bits() == PRIME_BITS && is_prime(candidate))
+        .find(|candidate| candidate.bit_len() == PRIME_BITS && is_prime(candidate))
 }
 
 /// The Miller-Rabin test of an odd number that is greater than every base.
-fn is_prime(candidate: &BigUint) -> bool {
-    let one = BigUint::from(1u32);
-    let below = candidate - 1u32;
+fn is_prime(candidate: &UBig) -> bool {
+    let below = candidate - UBig::ONE;
     let twos = below.trailing_zeros().unwrap_or(0);
     let odd = &below >> twos;
+    let ring = ConstDivisor::new(candidate.clone());
     BASES.iter().all(|base| {
-        let mut power = BigUint::from(*base).modpow(&odd, candidate);
-        if power == one || power == below {
+        let mut power = ring.reduce(*base).pow(&odd);
+        if power.residue() == UBig::ONE || power.residue() == below {
             return true;
         }
         for _ in 1..twos {
-            power = &power * &power % candidate;
-            if power == below {
+            power = power.sqr();
+            if power.residue() == below {
                 return true;
             }
         }
@@ -132,7 +140,7 @@ mod tests {
 
     #[test]
     fn primes_are_told_from_other_numbers() {
-        let number = |text: &str| text.parse::<BigUint>().unwrap();
+        let number = |text: &str| text.parse::<UBig>().unwrap();
         assert!(is_prime(&number("618970019642690137449562111"))); // 2^89 - 1
         // The product of two primes, and Carmichael numbers.
         for composite in [
