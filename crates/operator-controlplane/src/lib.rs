@@ -45,7 +45,8 @@ pub enum Controllers {
     /// All of them.
     #[default]
     All,
-    /// None: the API server alone, as controller-runtime's envtest has it.
+    /// None but the one that gathers the rules of aggregated ClusterRoles, without which the default roles are empty:
+    /// the API server alone otherwise, as controller-runtime's envtest has it.
     None,
 }
 
@@ -119,7 +120,7 @@ impl ControlPlane {
 
 fn controllers(options: Options) -> Vec<Controller> {
     if options.controllers == Controllers::None {
-        return Vec::new();
+        return vec![controller::cluster_role::controller()];
     }
     let mut controllers = vec![
         controller::namespace::controller(),
