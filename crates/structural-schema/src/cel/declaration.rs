@@ -258,6 +258,7 @@ kubernetes.URL . getEscapedPath() -> string
 kubernetes.URL . getQuery() -> map<string, list<string>>
 quantity(string) -> kubernetes.Quantity
 isQuantity(string) -> bool
+sign(kubernetes.Quantity) -> int
 kubernetes.Quantity . isGreaterThan(kubernetes.Quantity) -> bool
 kubernetes.Quantity . isLessThan(kubernetes.Quantity) -> bool
 kubernetes.Quantity . compareTo(kubernetes.Quantity) -> int

@@ -30,6 +30,7 @@ fn expressions_that_hold() {
         "{'a': 1}.?b.orValue(7) == 7 && [1][?3].hasValue() == false",
         "'%s is %d, %.1f'.format(['x', 5, 1.25]) == 'x is 5, 1.2'",
         "duration('90m').getHours() == 1 && timestamp('2020-01-01T00:00:00Z').getDayOfWeek() == 3",
+        "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0",
         "quantity('1Gi').isGreaterThan(quantity('1G')) && quantity('0.5').asApproximateFloat() == 0.5",
         "cidr('10.0.0.0/8').containsIP('10.1.2.3') && ip('10.0.0.1').family() == 4",
         "url('https://a:80/b?c=d&c=e').getQuery()['c'] == ['d', 'e']",

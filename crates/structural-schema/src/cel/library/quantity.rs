@@ -106,6 +106,11 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
             reason = "the function says that it is approximate"
         )]
         ("asApproximateFloat", None) => Ok(Value::Double(quantity.0 as f64 / NANO as f64)),
+        ("sign", None) => Ok(Value::Int(if quantity.0 < 0 {
+            -1
+        } else {
+            i64::from(quantity.0 > 0)
+        })),
         ("isInteger", None) => Ok(Value::Bool(quantity.integer().is_some())),
         ("asInteger", None) => quantity
             .integer()
