@@ -48,11 +48,21 @@ fn deployment(replicas: i64) -> Value {
 impl Stage {
     /// Waits until the objects of a resource are as asked, and says how they were if that takes too long.
     async fn eventually(&self, gvr: &Gvr, wanted: impl Fn(&[Arc<Value>]) -> bool) -> Vec<Arc<Value>> {
+        self.eventually_in(NAMESPACE, gvr, wanted).await
+    }
+
+    /// As [`Stage::eventually`], in a namespace, or in the cluster (`""`).
+    async fn eventually_in(
+        &self,
+        namespace: &str,
+        gvr: &Gvr,
+        wanted: impl Fn(&[Arc<Value>]) -> bool,
+    ) -> Vec<Arc<Value>> {
         let (revision, _) = self.client.snapshot();
         let mut watch = self.client.watch(revision);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         loop {
-            let items = self.client.list(gvr, NAMESPACE, "").await.unwrap().items;
+            let items = self.client.list(gvr, namespace, "").await.unwrap().items;
             if wanted(&items) {
                 return items;
             }
@@ -300,17 +310,37 @@ async fn a_namespace_takes_its_contents_with_it() {
 }
 
 #[tokio::test]
-async fn without_controllers_nothing_happens() {
+async fn without_controllers_only_the_rules_of_roles_are_gathered() {
     let stage = stage(Options {
         controllers: operator_controlplane::Controllers::None,
         ..Options::default()
     });
-    let (before, _) = stage.client.snapshot();
-    stage
-        .client
+    let client = &stage.client;
+    client
         .create(&gvr("apps", "deployments"), NAMESPACE, deployment(1))
         .await
         .unwrap();
-    tokio::task::yield_now().await;
-    assert_eq!(stage.client.snapshot().0, before + 1);
+    let roles = gvr("rbac.authorization.k8s.io", "clusterroles");
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    for role in [
+        json!({"metadata": {"name": "part", "labels": {"gathered": "yes"}}, "rules": rules}),
+        json!({"metadata": {"name": "whole"}, "rules": [],
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"gathered": "yes"}}]}}),
+    ] {
+        client.create(&roles, "", role).await.unwrap();
+    }
+    let is_gathered = |items: &[Arc<Value>]| {
+        let whole = |role: &&Arc<Value>| role["metadata"]["name"] == "whole";
+        items
+            .iter()
+            .find(whole)
+            .is_some_and(|role| role["rules"] == rules)
+    };
+    stage.eventually_in("", &roles, is_gathered).await;
+    // The Deployment was there before: a controller of it would have acted by now.
+    let replica_sets = client
+        .list(&gvr("apps", "replicasets"), NAMESPACE, "")
+        .await
+        .unwrap();
+    assert!(replica_sets.items.is_empty(), "{replica_sets:?}");
 }
