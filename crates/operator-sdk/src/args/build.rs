@@ -33,7 +33,7 @@ pub(crate) struct BuildArgs {
     /// Go's; refused with the reason.
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub(crate) go_build_args: Option<String>,
-    /// With `oci`: where the image is written [default: target/oci/<project>.tar, unless it is pushed].
+    /// With `oci`: where the image is written [default: target/oci/PROJECT.tar, unless it is pushed].
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// With `oci`: the target of the compiler, such as aarch64-unknown-linux-musl [default: the machine's, static].
