@@ -8,12 +8,14 @@ mod token_request;
 
 use std::sync::Arc;
 
+use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
+use crate::negotiate::body::{self, Media};
 use crate::object;
-use crate::registry::{Definition, Registry};
+use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
 
 pub(crate) use self::binding::bind;
@@ -43,6 +45,25 @@ pub(crate) async fn serve_bindings(
     form: Form,
 ) -> Result<Answer, Status> {
     binding::serve(registry, call, definition, form).await
+}
+
+/// The body of a request whose type is not that of the resource.
+fn decode(call: &Call, api_version: &str, kind: &str) -> Result<Value, Status> {
+    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    body::decode(&call.body, media, (api_version, kind))
+        .map(|decoded| decoded.value)
+        .map_err(|why| body::unrecognized((version, kind), media, &why, &call.body))
+}
+
+/// Checks that a body is about the object of the URL.
+fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
+    if object::name(body) != write.name {
+        return Err(status::bad_request(format!(
+            "name in URL does not match name in {kind} object"
+        )));
+    }
+    check_namespace(write, body)
 }
 
 /// The answer to a request that did what it should and has nothing to show.

@@ -457,6 +457,17 @@ async fn conditions_and_dry_run_are_looked_at_before_a_webhook_is_called() {
     );
 }
 
+/// Makes a MutatingAdmissionPolicy `m`, and a binding `b` of it for everything.
+async fn bind_policy(server: &ApiServer, policy: Value) {
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    post(server, &format!("{group}/mutatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "m"}});
+    let bindings = format!("{group}/mutatingadmissionpolicybindings");
+    post(server, &bindings, binding).await.is_done();
+}
+
 #[tokio::test]
 async fn policies_change_objects_before_webhooks_see_them() {
     let (server, hook) = (server(), Hook::start(|_| allow()).await);
@@ -477,18 +488,7 @@ async fn policies_change_objects_before_webhooks_see_them() {
             ],
         },
     });
-    let group = "/apis/admissionregistration.k8s.io/v1";
-    post(&server, &format!("{group}/mutatingadmissionpolicies"), policy)
-        .await
-        .is_done();
-    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "m"}});
-    post(
-        &server,
-        &format!("{group}/mutatingadmissionpolicybindings"),
-        binding,
-    )
-    .await
-    .is_done();
+    bind_policy(&server, policy).await;
     let mut object = config_map("a");
     object["data"] = json!({"own": "1"});
     let made = post(&server, CONFIG_MAPS, object).await;
@@ -509,7 +509,6 @@ async fn policies_change_objects_before_webhooks_see_them() {
 #[tokio::test]
 async fn a_mutation_that_cannot_be_made_refuses() {
     let server = server();
-    let group = "/apis/admissionregistration.k8s.io/v1";
     let policy = json!({
         "metadata": {"name": "m"},
         "spec": {
@@ -523,17 +522,7 @@ async fn a_mutation_that_cannot_be_made_refuses() {
             }],
         },
     });
-    post(&server, &format!("{group}/mutatingadmissionpolicies"), policy)
-        .await
-        .is_done();
-    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "m"}});
-    post(
-        &server,
-        &format!("{group}/mutatingadmissionpolicybindings"),
-        binding,
-    )
-    .await
-    .is_done();
+    bind_policy(&server, policy).await;
     let mut object = config_map("a");
     object["data"] = json!({"own": "1"});
     let refused = post(&server, CONFIG_MAPS, object).await;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::registry::{AUTH, Registry};
-use common::{Dir, digest, sdk};
+use common::{Dir, digest, sdk, succeeded};
 use serde_json::Value;
 
 /// A project whose operator depends on nothing, so that it is built in a moment.
@@ -254,12 +254,7 @@ fn an_engine_gets_the_dockerfile() {
             .current_dir(&dir.path)
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).unwrap()
+        succeeded(arguments, output)
     };
     let said = run(&[
         "build",

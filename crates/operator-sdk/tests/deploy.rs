@@ -7,7 +7,7 @@ mod common;
 use std::process::{Command, Output, Stdio};
 
 use common::running::Running;
-use common::{CREATE_MEMCACHED, Dir, kubectl, sdk};
+use common::{CREATE_MEMCACHED, Dir, kubectl, sdk, succeeded};
 
 const NAMESPACE: &str = "memcached-operator-system";
 const DEPLOYMENT: &str = "memcached-operator-controller-manager";
@@ -46,10 +46,7 @@ impl Scene {
 
     #[track_caller]
     fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?} failed: {errors}");
-        String::from_utf8(output.stdout).unwrap()
+        succeeded(arguments, self.run(arguments))
     }
 
     /// It must fail with exit code 1; what it said.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Dir, sdk};
+use common::{Dir, sdk, succeeded};
 
 const NEW: [&str; 4] = [
     "new",
@@ -244,12 +244,7 @@ fn dependencies_are_printed_and_vendored() {
             .current_dir(directory)
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).unwrap()
+        succeeded(arguments, output)
     };
     with_cargo(&dir.path, &[&NEW[..], &["--vendor"]].concat());
     let root = dir.path.join("memcached-operator");

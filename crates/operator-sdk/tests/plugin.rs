@@ -7,7 +7,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
-use common::{Dir, sdk};
+use common::{Dir, sdk, succeeded};
 
 const PLUGIN: &str = r#"#!/usr/bin/env python3
 import json, sys
@@ -73,10 +73,7 @@ impl Scene {
 
     #[track_caller]
     fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {errors}");
-        String::from_utf8(output.stdout).unwrap()
+        succeeded(arguments, self.run(arguments))
     }
 
     #[track_caller]

@@ -14,6 +14,15 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const ANNOTATIONS: [&str; 4] = [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR];
 
+/// The fields that the two versions share.
+const SPEC: [&str; 3] = ["scaleTargetRef", "minReplicas", "maxReplicas"];
+const STATUS: [&str; 4] = [
+    "observedGeneration",
+    "lastScaleTime",
+    "currentReplicas",
+    "desiredReplicas",
+];
+
 /// The utilization that v1 aims at where it says nothing, in percent.
 const DEFAULT_UTILIZATION: i64 = 80;
 
@@ -250,7 +259,7 @@ fn to_v1(v2: &Value) -> Value {
         annotations.insert(BEHAVIOR.to_owned(), text(behavior, BEHAVIOR_RULES).into());
     }
 
-    let mut new_spec = kept(spec, &["scaleTargetRef", "minReplicas", "maxReplicas"]);
+    let mut new_spec = kept(spec, &SPEC);
     new_spec.entry("maxReplicas").or_insert(0.into());
     let first_cpu = metrics.iter().find(|metric| is_cpu(metric));
     set(
@@ -258,15 +267,7 @@ fn to_v1(v2: &Value) -> Value {
         "targetCPUUtilizationPercentage",
         first_cpu.map(|metric| at(metric, &["resource", "target", "averageUtilization"])),
     );
-    let mut new_status = kept(
-        status,
-        &[
-            "observedGeneration",
-            "lastScaleTime",
-            "currentReplicas",
-            "desiredReplicas",
-        ],
-    );
+    let mut new_status = kept(status, &STATUS);
     for field in ["currentReplicas", "desiredReplicas"] {
         new_status.entry(field).or_insert(0.into());
     }
@@ -293,22 +294,14 @@ fn to_v2(v1: &Value) -> Value {
     if metrics.is_empty() {
         metrics.push(cpu_metric(&DEFAULT_UTILIZATION.into()));
     }
-    let mut new_spec = kept(spec, &["scaleTargetRef", "minReplicas", "maxReplicas"]);
+    let mut new_spec = kept(spec, &SPEC);
     new_spec.entry("maxReplicas").or_insert(0.into());
     new_spec.insert("metrics".to_owned(), metrics.into());
     if let Some(behavior) = annotated_behavior(v1) {
         new_spec.insert("behavior".to_owned(), behavior);
     }
 
-    let mut new_status = kept(
-        status,
-        &[
-            "observedGeneration",
-            "lastScaleTime",
-            "currentReplicas",
-            "desiredReplicas",
-        ],
-    );
+    let mut new_status = kept(status, &STATUS);
     if new_status.get("currentReplicas") == Some(&json!(0)) {
         new_status.remove("currentReplicas");
     }

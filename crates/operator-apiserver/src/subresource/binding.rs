@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::admission;
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
-use crate::negotiate::body::{self, Media};
 use crate::object;
-use crate::registry::{Definition, Registry, Write, check_namespace};
+use crate::registry::{Definition, Registry, Write};
 use crate::status::{self, Status};
 use crate::verb;
 
@@ -22,25 +20,18 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
-    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let mut decoded = body::decode(&call.body, media, ("v1", "Binding"))
-        .map_err(|why| body::unrecognized(("v1", "Binding"), media, &why, &call.body))?;
+    let mut binding = super::decode(call, "v1", "Binding")?;
     if definition.is("", "bindings") {
         // The older way: the name of the pod stands in the body only.
         write.definition = registry
             .find("", "v1", "pods")
             .ok_or_else(status::unknown_resource)?;
-        object::name(&decoded.value).clone_into(&mut write.name);
+        object::name(&binding).clone_into(&mut write.name);
     }
-    if object::name(&decoded.value) != write.name {
-        return Err(status::bad_request(
-            "name in URL does not match name in Binding object",
-        ));
-    }
-    check_namespace(&write, &decoded.value)?;
+    super::check_place(&write, &binding, "Binding")?;
     write.subresource = "binding".to_owned();
-    admission::admit_body(registry, &write, &mut decoded.value).await?;
-    bind(registry, &write, &decoded.value)?;
+    admission::admit_body(registry, &write, &mut binding).await?;
+    bind(registry, &write, &binding)?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
 

@@ -5,15 +5,13 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::admission;
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
-use crate::negotiate::body::{self, Media};
 use crate::object;
-use crate::registry::{Definition, DeleteOptions, ListOptions, Registry, Write, check_namespace};
+use crate::registry::{Definition, DeleteOptions, ListOptions, Registry, Write};
 use crate::selector::LabelSelector;
 use crate::status::{self, Status};
 use crate::verb;
@@ -32,17 +30,10 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
-    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let mut decoded = body::decode(&call.body, media, ("policy/v1", "Eviction"))
-        .map_err(|why| body::unrecognized(("v1", "Eviction"), media, &why, &call.body))?;
-    if object::name(&decoded.value) != call.info.name {
-        return Err(status::bad_request(
-            "name in URL does not match name in Eviction object",
-        ));
-    }
-    check_namespace(&write, &decoded.value)?;
-    admission::admit_body(registry, &write, &mut decoded.value).await?;
-    let options = &decoded.value["deleteOptions"];
+    let mut eviction = super::decode(call, "policy/v1", "Eviction")?;
+    super::check_place(&write, &eviction, "Eviction")?;
+    admission::admit_body(registry, &write, &mut eviction).await?;
+    let options = &eviction["deleteOptions"];
     let dry_run = options.get("dryRun").and_then(Value::as_array);
     write.dry_run |= dry_run.is_some_and(|list| !list.is_empty());
     evict(registry, &write, &DeleteOptions::from_json(options)).await?;

@@ -11,7 +11,6 @@ use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::managed_fields::{self, ScaleManagers};
 use crate::negotiate::Form;
-use crate::negotiate::body::{self, Media};
 use crate::object;
 use crate::patch::{json as json_patch, merge};
 use crate::registry::{Backing, Definition, Registry, Write};
@@ -112,12 +111,7 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
     };
     let mut scale = live.clone();
     match (call.info.verb, media) {
-        ("update", _) => {
-            let media = Media::parse(content_type, false)?;
-            let decoded = body::decode(&call.body, media, ("autoscaling/v1", "Scale"))
-                .map_err(|why| body::unrecognized(("v1", "Scale"), media, &why, &call.body))?;
-            return Ok(decoded.value);
-        }
+        ("update", _) => return super::decode(call, "autoscaling/v1", "Scale"),
         (_, "application/json-patch+json") => {
             let patch = parse()?;
             let operations = patch.value.as_array().cloned().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! `create webhook` and `delete webhook`: defaults, checks and conversion of a kind.
 
+use operator_manifests::config::Operator;
 use operator_manifests::webhook::{Target, configurations};
 use operator_manifests::{rbac::Rule, render};
 use serde_json::Value;
@@ -52,10 +53,20 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
     let before = config::operator(&project.config, &project.tree)?;
     let after = config::with_config(&before, &changed);
     register(&mut draft, &api, &place)?;
+    settle(draft, &changed, &before, &after)
+}
+
+/// Writes what follows from changed webhooks; `before` and `after` are the operator as it was and will be.
+fn settle(
+    mut draft: Draft<'_>,
+    changed: &Config,
+    before: &Operator,
+    after: &Operator,
+) -> Result<Plan, PlanError> {
     set_certificates(&mut draft, after.manages_certificates())?;
-    write_manifests(&mut draft, &changed);
-    write_role(&mut draft, &changed, after.manages_certificates())?;
-    config::change(&mut draft, Some(&before), &after)?;
+    write_manifests(&mut draft, changed);
+    write_role(&mut draft, changed, after.manages_certificates())?;
+    config::change(&mut draft, Some(before), after)?;
     draft.put(layout::PROJECT, changed.render());
     Ok(draft.plan)
 }
@@ -503,12 +514,7 @@ pub(crate) fn deletion(args: &DeleteWebhookArgs, project: &Project) -> Result<Pl
     }
     let before = config::operator(&project.config, &project.tree)?;
     let after = config::with_config(&before, &changed);
-    set_certificates(&mut draft, after.manages_certificates())?;
-    write_manifests(&mut draft, &changed);
-    write_role(&mut draft, &changed, after.manages_certificates())?;
-    config::change(&mut draft, Some(&before), &after)?;
-    draft.put(layout::PROJECT, changed.render());
-    Ok(draft.plan)
+    settle(draft, &changed, &before, &after)
 }
 
 /// Takes the named webhooks, or all, out of `rest`; what was taken.

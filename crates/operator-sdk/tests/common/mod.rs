@@ -73,10 +73,7 @@ impl Dir {
     /// Runs the tool here, and it must succeed; what it printed.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?} failed: {errors}");
-        String::from_utf8(output.stdout).unwrap()
+        succeeded(arguments, self.run(arguments))
     }
 
     /// Runs the tool here, and it must fail with exit code 1, one line and a hint, and change nothing.
@@ -146,6 +143,14 @@ pub fn digest(bytes: &[u8]) -> String {
     let hash = sha2::Sha256::digest(bytes);
     let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
+}
+
+/// A program must have succeeded; what it printed.
+#[track_caller]
+pub fn succeeded(arguments: &[&str], output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?} failed: {errors}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The tool under test.

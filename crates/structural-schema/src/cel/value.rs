@@ -236,7 +236,8 @@ fn encode_base64(bytes: &[u8]) -> String {
     text
 }
 
-const KEYWORDS: [&str; 21] = [
+/// The words of the language that no variable can be called by.
+pub const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -268,7 +269,7 @@ const ESCAPES: [(&str, &str); 4] = [
 
 /// The name under which an expression finds a property, if it can.
 pub fn escape(name: &str) -> Option<String> {
-    if KEYWORDS.contains(&name) {
+    if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let valid = |c: char| c.is_ascii_alphanumeric() || "_.-/".contains(c);
@@ -290,7 +291,7 @@ fn unescape(name: &str) -> Cow<'_, str> {
     }
     let inner = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
     if let Some(inner) = inner
-        && KEYWORDS.contains(&inner)
+        && RESERVED.contains(&inner)
     {
         return inner.into();
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use structural_schema::cel::types::Type;
+use structural_schema::cel::value::RESERVED;
 use structural_schema::field::{Error, Path};
 
 use super::admission::{compiles, match_conditions, rule_with_operations};
@@ -266,31 +267,6 @@ fn mutable_operations(check: &mut Check, constraints: &Value, path: &Path) {
         }
     }
 }
-
-/// Words that no variable can be called by.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 fn variable(check: &mut Check, one: &Value, environment: &mut Environment, path: &Path) {
     let name = text(one, &["name"]);
