@@ -47,19 +47,38 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
 }
 
 /// The rules of the selected roles by name, each rule once.
+///
+/// A selected role that aggregates counts with what it will have, so that a change reaches a role
+/// over any number of others (`view` to `edit` to `admin`) in one step.
 fn gathered(objects: &Objects, role: &Value) -> Vec<Value> {
-    let mut rules: Vec<Value> = Vec::new();
+    let mut rules = Vec::new();
+    gather(objects, role, &mut rules, &mut vec![role.name()]);
+    rules
+}
+
+/// Adds the rules of what `role` selects; `path` names the roles that are being gathered for.
+fn gather<'a>(objects: &'a Objects, role: &'a Value, rules: &mut Vec<Value>, path: &mut Vec<&'a str>) {
     for selector in role.items(SELECTORS) {
-        let parts = objects.list(&CLUSTER_ROLE, "").filter(|part| {
-            part.name() != role.name() && selects(Some(selector), &part.texts("/metadata/labels"))
-        });
-        for rule in parts.flat_map(|part| part.items("/rules")) {
-            if !rules.contains(rule) {
-                rules.push(rule.clone());
+        let parts = objects
+            .list(&CLUSTER_ROLE, "")
+            .filter(|part| selects(Some(selector), &part.texts("/metadata/labels")));
+        for part in parts {
+            if path.contains(&part.name()) {
+                continue;
+            }
+            if part.items(SELECTORS).is_empty() {
+                for rule in part.items("/rules") {
+                    if !rules.contains(rule) {
+                        rules.push(rule.clone());
+                    }
+                }
+            } else {
+                path.push(part.name());
+                gather(objects, part, rules, path);
+                path.pop();
             }
         }
     }
-    rules
 }
 
 #[cfg(test)]
@@ -91,5 +110,29 @@ mod tests {
         scene.put(&CLUSTER_ROLE, Value::clone(object));
         assert!(scene.plan(plan, "", "all").actions.is_empty());
         assert!(scene.plan(plan, "", "a").actions.is_empty());
+    }
+    #[test]
+    fn a_role_gathers_over_others_that_gather() {
+        let mut scene = Scene::new();
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+        scene.put(
+            &CLUSTER_ROLE,
+            json!({"metadata": {"name": "pods", "uid": "1", "labels": {"to": "view"}}, "rules": [rule]}),
+        );
+        for (name, from, to) in [("view", "view", "edit"), ("edit", "edit", "view")] {
+            let role = json!({
+                "metadata": {"name": name, "uid": name, "labels": {"to": to}},
+                "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": from}}]},
+                "rules": [],
+            });
+            scene.put(&CLUSTER_ROLE, role);
+        }
+        for name in ["view", "edit"] {
+            let planned = scene.plan(plan, "", name).actions;
+            let [Action::Update { object, .. }] = planned.as_slice() else {
+                panic!("{planned:?}")
+            };
+            assert_eq!(object.items("/rules"), std::slice::from_ref(&rule), "{name}");
+        }
     }
 }
