@@ -100,6 +100,26 @@ pub(crate) enum Action {
     Record(Note),
 }
 
+impl Action {
+    /// An update that records an Event; other actions stay as they are.
+    pub(crate) fn with(self, told: Note) -> Self {
+        match self {
+            Self::Update {
+                gvr,
+                subresource,
+                object,
+                ..
+            } => Self::Update {
+                gvr,
+                subresource,
+                object,
+                note: Some(told),
+            },
+            other => other,
+        }
+    }
+}
+
 /// How an object is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delete {

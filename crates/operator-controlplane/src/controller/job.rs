@@ -5,26 +5,33 @@
 
 mod index;
 mod outcome;
+mod policy;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
+use crate::controller::job::outcome::Verdict;
 use crate::controller::{key_of, keys_of_controller};
 use crate::engine::Controller;
 use crate::kind::{JOB, POD};
 use crate::object::{Object, set, time};
 use crate::objects::{Key, Objects};
 use crate::owner::claim;
-use crate::plan::{Action, Note, Plan, World, create, delete, remove_finalizer, update_status};
+use crate::plan::{
+    Action, Note, Plan, World, create, delete, remove_finalizer, sooner, until, update_status,
+};
 use crate::pod;
 use crate::selector::selects;
 
 pub(crate) const COMPONENT: &str = "job-controller";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// What `managedBy` says of a Job that is this controller's; it may also be silent.
+const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The first wait before a failed pod is replaced; it doubles with each failure.
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
@@ -51,8 +58,10 @@ fn keys(_: &Objects, event: &Event, keys: &mut Vec<Key>) {
 pub(crate) struct Run<'a> {
     pub(crate) job: &'a Value,
     pub(crate) active: Vec<Arc<Value>>,
+    /// Told to end, and still running.
     pub(crate) ending: Vec<Arc<Value>>,
     pub(crate) succeeded: Vec<Arc<Value>>,
+    /// Ended badly; those that were told to end too, unless only failed pods are replaced.
     pub(crate) failed: Vec<Arc<Value>>,
 }
 
@@ -69,7 +78,12 @@ impl<'a> Run<'a> {
             match pod::phase(&pod) {
                 "Succeeded" => run.succeeded.push(pod),
                 "Failed" => run.failed.push(pod),
-                _ if pod.is_terminating() => run.ending.push(pod),
+                _ if pod.is_terminating() => {
+                    if !run.replaces_only_failed() {
+                        run.failed.push(pod.clone());
+                    }
+                    run.ending.push(pod);
+                }
                 _ => run.active.push(pod),
             }
         }
@@ -85,48 +99,58 @@ impl<'a> Run<'a> {
         self.job.text("/spec/completionMode") == "Indexed"
     }
 
-    /// Pods that have ended and are not yet counted.
-    fn uncounted(&self) -> Vec<&Arc<Value>> {
-        let ended = self.succeeded.iter().chain(&self.failed);
-        ended.filter(|pod| pod.has_finalizer(TRACKING)).collect()
+    /// Whether each index may fail so often, rather than the Job.
+    pub(crate) fn limits_each_index(&self) -> bool {
+        self.job.int("/spec/backoffLimitPerIndex").is_some()
+    }
+
+    fn replaces_only_failed(&self) -> bool {
+        self.job.text("/spec/podReplacementPolicy") == "Failed"
+    }
+
+    /// Whether a failed pod counts as a failure: the policy may ignore it, and an index out of range never counts.
+    fn counts(&self, pod: &Value) -> bool {
+        policy::judge(self.job, pod).counts && (!self.is_indexed() || index::of(self, pod).is_some())
     }
 
     /// The successes, counted or not.
     pub(crate) fn successes(&self) -> i64 {
         if self.is_indexed() {
-            return index::completed(self).len().try_into().unwrap_or(i64::MAX);
+            return count_of(&index::completed(self));
         }
-        self.job.int("/status/succeeded").unwrap_or(0)
-            + listed(self.job, "succeeded")
-            + untold(self, &self.succeeded)
+        let told = self.uncounted_uids("succeeded");
+        let untold = self
+            .succeeded
+            .iter()
+            .filter(|pod| pod.has_finalizer(TRACKING) && !told.contains(pod.uid()));
+        self.job.int("/status/succeeded").unwrap_or(0) + count_of(&told) + length(untold.count())
     }
 
     /// The failures, counted or not.
     pub(crate) fn failures(&self) -> i64 {
-        self.job.int("/status/failed").unwrap_or(0) + listed(self.job, "failed") + untold(self, &self.failed)
+        let told = self.uncounted_uids("failed");
+        let untold = self
+            .failed
+            .iter()
+            .filter(|pod| pod.has_finalizer(TRACKING) && !told.contains(pod.uid()) && self.counts(pod));
+        self.job.int("/status/failed").unwrap_or(0) + count_of(&told) + length(untold.count())
+    }
+
+    /// The pods that the status lists as ended and not yet counted.
+    fn uncounted_uids(&self, outcome: &str) -> BTreeSet<&'a str> {
+        let uids = self
+            .job
+            .items(&format!("/status/uncountedTerminatedPods/{outcome}"))
+            .iter();
+        uids.filter_map(Value::as_str).collect()
     }
 }
 
-fn uncounted_uids<'a>(job: &'a Value, outcome: &str) -> BTreeSet<&'a str> {
-    let uids = job
-        .items(&format!("/status/uncountedTerminatedPods/{outcome}"))
-        .iter();
-    uids.filter_map(Value::as_str).collect()
+fn count_of<T>(set: &BTreeSet<T>) -> i64 {
+    length(set.len())
 }
 
-fn listed(job: &Value, outcome: &str) -> i64 {
-    i64::try_from(uncounted_uids(job, outcome).len()).unwrap_or(i64::MAX)
-}
-
-/// How many pods have ended that the status knows nothing of.
-fn untold(run: &Run<'_>, ended: &[Arc<Value>]) -> i64 {
-    let succeeded = uncounted_uids(run.job, "succeeded");
-    let failed = uncounted_uids(run.job, "failed");
-    let is_told = |pod: &Value| succeeded.contains(pod.uid()) || failed.contains(pod.uid());
-    let count = ended
-        .iter()
-        .filter(|pod| pod.has_finalizer(TRACKING) && !is_told(pod))
-        .count();
+fn length(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -135,6 +159,9 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
         return release_orphans(world, key);
     };
     let selector = job.pointer("/spec/selector");
+    if !["", MANAGER].contains(&job.text("/spec/managedBy")) {
+        return Plan::done();
+    }
     let claim = claim(world.objects, &JOB, job, &POD, |pod| {
         selects(selector, &pod.texts("/metadata/labels"))
     });
@@ -142,15 +169,35 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
         return Plan::actions(claim.actions);
     }
     let run = Run::sort(job, claim.owned);
-    let counting = count(world, &run);
+    if outcome::is_finished(job) {
+        return Plan::actions(leftovers(&run));
+    }
+    let verdict = outcome::verdict(world, &run);
+    let counting = count(world, &run, verdict.as_ref());
     if !counting.is_empty() {
         return Plan::actions(counting);
     }
-    if outcome::is_finished(job) {
-        let leftovers = run.active.iter().map(|pod| delete(&POD, pod, None)).collect();
-        return Plan::actions(leftovers);
-    }
-    decide(world, &run)
+    decide(world, &run, verdict.as_ref())
+}
+
+/// A finished Job has no running pods, and holds none back.
+fn leftovers(run: &Run<'_>) -> Vec<Action> {
+    let running = run.active.iter().map(|pod| delete(&POD, pod, None));
+    let all = run
+        .active
+        .iter()
+        .chain(&run.ending)
+        .chain(&run.succeeded)
+        .chain(&run.failed);
+    let held: BTreeMap<&str, &Arc<Value>> = all
+        .filter(|pod| pod.has_finalizer(TRACKING))
+        .map(|pod| (pod.name(), pod))
+        .collect();
+    running.chain(held.into_values().map(release)).collect()
+}
+
+fn release(pod: &Arc<Value>) -> Action {
+    remove_finalizer(&POD.gvr, pod, TRACKING)
 }
 
 /// Pods of a Job that is gone keep no finalizer of it.
@@ -159,65 +206,92 @@ fn release_orphans(world: &World<'_>, key: &Key) -> Plan {
     let orphans = pods.filter(|pod| {
         pod.has_finalizer(TRACKING) && pod.label("batch.kubernetes.io/job-name") == Some(&key.name)
     });
-    Plan::actions(
-        orphans
-            .map(|pod| remove_finalizer(&POD.gvr, pod, TRACKING))
-            .collect(),
-    )
+    Plan::actions(orphans.map(release).collect())
 }
 
 /// The next of the three steps that count ended pods.
-fn count(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
-    let uncounted = run.uncounted();
-    let told = tell(run, &uncounted);
-    if told
-        != run
-            .job
-            .pointer("/status/uncountedTerminatedPods")
-            .cloned()
-            .unwrap_or_else(|| json!({}))
-    {
-        let mut status = run.job.get("status").cloned().unwrap_or_default();
-        set(&mut status, &["uncountedTerminatedPods"], told);
+fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Action> {
+    let (released, failed) = ended(run, verdict);
+    let mut status = run.job.get("status").cloned().unwrap_or_default();
+    let told = tell(run, &released, &failed);
+    let is_listed = run.job.pointer("/status/uncountedTerminatedPods") == Some(&told)
+        || (run.job.pointer("/status/uncountedTerminatedPods").is_none() && told == json!({}));
+    set(&mut status, &["uncountedTerminatedPods"], told);
+    let indexes_listed = !run.is_indexed() || index::tell(&mut status, run);
+    if !is_listed || !indexes_listed {
         return update_status(&JOB, run.job, status).into_iter().collect();
     }
-    if !uncounted.is_empty() {
-        let release = |pod: &&Arc<Value>| remove_finalizer(&POD.gvr, pod, TRACKING);
-        return uncounted.iter().map(release).collect();
+    if !released.is_empty() {
+        return released.into_iter().map(release).collect();
     }
-    let (succeeded, failed) = (listed(run.job, "succeeded"), listed(run.job, "failed"));
+    let [succeeded, failed] = ["succeeded", "failed"].map(|outcome| count_of(&run.uncounted_uids(outcome)));
     if succeeded + failed == 0 {
         return Vec::new();
     }
-    let mut status = run.job.get("status").cloned().unwrap_or_default();
     for (field, more) in [("succeeded", succeeded), ("failed", failed)] {
         let total = status.int(&format!("/{field}")).unwrap_or(0) + more;
         if total > 0 {
             set(&mut status, &[field], total.into());
         }
     }
-    if run.is_indexed() {
-        set(
-            &mut status,
-            &["completedIndexes"],
-            index::ranges(&index::completed(run)).into(),
-        );
-    }
     set(&mut status, &["uncountedTerminatedPods"], json!({}));
     outcome::count_live(&mut status, run, world);
     update_status(&JOB, run.job, status).into_iter().collect()
 }
 
-/// The uncounted pods by outcome, with those that the status lists already.
-fn tell(run: &Run<'_>, uncounted: &[&Arc<Value>]) -> Value {
+/// The pods that lose the finalizer now, and those among them that count as failures.
+///
+/// Once the end of a Job is known no pod is waited for: of a Job that fails each of them is a failure.
+fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>>, Vec<&'r Arc<Value>>) {
+    let verdict = verdict.filter(|verdict| verdict.is_told);
+    let held = |pod: &&Arc<Value>| pod.has_finalizer(TRACKING);
+    let mut released: Vec<&Arc<Value>> = run.succeeded.iter().filter(held).collect();
+    let delayed = index::delayed(run);
+    let is_delayed =
+        |pod: &Arc<Value>| verdict.is_none() && delayed.values().any(|kept| kept.uid() == pod.uid());
+    let failures = run.failed.iter().filter(held).filter(|pod| !is_delayed(pod));
+    let is_over = verdict.is_some() || run.job.is_terminating();
+    let others = run
+        .active
+        .iter()
+        .chain(&run.ending)
+        .filter(held)
+        .filter(|_| is_over);
+    let mut failed: Vec<&Arc<Value>> = Vec::new();
+    for (pod, has_failed) in failures
+        .map(|pod| (pod, true))
+        .chain(others.map(|pod| (pod, false)))
+    {
+        if released.iter().any(|known| known.uid() == pod.uid()) {
+            continue;
+        }
+        released.push(pod);
+        let is_failure = match verdict {
+            Some(verdict) if verdict.is_success => pod::phase(pod) == "Failed",
+            Some(_) => true,
+            None => has_failed,
+        };
+        if is_failure && run.counts(pod) {
+            failed.push(pod);
+        }
+    }
+    (released, failed)
+}
+
+/// The uncounted pods by outcome, with those that the status lists already. The successes of an indexed Job are
+/// known by their indexes.
+fn tell(run: &Run<'_>, released: &[&Arc<Value>], failed: &[&Arc<Value>]) -> Value {
+    let succeeded = released
+        .iter()
+        .filter(|pod| pod::phase(pod) == "Succeeded" && !run.is_indexed());
+    let news = [
+        ("succeeded", succeeded.map(|pod| pod.uid()).collect::<Vec<_>>()),
+        ("failed", failed.iter().map(|pod| pod.uid()).collect()),
+    ];
     let mut told = json!({});
-    for outcome in ["succeeded", "failed"] {
-        let mut uids = uncounted_uids(run.job, outcome);
-        let is_success = outcome == "succeeded";
-        let ended = uncounted
-            .iter()
-            .filter(|pod| (pod::phase(pod) == "Succeeded") == is_success);
-        uids.extend(ended.map(|pod| pod.uid()));
+    for (outcome, news) in news {
+        let mut uids = run.uncounted_uids(outcome);
+        uids.extend(news);
         if !uids.is_empty() {
             told[outcome] = json!(uids);
         }
@@ -225,26 +299,28 @@ fn tell(run: &Run<'_>, uncounted: &[&Arc<Value>]) -> Value {
     told
 }
 
-fn decide(world: &World<'_>, run: &Run<'_>) -> Plan {
+fn decide(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Plan {
     let job = run.job;
-    let is_suspended = job.flag("/spec/suspend");
-    let verdict = outcome::verdict(world, run);
-    if verdict.is_some() || is_suspended {
-        let stopped: Vec<Action> = run.active.iter().map(|pod| stop(job, pod)).collect();
-        if !stopped.is_empty() && verdict.as_ref().is_none_or(|verdict| verdict.is_told) {
-            return Plan::actions(stopped);
-        }
-    } else if !job.is_terminating() && !job.text("/status/startTime").is_empty() {
-        let actions = scale(world, run);
-        if !actions.actions.is_empty() || actions.after.is_some() {
+    if verdict.is_some_and(|verdict| verdict.is_told) && !run.active.is_empty() {
+        return Plan::actions(run.active.iter().map(|pod| stop(job, pod)).collect());
+    }
+    if verdict.is_none() && job.flag("/spec/suspend") && !run.active.is_empty() {
+        return Plan::actions(withdraw(job, &run.active));
+    }
+    let starts =
+        !job.flag("/spec/suspend") && !job.is_terminating() && !job.text("/status/startTime").is_empty();
+    if verdict.is_none() && starts {
+        let plan = scale(world, run);
+        if !plan.actions.is_empty() || plan.after.is_some() {
             return Plan {
                 status: outcome::status(world, run, None),
-                ..actions
+                after: sooner(plan.after, outcome::deadline(world, run)),
+                ..plan
             };
         }
     }
     Plan {
-        status: outcome::status(world, run, verdict.as_ref()),
+        status: outcome::status(world, run, verdict),
         after: outcome::deadline(world, run),
         ..Plan::default()
     }
@@ -259,28 +335,37 @@ fn stop(job: &Value, pod: &Value) -> Action {
     )
 }
 
+/// Stops pods that are not wanted any more: they are neither successes nor failures.
+fn withdraw(job: &Value, pods: &[Arc<Value>]) -> Vec<Action> {
+    let (held, free): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.has_finalizer(TRACKING));
+    let held = held.into_iter().flat_map(|pod| [release(pod), stop(job, pod)]);
+    held.chain(free.into_iter().map(|pod| stop(job, pod))).collect()
+}
+
 /// Starts pods up to the parallelism, or stops those that are too many.
 fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
     let parallelism = run.job.int("/spec/parallelism").unwrap_or(1);
-    let active = i64::try_from(run.active.len()).unwrap_or(i64::MAX);
-    let occupied = match run.job.text("/spec/podReplacementPolicy") {
-        "Failed" => i64::try_from(run.ending.len()).unwrap_or(i64::MAX),
-        _ => 0,
+    let active = length(run.active.len());
+    let occupied = if run.replaces_only_failed() {
+        length(run.ending.len())
+    } else {
+        0
     };
     let wanted = match run.completions() {
         Some(completions) => parallelism.min(completions - run.successes()).max(0),
-        None if run.successes() > 0 => active.min(parallelism),
+        None if run.successes() > 0 => active,
         None => parallelism,
     };
-    if active > wanted {
-        let mut pods = run.active.clone();
-        pod::by_usefulness(&mut pods);
-        let surplus = usize::try_from(active - wanted).unwrap_or(0);
-        return Plan::actions(pods.iter().take(surplus).map(|pod| stop(run.job, pod)).collect());
+    let surplus = surplus(run, usize::try_from(active - wanted).unwrap_or(0));
+    if !surplus.is_empty() {
+        return Plan::actions(withdraw(run.job, &surplus));
     }
     let missing = usize::try_from(wanted - active - occupied).unwrap_or(0);
     if missing == 0 {
         return Plan::done();
+    }
+    if run.is_indexed() {
+        return start_indexes(world, run, missing);
     }
     if let Some(left) = backoff(world, run) {
         return Plan {
@@ -288,24 +373,69 @@ fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
             ..Plan::default()
         };
     }
-    let indexes = index::free(run, missing);
-    Plan::actions(
-        (0..missing)
-            .filter_map(|n| start(run, indexes.as_ref().map(|free| free.get(n).copied())))
-            .collect(),
-    )
+    Plan::actions((0..missing).map(|_| start(run, None)).collect())
 }
 
-/// Creates a pod; of an indexed Job it is the pod of one index.
-fn start(run: &Run<'_>, index: Option<Option<i64>>) -> Option<Action> {
+/// At least so many active pods to be given up; those of an index that has a pod already, or that is none, first.
+fn surplus(run: &Run<'_>, count: usize) -> Vec<Arc<Value>> {
+    let mut pods = run.active.clone();
+    pod::by_usefulness(&mut pods);
+    let mut surplus = Vec::new();
+    if run.is_indexed() {
+        let mut taken = BTreeSet::new();
+        let (kept, more): (Vec<_>, Vec<_>) = pods
+            .into_iter()
+            .rev()
+            .partition(|pod| index::of(run, pod).is_some_and(|index| taken.insert(index)));
+        (pods, surplus) = (kept.into_iter().rev().collect(), more);
+    }
+    let rest = count.saturating_sub(surplus.len());
+    surplus.extend(pods.into_iter().take(rest));
+    surplus
+}
+
+/// Starts pods of indexes that need one; with a limit for each index, each index waits for itself.
+fn start_indexes(world: &World<'_>, run: &Run<'_>, missing: usize) -> Plan {
+    let delayed = index::delayed(run);
+    let free = index::free(run, missing);
+    if !run.limits_each_index() {
+        return match backoff(world, run) {
+            Some(left) => Plan {
+                after: Some(left),
+                ..Plan::default()
+            },
+            None => Plan::actions(
+                free.into_iter()
+                    .map(|index| start(run, Some((index, None))))
+                    .collect(),
+            ),
+        };
+    }
+    let mut plan = Plan::default();
+    for index in free {
+        let before = delayed.get(&index);
+        let left = before.and_then(|pod| wait(world, finished_at(pod), index::failures(pod) + 1));
+        match left {
+            Some(left) => plan.after = sooner(plan.after, Some(left)),
+            None => plan.actions.push(start(run, Some((index, before.copied())))),
+        }
+    }
+    plan
+}
+
+/// Creates a pod; of an indexed Job it is the pod of one index, maybe in the place of one that has failed.
+fn start(run: &Run<'_>, index: Option<(i64, Option<&Arc<Value>>)>) -> Action {
     let job = run.job;
     let template = job.pointer("/spec/template").cloned().unwrap_or_default();
     let mut pod = pod::from_template(&JOB, job, &template, &format!("{}-", job.name()));
     let mut finalizers = pod.items("/metadata/finalizers").to_vec();
     finalizers.push(TRACKING.into());
     set(&mut pod, &["metadata", "finalizers"], Value::Array(finalizers));
-    if let Some(index) = index {
-        index::number(&mut pod, job.name(), index?);
+    if let Some((index, replaced)) = index {
+        index::number(&mut pod, job.name(), index);
+        if run.limits_each_index() {
+            index::count_failures(&mut pod, job, replaced.map(|pod| &**pod));
+        }
     }
     let note = Note::normal(
         COMPONENT,
@@ -314,34 +444,46 @@ fn start(run: &Run<'_>, index: Option<Option<i64>>) -> Option<Action> {
         "SuccessfulCreate",
         "Created pod: {name}".to_owned(),
     );
-    Some(create(&POD, pod, Some(note.or("FailedCreate"))))
+    create(&POD, pod, Some(note.or("FailedCreate")))
 }
 
 /// How long to wait before the next pod, after failures.
 fn backoff(world: &World<'_>, run: &Run<'_>) -> Option<Duration> {
-    let last = run.failed.iter().filter_map(|pod| finished_at(pod)).max()?;
-    let since_success = run.succeeded.iter().filter_map(|pod| finished_at(pod)).max();
+    let last = run.failed.iter().map(|pod| finished_at(pod)).max()?;
+    let since_success = run.succeeded.iter().map(|pod| finished_at(pod)).max();
     if since_success.is_some_and(|success| success >= last) {
         return None;
     }
-    let failures = u32::try_from(run.failed.len()).unwrap_or(u32::MAX);
-    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    let wait = BACKOFF_FIRST.saturating_mul(factor).min(BACKOFF_MAX);
-    let ready = last
-        .checked_add(jiff::SignedDuration::try_from(wait).unwrap_or_default())
-        .ok()?;
-    (ready > world.now).then(|| crate::plan::until(world.now, ready))
+    wait(world, last, length(run.failed.len()))
 }
 
-fn finished_at(pod: &Value) -> Option<jiff::Timestamp> {
+/// How much is left of the wait after so many failures, the last of them at an instant.
+fn wait(world: &World<'_>, last: Option<Timestamp>, failures: i64) -> Option<Duration> {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+    let wait = BACKOFF_FIRST.saturating_mul(factor).min(BACKOFF_MAX);
+    let ready = last?
+        .checked_add(SignedDuration::try_from(wait).unwrap_or_default())
+        .ok()?;
+    (ready > world.now).then(|| until(world.now, ready))
+}
+
+/// When a pod ended, as far as it can be told.
+fn finished_at(pod: &Value) -> Option<Timestamp> {
     let statuses = pod.items("/status/containerStatuses").iter();
     let ends = statuses.filter_map(|status| status.time("/state/terminated/finishedAt"));
+    let not_ready = || {
+        let ready = pod.condition("Ready")?;
+        (ready.text("/status") == "False").then(|| ready.time("/lastTransitionTime"))?
+    };
+    let told_to_end = || {
+        let grace = SignedDuration::from_secs(pod.int("/metadata/deletionGracePeriodSeconds").unwrap_or(0));
+        pod.time("/metadata/deletionTimestamp")?.checked_sub(grace).ok()
+    };
     ends.max()
-        .or_else(|| pod.time("/metadata/deletionTimestamp"))
-        .or_else(|| {
-            pod.condition("Ready")
-                .and_then(|ready| ready.time("/lastTransitionTime"))
-        })
+        .or_else(not_ready)
+        .or_else(told_to_end)
+        .or_else(|| pod.time("/metadata/creationTimestamp"))
 }
 
 /// The time now, for a status.

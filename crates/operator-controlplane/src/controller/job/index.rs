@@ -1,40 +1,132 @@
 //! Indexed Jobs: one success for each index from 0.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::controller::job::Run;
+use crate::controller::job::{Run, TRACKING, policy};
 use crate::object::{Object, set};
 use crate::pod;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// How often the index has failed before, where each index has a limit.
+const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// How often it has failed without counting.
+const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-fn index_of(pod: &Value) -> Option<i64> {
-    pod.annotation(INDEX)?.parse().ok()
+/// The index of a pod, if it is one of the Job's.
+pub(super) fn of(run: &Run<'_>, pod: &Value) -> Option<i64> {
+    let index = pod.annotation(INDEX)?.parse().ok()?;
+    let is_in_range = index >= 0 && run.completions().is_none_or(|count| index < count);
+    is_in_range.then_some(index)
+}
+
+fn annotated(pod: &Value, annotation: &str) -> i64 {
+    pod.annotation(annotation)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+}
+
+/// How often the index of a pod had failed before it, counting or not.
+pub(super) fn failures(pod: &Value) -> i64 {
+    annotated(pod, FAILURES) + annotated(pod, IGNORED_FAILURES)
 }
 
 /// The indexes that have succeeded.
 pub(super) fn completed(run: &Run<'_>) -> BTreeSet<i64> {
     let mut indexes = parse(run.job.text("/status/completedIndexes"));
-    let succeeded = run.succeeded.iter().filter_map(|pod| index_of(pod));
-    indexes.extend(succeeded.filter(|index| run.completions().is_none_or(|count| *index < count)));
+    indexes.extend(run.succeeded.iter().filter_map(|pod| of(run, pod)));
     indexes
 }
 
-/// Some of the indexes that have neither succeeded nor a pod; `None` if the Job is not indexed.
-pub(super) fn free(run: &Run<'_>, count: usize) -> Option<Vec<i64>> {
-    if !run.is_indexed() {
-        return None;
+/// The indexes that have failed for good; none where the limit is the Job's.
+pub(super) fn failed(run: &Run<'_>) -> BTreeSet<i64> {
+    let Some(limit) = run.job.int("/spec/backoffLimitPerIndex") else {
+        return BTreeSet::new();
+    };
+    let mut indexes = parse(run.job.text("/status/failedIndexes"));
+    let given_up = run.failed.iter().filter(|pod| {
+        let judgement = policy::judge(run.job, pod);
+        pod.has_finalizer(TRACKING)
+            && (judgement.fails_index || (judgement.counts && annotated(pod, FAILURES) >= limit))
+    });
+    indexes.extend(given_up.filter_map(|pod| of(run, pod)));
+    indexes
+}
+
+/// The failed pods, by index, that stay until a pod in their place knows how often the index has failed.
+pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
+    let mut delayed: BTreeMap<i64, &Arc<Value>> = BTreeMap::new();
+    if !run.limits_each_index() {
+        return delayed;
     }
-    let completed = completed(run);
-    let busy: BTreeSet<i64> = run.active.iter().filter_map(|pod| index_of(pod)).collect();
+    let mut settled: BTreeSet<i64> = run.active.iter().filter_map(|pod| of(run, pod)).collect();
+    settled.extend(completed(run));
+    settled.extend(failed(run));
+    for pod in run.failed.iter().filter(|pod| pod.has_finalizer(TRACKING)) {
+        let Some(index) = of(run, pod).filter(|index| !settled.contains(index)) else {
+            continue;
+        };
+        let last = delayed.entry(index).or_insert(pod);
+        if failures(last) < failures(pod) {
+            *last = pod;
+        }
+    }
+    delayed
+}
+
+/// Some of the indexes that need a pod: not done, not given up, and without one.
+pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
+    let mut busy = completed(run);
+    busy.extend(failed(run));
+    busy.extend(run.active.iter().filter_map(|pod| of(run, pod)));
+    if run.replaces_only_failed() {
+        busy.extend(run.ending.iter().filter_map(|pod| of(run, pod)));
+    }
     let all = 0..run.completions().unwrap_or(0);
-    Some(
-        all.filter(|index| !completed.contains(index) && !busy.contains(index))
-            .take(count)
-            .collect(),
-    )
+    all.filter(|index| !busy.contains(index)).take(count).collect()
+}
+
+/// Writes the indexes into a status; whether it said so before.
+pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
+    let before = status.clone();
+    let completed = completed(run);
+    if !completed.is_empty() {
+        set(status, &["completedIndexes"], ranges(&completed).into());
+        set(status, &["succeeded"], completed.len().into());
+    }
+    if run.limits_each_index() {
+        set(status, &["failedIndexes"], ranges(&failed(run)).into());
+    }
+    ["completedIndexes", "failedIndexes", "succeeded"]
+        .iter()
+        .all(|field| before.get(field) == status.get(field))
+}
+
+/// Notes on a pod how often its index has failed.
+pub(super) fn count_failures(made: &mut Value, job: &Value, replaced: Option<&Value>) {
+    let (mut counted, mut ignored) = replaced.map_or((0, 0), |pod| {
+        (annotated(pod, FAILURES), annotated(pod, IGNORED_FAILURES))
+    });
+    if let Some(pod) = replaced {
+        match policy::judge(job, pod).counts {
+            true => counted += 1,
+            false => ignored += 1,
+        }
+    }
+    set(
+        made,
+        &["metadata", "annotations", FAILURES],
+        counted.to_string().into(),
+    );
+    if ignored > 0 {
+        set(
+            made,
+            &["metadata", "annotations", IGNORED_FAILURES],
+            ignored.to_string().into(),
+        );
+    }
 }
 
 /// Makes a pod the one of an index: annotation, label, host name and environment.
@@ -82,7 +174,7 @@ pub(super) fn ranges(indexes: &BTreeSet<i64>) -> String {
     texts.join(",")
 }
 
-fn parse(text: &str) -> BTreeSet<i64> {
+pub(super) fn parse(text: &str) -> BTreeSet<i64> {
     let parts = text.split(',').filter(|part| !part.is_empty());
     parts
         .filter_map(|part| {

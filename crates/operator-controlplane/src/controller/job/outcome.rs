@@ -1,26 +1,38 @@
 //! How a Job ends, and what its status says on the way there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::controller::job::{Run, now};
+use crate::controller::job::{COMPONENT, Run, count_of, index, now, policy};
 use crate::kind::JOB;
 use crate::object::{Object, set, unset};
-use crate::plan::{Action, World, until, update_status};
+use crate::plan::{Action, Note, World, until, update_status};
 use crate::pod;
+
+/// The reason of an end that the pod failure policy wants.
+const FAILURE_POLICY: &str = "PodFailurePolicy";
 
 /// How a Job is to end.
 pub(super) struct Verdict {
     reason: &'static str,
     message: String,
-    is_success: bool,
+    pub(super) is_success: bool,
     /// Whether the status says so already.
     pub(super) is_told: bool,
 }
 
 impl Verdict {
+    /// The Event of the end.
+    fn note(&self, job: &Value) -> Note {
+        if self.is_success {
+            return Note::normal(COMPONENT, &JOB, job, "Completed", "Job completed".to_owned());
+        }
+        Note::warning(COMPONENT, &JOB, job, self.reason, self.message.clone())
+    }
+
     /// The conditions that announce the end and that say that it is reached.
     fn kinds(&self) -> (&'static str, &'static str) {
         if self.is_success {
@@ -39,7 +51,7 @@ pub(crate) fn is_finished(job: &Value) -> bool {
 /// How a Job is to end, if that is known.
 pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
     let job = run.job;
-    for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
+    for (kind, is_success) in [("SuccessCriteriaMet", true), ("FailureTarget", false)] {
         if let Some(told) = job.condition(kind).filter(|told| told.text("/status") == "True") {
             return Some(Verdict {
                 reason: reason(told.text("/reason")),
@@ -49,14 +61,23 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
             });
         }
     }
-    let verdict = |reason, message: &str, is_success| {
-        Some(Verdict {
-            reason,
-            message: message.to_owned(),
-            is_success,
-            is_told: false,
-        })
-    };
+    let (reason, message, is_success) = reached(world, run)?;
+    Some(Verdict {
+        reason,
+        message,
+        is_success,
+        is_told: false,
+    })
+}
+
+/// The first end that is reached: reason, message, and whether it is a success.
+fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bool)> {
+    let job = run.job;
+    let verdict = |reason, message: &str, is_success| Some((reason, message.to_owned(), is_success));
+    let fails_job = |pod: &Arc<Value>| policy::judge(job, pod).fails_job;
+    if let Some(message) = run.failed.iter().find_map(fails_job) {
+        return Some((FAILURE_POLICY, message, false));
+    }
     if run.failures() > job.int("/spec/backoffLimit").unwrap_or(6) || restarts_exceeded(run) {
         return verdict(
             "BackoffLimitExceeded",
@@ -71,6 +92,22 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
             false,
         );
     }
+    let (completed, failed) = (index::completed(run), index::failed(run));
+    let limit = job.int("/spec/maxFailedIndexes");
+    if limit.is_some_and(|limit| count_of(&failed) > limit) {
+        return verdict(
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+            false,
+        );
+    }
+    let settled = count_of(&failed) + count_of(&completed);
+    if !failed.is_empty() && run.completions().is_some_and(|count| settled >= count) {
+        return verdict("FailedIndexes", "Job has failed indexes", false);
+    }
+    if let Some(message) = policy::success(job, &completed).filter(|_| run.is_indexed()) {
+        return Some(("SuccessPolicy", message, true));
+    }
     if is_satisfied(run) {
         return verdict(
             "CompletionsReached",
@@ -83,16 +120,18 @@ pub(super) fn verdict(world: &World<'_>, run: &Run<'_>) -> Option<Verdict> {
 
 /// A reason as it was told, for the condition that repeats it.
 fn reason(told: &str) -> &'static str {
-    const REASONS: [&str; 4] = [
+    const REASONS: [&str; 6] = [
         "BackoffLimitExceeded",
         "DeadlineExceeded",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
         "CompletionsReached",
         "SuccessPolicy",
     ];
     REASONS
         .into_iter()
         .find(|reason| *reason == told)
-        .unwrap_or("PodFailurePolicy")
+        .unwrap_or(FAILURE_POLICY)
 }
 
 fn restarts_exceeded(run: &Run<'_>) -> bool {
@@ -100,10 +139,10 @@ fn restarts_exceeded(run: &Run<'_>) -> bool {
         return false;
     }
     let limit = run.job.int("/spec/backoffLimit").unwrap_or(6);
-    let statuses = run
-        .active
-        .iter()
-        .flat_map(|pod| pod.items("/status/containerStatuses"));
+    let statuses = run.active.iter().flat_map(|pod| {
+        let init = pod.items("/status/initContainerStatuses").iter();
+        init.chain(pod.items("/status/containerStatuses"))
+    });
     let restarts: i64 = statuses.filter_map(|status| status.int("/restartCount")).sum();
     restarts > 0 && restarts >= limit
 }
@@ -117,7 +156,9 @@ fn is_satisfied(run: &Run<'_>) -> bool {
 
 /// When the active deadline of a Job ends it.
 fn ends_at(job: &Value) -> Option<Timestamp> {
-    let seconds = job.int("/spec/activeDeadlineSeconds")?;
+    let seconds = job
+        .int("/spec/activeDeadlineSeconds")
+        .filter(|_| !job.flag("/spec/suspend"))?;
     let start = job.time("/status/startTime")?;
     start.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
@@ -133,8 +174,10 @@ pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>
     let job = run.job;
     let mut status = job.get("status").cloned().unwrap_or_else(|| json!({}));
     count_live(&mut status, run, world);
-    let is_suspended = job.flag("/spec/suspend");
-    suspend(&mut status, world, run, is_suspended);
+    let mut note = None;
+    if verdict.is_none() {
+        note = suspend(&mut status, world, run);
+    }
     if let Some(verdict) = verdict {
         let (target, end) = verdict.kinds();
         if !verdict.is_told {
@@ -144,9 +187,13 @@ pub(super) fn status(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>
             if verdict.is_success {
                 set(&mut status, &["completionTime"], now(world));
             }
+            note = Some(verdict.note(job));
         }
     }
-    update_status(&JOB, job, status)
+    update_status(&JOB, job, status).map(|update| match note {
+        Some(note) => update.with(note),
+        None => update,
+    })
 }
 
 /// The counts of the pods that live, and the start.
@@ -166,41 +213,47 @@ pub(super) fn count_live(status: &mut Value, run: &Run<'_>, world: &World<'_>) {
     }
 }
 
-fn suspend(status: &mut Value, world: &World<'_>, run: &Run<'_>, is_suspended: bool) {
+/// Tells that the Job was suspended or resumed, if that is news.
+fn suspend(status: &mut Value, world: &World<'_>, run: &Run<'_>) -> Option<Note> {
     const KIND: &str = "Suspended";
-    let was_suspended = run.job.is_condition_true(KIND);
-    let (value, reason, message) = match (was_suspended, is_suspended) {
-        (false, true) => ("True", "JobSuspended", "Job suspended"),
-        (true, false) => ("False", "JobResumed", "Job resumed"),
-        _ => return,
+    let is_suspended = run.job.flag("/spec/suspend");
+    let (value, reason, event, message) = match (run.job.is_condition_true(KIND), is_suspended) {
+        (false, true) => ("True", "JobSuspended", "Suspended", "Job suspended"),
+        (true, false) => ("False", "JobResumed", "Resumed", "Job resumed"),
+        _ => return None,
     };
-    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.retain(|condition| condition.text("/type") != KIND);
-    }
-    push(status, world, KIND, reason, message);
-    if let Some(last) = status
-        .get_mut("conditions")
-        .and_then(Value::as_array_mut)
-        .and_then(|all| all.last_mut())
-    {
-        last["status"] = value.into();
+    let mut news = condition(world, KIND, reason, message);
+    news["status"] = value.into();
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    let known = conditions.and_then(|all| all.iter_mut().find(|known| known.text("/type") == KIND));
+    match known {
+        Some(known) => *known = news,
+        None => add(status, news),
     }
     if is_suspended {
         unset(status, &["startTime"]);
     } else {
         set(status, &["startTime"], now(world));
     }
+    Some(Note::normal(COMPONENT, &JOB, run.job, event, message.to_owned()))
 }
 
 fn push(status: &mut Value, world: &World<'_>, kind: &str, reason: &str, message: &str) {
-    let condition = json!({
+    add(status, condition(world, kind, reason, message));
+}
+
+fn condition(world: &World<'_>, kind: &str, reason: &str, message: &str) -> Value {
+    json!({
         "type": kind,
         "status": "True",
         "lastProbeTime": now(world),
         "lastTransitionTime": now(world),
         "reason": reason,
         "message": message,
-    });
+    })
+}
+
+fn add(status: &mut Value, condition: Value) {
     match status.get_mut("conditions").and_then(Value::as_array_mut) {
         Some(conditions) => conditions.push(condition),
         None => set(status, &["conditions"], json!([condition])),

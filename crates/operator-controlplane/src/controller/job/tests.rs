@@ -24,13 +24,18 @@ fn job(spec: &Value) -> Value {
 struct Stage {
     scene: Scene,
     created: usize,
+    events: Vec<&'static str>,
 }
 
 impl Stage {
     fn new(spec: &Value) -> Self {
         let mut scene = Scene::new();
         scene.put(&JOB, job(spec));
-        Self { scene, created: 0 }
+        Self {
+            scene,
+            created: 0,
+            events: Vec::new(),
+        }
     }
 
     fn job(&self) -> Value {
@@ -74,6 +79,11 @@ impl Stage {
     }
 
     fn carry_out(&mut self, action: Action) {
+        if let Action::Create { note, .. } | Action::Update { note, .. } | Action::Delete { note, .. } =
+            &action
+        {
+            self.events.extend(note.iter().map(|note| note.reason));
+        }
         match action {
             Action::Create { object, .. } => {
                 let mut pod = *object;
@@ -87,11 +97,57 @@ impl Stage {
             Action::Patch { name, patch, .. } => {
                 let mut pod = Value::clone(self.scene.objects.get(&POD, "a", &name).unwrap());
                 pod["metadata"]["finalizers"] = patch["metadata"]["finalizers"].clone();
-                self.scene.put(&POD, pod);
+                self.put_or_remove(pod);
             }
-            Action::Delete { name, .. } => self.scene.remove(&POD, "a", &name),
+            Action::Delete { name, .. } => self.delete(&name),
             other => panic!("unexpected {other:?}"),
         }
+    }
+
+    /// Deletes a pod as the server does: while it has finalizers it stays.
+    fn delete(&mut self, name: &str) {
+        let mut pod = Value::clone(self.scene.objects.get(&POD, "a", name).unwrap());
+        pod["metadata"]["deletionTimestamp"] = time(self.scene.now);
+        self.put_or_remove(pod);
+    }
+
+    fn put_or_remove(&mut self, pod: Value) {
+        if pod.is_terminating() && pod.items("/metadata/finalizers").is_empty() {
+            self.scene.remove(&POD, "a", pod.name());
+        } else {
+            self.scene.put(&POD, pod);
+        }
+    }
+
+    fn change(&mut self, field: &str, value: Value) {
+        let mut job = self.job();
+        job["spec"][field] = value;
+        self.scene.put(&JOB, job);
+    }
+
+    /// Ends the pod of an index with an exit code.
+    fn exit(&mut self, index: &str, code: i64) {
+        let finished = time(self.scene.now);
+        let mut pods = self.pods().into_iter();
+        let mut pod = pods
+            .find(|pod| {
+                pod.label("batch.kubernetes.io/job-completion-index") == Some(index) && pod::is_active(pod)
+            })
+            .unwrap();
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        pod["status"] = json!({
+            "phase": phase,
+            "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code, "finishedAt": finished}}}],
+        });
+        self.scene.put(&POD, pod);
+    }
+
+    fn reason(&self, condition: &str) -> String {
+        self.job()
+            .condition(condition)
+            .unwrap()
+            .text("/reason")
+            .to_owned()
     }
 
     fn conditions(&self) -> Vec<String> {
@@ -190,11 +246,10 @@ fn a_suspended_job_has_no_pods_until_it_is_resumed() {
         (stage.created, stage.conditions()),
         (0, vec!["Suspended".to_owned()])
     );
-    let mut job = stage.job();
-    job["spec"]["suspend"] = false.into();
-    stage.scene.put(&JOB, job);
+    stage.change("suspend", false.into());
     stage.settle();
     assert_eq!(stage.created, 1);
+    assert_eq!(stage.events, ["Suspended", "Resumed", "SuccessfulCreate"]);
     let resumed = stage.job();
     assert_eq!(resumed.condition("Suspended").unwrap().text("/status"), "False");
 }
@@ -207,4 +262,153 @@ fn pods_of_a_job_that_is_gone_lose_the_finalizer() {
     }});
     scene.put(&POD, pod);
     assert_eq!(names(&scene.plan(plan, "a", "j").actions), ["patch pods/p"]);
+}
+
+#[test]
+fn suspending_withdraws_pods_without_counting_them() {
+    let mut stage = Stage::new(&json!({}));
+    stage.settle();
+    stage.change("suspend", true.into());
+    stage.settle();
+    assert!(stage.pods().is_empty());
+    let job = stage.job();
+    assert_eq!(
+        (job.int("/status/active"), job.int("/status/failed")),
+        (None, None)
+    );
+    assert!(job.text("/status/startTime").is_empty());
+}
+
+#[test]
+fn a_deleted_pod_is_a_failure_and_is_replaced() {
+    let mut stage = Stage::new(&json!({}));
+    stage.settle();
+    stage.delete("p1");
+    stage.settle();
+    stage.scene.wait(10);
+    stage.settle();
+    assert_eq!((stage.created, stage.pods().len()), (2, 1));
+    assert_eq!(stage.job().int("/status/failed"), Some(1));
+}
+
+#[test]
+fn a_deadline_counts_the_pods_that_it_ends() {
+    let mut stage = Stage::new(&json!({"activeDeadlineSeconds": 60, "parallelism": 2, "completions": 2}));
+    stage.settle();
+    stage.scene.wait(60);
+    stage.settle();
+    assert_eq!(stage.reason("Failed"), "DeadlineExceeded");
+    assert_eq!(stage.job().int("/status/failed"), Some(2));
+    assert_eq!(stage.events.last(), Some(&"DeadlineExceeded"));
+}
+
+#[test]
+fn fewer_pods_at_once_withdraws_some() {
+    let mut stage = Stage::new(&json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}));
+    stage.settle();
+    stage.change("parallelism", 1.into());
+    stage.settle();
+    assert_eq!(stage.pods().len(), 1);
+    assert_eq!(stage.job().int("/status/failed"), None);
+}
+
+#[test]
+fn each_index_has_its_own_limit() {
+    let mut stage = Stage::new(&json!({
+        "completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "backoffLimit": i32::MAX,
+    }));
+    stage.settle();
+    assert_eq!(stage.job()["status"]["failedIndexes"], "");
+    stage.exit("1", 1);
+    assert_eq!(stage.settle(), Some(Duration::from_secs(10)));
+    stage.exit("0", 0);
+    stage.scene.wait(10);
+    stage.settle();
+    let pods = stage.pods();
+    let again = pods.iter().find(|pod| pod::is_active(pod)).unwrap();
+    assert_eq!(
+        again.annotation("batch.kubernetes.io/job-index-failure-count"),
+        Some("1")
+    );
+    stage.exit("1", 1);
+    stage.settle();
+    let job = stage.job();
+    assert_eq!(
+        (
+            job.text("/status/completedIndexes"),
+            job.text("/status/failedIndexes")
+        ),
+        ("0", "1")
+    );
+    assert_eq!(
+        (job.int("/status/succeeded"), job.int("/status/failed")),
+        (Some(1), Some(2))
+    );
+    assert_eq!(stage.conditions(), ["FailureTarget", "Failed"]);
+    assert_eq!(stage.reason("Failed"), "FailedIndexes");
+}
+
+#[test]
+fn too_many_failed_indexes_end_the_job() {
+    let mut stage = Stage::new(&json!({
+        "completions": 5, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": 0, "backoffLimit": i32::MAX,
+    }));
+    stage.settle();
+    stage.exit("1", 1);
+    stage.settle();
+    assert_eq!(stage.reason("Failed"), "MaxFailedIndexesExceeded");
+    assert_eq!(stage.job().int("/status/failed"), Some(2));
+}
+
+#[test]
+fn the_failure_policy_ignores_or_ends() {
+    let policy = json!({"rules": [
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [3]}},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+    ]});
+    let spec = json!({
+        "completions": 1, "completionMode": "Indexed", "backoffLimit": 0, "podFailurePolicy": policy,
+        "podReplacementPolicy": "Failed",
+    });
+    let mut stage = Stage::new(&spec);
+    stage.settle();
+    stage.exit("0", 3);
+    stage.settle();
+    assert_eq!(stage.job().int("/status/failed"), None);
+    stage.scene.wait(10);
+    stage.settle();
+    assert_eq!(stage.created, 2);
+    stage.exit("0", 42);
+    stage.settle();
+    assert_eq!(stage.reason("Failed"), "PodFailurePolicy");
+    let message = "Container c for pod a/p2 failed with exit code 42 matching FailJob rule at index 1";
+    assert_eq!(stage.job().condition("Failed").unwrap().text("/message"), message);
+}
+
+#[test]
+fn the_success_policy_ends_what_still_runs() {
+    let mut stage = Stage::new(&json!({
+        "completions": 3, "parallelism": 3, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "1"}]},
+    }));
+    stage.settle();
+    stage.exit("1", 0);
+    stage.settle();
+    assert_eq!(stage.conditions(), ["SuccessCriteriaMet", "Complete"]);
+    assert_eq!(stage.reason("Complete"), "SuccessPolicy");
+    let job = stage.job();
+    assert_eq!(
+        (job.int("/status/succeeded"), job.int("/status/failed")),
+        (Some(1), None)
+    );
+    assert_eq!(stage.events.last(), Some(&"Completed"));
+    assert_eq!(stage.pods().len(), 1);
+}
+
+#[test]
+fn a_job_of_another_manager_is_left_alone() {
+    let mut stage = Stage::new(&json!({"managedBy": "example.com/queue"}));
+    stage.settle();
+    assert_eq!((stage.created, &stage.job()["status"]), (0, &json!({})));
 }
