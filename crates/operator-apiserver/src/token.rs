@@ -5,10 +5,13 @@
 mod key;
 mod rsa;
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64_URL;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 pub(crate) use self::key::KeyError;
@@ -22,6 +25,12 @@ const DEFAULT_URL: &str = "https://127.0.0.1:16443/";
 /// Where the keyring keeps the key that signs.
 const KEY_FILE: &str = "service-account.key";
 
+/// How many verified tokens are remembered.
+const REMEMBERED: usize = 256;
+
+/// The claims of tokens whose signature was found right, by the SHA-256 digest of the token.
+type Verified = HashMap<Box<[u8]>, Arc<Value>>;
+
 /// Who signs the tokens of service accounts, and with what.
 ///
 /// A key that was not given is made when the first token is signed or the public keys are asked for: most servers in
@@ -34,6 +43,8 @@ pub(crate) struct Issuer {
     signing: OnceLock<SigningKey>,
     /// Where a key that was made is kept.
     keyring: Keyring,
+    /// A client sends the same token with each request, and to check a signature costs more than to answer.
+    verified: Mutex<Verified>,
 }
 
 /// Why the server cannot sign.
@@ -54,6 +65,7 @@ impl Default for Issuer {
             given: Vec::new(),
             signing: OnceLock::new(),
             keyring: Keyring::default(),
+            verified: Mutex::default(),
         }
     }
 }
@@ -104,7 +116,23 @@ impl Issuer {
     }
 
     /// The claims of a token that this issuer has signed; `None` for every other text.
-    pub(crate) fn verify(&self, token: &str) -> Option<Value> {
+    ///
+    /// Only that the signature is right is remembered; whether the claims still hold is for the caller to see.
+    pub(crate) fn verify(&self, token: &str) -> Option<Arc<Value>> {
+        let digest = digest(&SHA256, token.as_bytes());
+        if let Some(claims) = self.verified.lock().get(digest.as_ref()) {
+            return Some(claims.clone());
+        }
+        let claims = Arc::new(self.check_signature(token)?);
+        let mut verified = self.verified.lock();
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        verified.insert(digest.as_ref().into(), claims.clone());
+        Some(claims)
+    }
+
+    fn check_signature(&self, token: &str) -> Option<Value> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
         let decode =
