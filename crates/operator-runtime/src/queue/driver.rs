@@ -68,7 +68,7 @@ impl WorkQueue {
         queue.metrics.depth(move || {
             let queue = observed.upgrade();
             queue
-                .map(|queue| queue.state.lock().queue.depth())
+                .map(|queue| queue.state.lock().queue.depth(Instant::now()))
                 .unwrap_or_default()
         });
         queue

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::limiter::RateLimiter;
 
+/// How many priorities are remembered that no key has any more.
+const REMEMBERED_PRIORITIES: usize = 25;
+
 /// How a key is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
@@ -56,10 +59,12 @@ pub struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
     entries: HashMap<K, Entry>,
-    ready: BTreeMap<(Reverse<i32>, u64), K>,
-    by_age: BTreeMap<u64, (Instant, K)>,
+    ready: BTreeMap<(Reverse<i32>, Instant, u64), K>,
+    by_age: BTreeMap<(Instant, u64), K>,
     waiting: BTreeSet<(Instant, u64, K)>,
     running: HashSet<K>,
+    /// How many keys of each priority are ready.
+    depth: BTreeMap<i32, usize>,
     sequence: u64,
 }
 
@@ -73,7 +78,8 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
-    Ready,
+    /// Since this moment.
+    Ready(Instant),
     Waiting(Instant),
     /// The key is running; after `done` it is due at this moment.
     Parked(Instant),
@@ -92,26 +98,32 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             by_age: BTreeMap::new(),
             waiting: BTreeSet::new(),
             running: HashSet::new(),
+            depth: BTreeMap::new(),
             sequence: 0,
         }
     }
 
     /// Adds a key, and says whether it was not there before.
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
+        self.promote(now);
         let due = now.checked_add(add.after).unwrap_or(now);
         let known = self.entries.get(&key).copied();
         let (priority, due) = match known {
             Some(old) => {
-                let earlier = old.due(now).min(due);
-                if old.priority >= add.priority && earlier >= old.due(now) {
+                let earlier = old.due().min(due);
+                if old.priority >= add.priority && earlier >= old.due() {
                     return false;
                 }
                 self.remove(&key, old);
-                (old.priority.max(add.priority), earlier)
+                // Raised, a key that is ready goes to the end of its new priority.
+                let is_ready = matches!(old.place, Place::Ready(_));
+                let due = if is_ready { now } else { earlier };
+                (old.priority.max(add.priority), due)
             }
             None => (add.priority, due),
         };
-        self.place(key, priority, due, now);
+        self.sequence += 1;
+        self.place(key, priority, due, self.sequence, now);
         known.is_none()
     }
 
@@ -134,10 +146,9 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             .starving(now)
             .or_else(|| self.ready.values().next().cloned())?;
         let entry = self.entries.get(&key).copied()?;
-        let since = self.by_age.get(&entry.sequence).map_or(now, |(since, _)| *since);
         self.remove(&key, entry);
         self.running.insert(key.clone());
-        let (priority, waited) = (entry.priority, now.saturating_duration_since(since));
+        let (priority, waited) = (entry.priority, now.saturating_duration_since(entry.due()));
         Some(Popped {
             key,
             priority,
@@ -152,7 +163,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             && let Place::Parked(due) = entry.place
         {
             self.entries.remove(key);
-            self.place(key.clone(), entry.priority, due, now);
+            self.place(key.clone(), entry.priority, due, entry.sequence, now);
         }
     }
 
@@ -161,27 +172,22 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// How many keys of each priority are ready.
-    pub fn depth(&self) -> Vec<(i32, usize)> {
-        let mut depth: Vec<(i32, usize)> = Vec::new();
-        for (Reverse(priority), _) in self.ready.keys() {
-            match depth.last_mut().filter(|(last, _)| last == priority) {
-                Some((_, count)) => *count += 1,
-                None => depth.push((*priority, 1)),
-            }
-        }
-        depth
+    /// How many keys of each priority are ready, the highest first. Priorities that there were before are there with 0;
+    /// of very many only some.
+    pub fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
+        self.promote(now);
+        let depth = self.depth.iter().rev();
+        depth.map(|(priority, count)| (*priority, *count)).collect()
     }
 
-    fn place(&mut self, key: K, priority: i32, due: Instant, now: Instant) {
-        self.sequence += 1;
-        let sequence = self.sequence;
+    fn place(&mut self, key: K, priority: i32, due: Instant, sequence: u64, now: Instant) {
         let place = if self.running.contains(&key) {
             Place::Parked(due)
         } else if due <= now {
-            self.ready.insert((Reverse(priority), sequence), key.clone());
-            self.by_age.insert(sequence, (now, key.clone()));
-            Place::Ready
+            self.ready.insert((Reverse(priority), due, sequence), key.clone());
+            self.by_age.insert((due, sequence), key.clone());
+            self.count(priority);
+            Place::Ready(due)
         } else {
             self.waiting.insert((due, sequence, key.clone()));
             Place::Waiting(due)
@@ -199,9 +205,13 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     fn remove(&mut self, key: &K, entry: Entry) {
         self.entries.remove(key);
         match entry.place {
-            Place::Ready => {
-                self.ready.remove(&(Reverse(entry.priority), entry.sequence));
-                self.by_age.remove(&entry.sequence);
+            Place::Ready(since) => {
+                self.ready
+                    .remove(&(Reverse(entry.priority), since, entry.sequence));
+                self.by_age.remove(&(since, entry.sequence));
+                if let Some(count) = self.depth.get_mut(&entry.priority) {
+                    *count = count.saturating_sub(1);
+                }
             }
             Place::Waiting(due) => {
                 self.waiting.remove(&(due, entry.sequence, key.clone()));
@@ -210,269 +220,38 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         }
     }
 
+    fn count(&mut self, priority: i32) {
+        if self.depth.len() >= REMEMBERED_PRIORITIES && !self.depth.contains_key(&priority) {
+            self.depth.retain(|_, count| *count > 0);
+        }
+        *self.depth.entry(priority).or_default() += 1;
+    }
+
     /// Moves the keys whose time has come from waiting to ready, in the order of their times.
     fn promote(&mut self, now: Instant) {
         while self.waiting.first().is_some_and(|(due, _, _)| *due <= now) {
             if let Some((due, _, key)) = self.waiting.pop_first()
                 && let Some(entry) = self.entries.remove(&key)
             {
-                self.place(key, entry.priority, due, now);
+                self.place(key, entry.priority, due, entry.sequence, now);
             }
         }
     }
 
     fn starving(&self, now: Instant) -> Option<K> {
-        let (_, (since, key)) = self.by_age.first_key_value()?;
+        let ((since, _), key) = self.by_age.first_key_value()?;
         (now.saturating_duration_since(*since) > self.patience).then(|| key.clone())
     }
 }
 
 impl Entry {
-    /// When the key is due; a key that is ready has been due since at the latest now.
-    fn due(&self, now: Instant) -> Instant {
+    /// When the key is or was due; for one that is ready, since when it is.
+    fn due(&self) -> Instant {
         match self.place {
-            Place::Ready => now,
-            Place::Waiting(due) | Place::Parked(due) => due,
+            Place::Ready(due) | Place::Waiting(due) | Place::Parked(due) => due,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::queue::limiter::{Backoff, Exponential};
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    /// A queue and a clock that the test moves.
-    struct Bench {
-        queue: Queue<&'static str>,
-        now: Instant,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            Self {
-                queue: Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE),
-                now: Instant::now(),
-            }
-        }
-
-        fn add(&mut self, key: &'static str, priority: i32, after_ms: u64) {
-            let after = Duration::from_millis(after_ms);
-            self.queue.add(key, Add { priority, after }, self.now);
-        }
-
-        fn pop(&mut self) -> Option<&'static str> {
-            self.queue.pop(self.now).map(|popped| popped.key)
-        }
-
-        fn done(&mut self, key: &'static str) {
-            self.queue.done(&key, self.now);
-        }
-
-        fn pass(&mut self, millis: u64) {
-            self.now += Duration::from_millis(millis);
-        }
-    }
-
-    #[test]
-    fn key_added_twice_is_served_once() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 0);
-        bench.add("a", 0, 0);
-        assert_eq!(bench.pop(), Some("a"));
-        assert_eq!(bench.pop(), None);
-    }
-
-    #[test]
-    fn higher_priority_goes_first_and_equal_ones_in_order() {
-        let mut bench = Bench::new();
-        bench.add("low", -100, 0);
-        bench.add("first", 0, 0);
-        bench.add("second", 0, 0);
-        bench.add("low", -200, 0);
-        assert_eq!(
-            (bench.pop(), bench.pop(), bench.pop()),
-            (Some("first"), Some("second"), Some("low"))
-        );
-    }
-
-    #[test]
-    fn raised_priority_moves_a_key_to_the_end_of_that_priority() {
-        let mut bench = Bench::new();
-        bench.add("raised", -100, 0);
-        bench.add("other", 0, 0);
-        bench.add("raised", 0, 0);
-        assert_eq!((bench.pop(), bench.pop()), (Some("other"), Some("raised")));
-    }
-
-    #[test]
-    fn running_key_is_not_handed_out_again_before_done() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 0);
-        assert_eq!(bench.pop(), Some("a"));
-        bench.add("a", 0, 0);
-        bench.add("a", 0, 0);
-        assert_eq!(bench.pop(), None);
-        bench.done("a");
-        assert_eq!(bench.pop(), Some("a"));
-        bench.done("a");
-        assert_eq!(bench.pop(), None);
-    }
-
-    #[test]
-    fn earlier_ready_time_wins() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 500);
-        bench.add("a", 0, 100);
-        bench.add("a", 0, 900);
-        assert_eq!(bench.pop(), None);
-        bench.pass(100);
-        assert_eq!(bench.pop(), Some("a"));
-        bench.done("a");
-        bench.pass(5000);
-        assert_eq!(bench.pop(), None);
-    }
-
-    #[test]
-    fn immediate_add_cancels_the_delay() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 500);
-        bench.add("a", 0, 0);
-        assert_eq!(bench.pop(), Some("a"));
-        bench.done("a");
-        bench.pass(500);
-        assert_eq!(bench.pop(), None);
-    }
-
-    #[test]
-    fn delay_set_while_running_counts_from_when_it_was_set() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 0);
-        bench.pop();
-        bench.add("a", 0, 100);
-        bench.pass(60);
-        bench.done("a");
-        assert_eq!(bench.pop(), None);
-        bench.pass(40);
-        assert_eq!(bench.pop(), Some("a"));
-    }
-
-    #[test]
-    fn forget_starts_the_backoff_anew() {
-        let mut bench = Bench::new();
-        for _ in 0..5 {
-            bench.queue.add_rate_limited("a", 0, bench.now);
-            bench.pass(80);
-            assert_eq!(bench.pop(), Some("a"));
-            bench.done("a");
-        }
-        bench.queue.forget(&"a");
-        bench.queue.add_rate_limited("a", 0, bench.now);
-        bench.pass(5);
-        assert_eq!(bench.pop(), Some("a"));
-    }
-
-    #[test]
-    fn low_priority_does_not_starve() {
-        let mut bench = Bench::new();
-        bench.add("low", -100, 0);
-        bench.pass(61_000);
-        bench.add("high", 0, 0);
-        assert_eq!((bench.pop(), bench.pop()), (Some("low"), Some("high")));
-    }
-
-    #[test]
-    fn depth_counts_ready_keys_by_priority() {
-        let mut bench = Bench::new();
-        for (key, priority, after) in [("a", 0, 0), ("b", 0, 0), ("low", -100, 0), ("later", 0, 100)] {
-            bench.add(key, priority, after);
-        }
-        assert_eq!(bench.queue.depth(), [(0, 2), (-100, 1)]);
-    }
-
-    #[test]
-    fn popped_key_says_how_long_it_was_ready() {
-        let mut bench = Bench::new();
-        bench.add("a", 0, 100);
-        bench.pass(100);
-        assert_eq!(bench.queue.pop(bench.now).unwrap().waited, Duration::ZERO);
-        bench.add("b", 0, 0);
-        bench.pass(70);
-        assert_eq!(
-            bench.queue.pop(bench.now).unwrap().waited,
-            Duration::from_millis(70)
-        );
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Add(u8, i32, u64),
-        Fail(u8),
-        Forget(u8),
-        Pop,
-        Done(usize),
-        Pass(u64),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        let key = 0..4u8;
-        prop_oneof![
-            (key.clone(), -2..3i32, 0..50u64)
-                .prop_map(|(key, priority, after)| Step::Add(key, priority, after)),
-            key.clone().prop_map(Step::Fail),
-            key.prop_map(Step::Forget),
-            Just(Step::Pop),
-            (0..4usize).prop_map(Step::Done),
-            (0..40u64).prop_map(Step::Pass),
-        ]
-    }
-
-    proptest! {
-        /// No key runs twice at once, none is handed out that was not added since, and none that was added is lost.
-        #[test]
-        fn keys_are_neither_lost_nor_doubled(steps in proptest::collection::vec(step(), 0..200)) {
-            let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
-            let mut now = Instant::now();
-            let mut running: Vec<u8> = Vec::new();
-            let mut owed = std::collections::HashSet::new();
-            for step in steps {
-                match step {
-                    Step::Add(key, priority, after) => {
-                        queue.add(key, Add { priority, after: Duration::from_millis(after) }, now);
-                        owed.insert(key);
-                    }
-                    Step::Fail(key) => {
-                        queue.add_rate_limited(key, 0, now);
-                        owed.insert(key);
-                    }
-                    Step::Forget(key) => queue.forget(&key),
-                    Step::Pop => if let Some(Popped { key, .. }) = queue.pop(now) {
-                        prop_assert!(!running.contains(&key));
-                        prop_assert!(owed.remove(&key));
-                        running.push(key);
-                    },
-                    Step::Done(index) => if !running.is_empty() {
-                        let key = running.swap_remove(index % running.len());
-                        queue.done(&key, now);
-                    },
-                    Step::Pass(millis) => now += Duration::from_millis(millis),
-                }
-                prop_assert_eq!(queue.ready.len(), queue.by_age.len());
-            }
-            for key in running.drain(..) {
-                queue.done(&key, now);
-            }
-            now += Duration::from_secs(1000);
-            while let Some(Popped { key, .. }) = queue.pop(now) {
-                prop_assert!(owed.remove(&key));
-                queue.done(&key, now);
-            }
-            prop_assert!(owed.is_empty(), "lost {:?}", owed);
-            prop_assert!(queue.entries.is_empty() && queue.waiting.is_empty());
-        }
-    }
-}
+mod tests;
