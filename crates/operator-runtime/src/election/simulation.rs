@@ -1,6 +1,6 @@
 //! Whole campaigns on a simulated network: candidates that start at different times and whose clocks run at different
-//! speeds, requests and answers that are late or lost, candidates that crash and come back, and a server that knows
-//! nothing but resource versions.
+//! speeds and whose wall clocks jump all the while, requests and answers that are late or lost, candidates that crash and
+//! come back, leaders that give the lease back, and a server that knows nothing but resource versions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ struct Setup {
     crashes: u64,
     /// How often a candidate is cut off from the server for a while.
     cuts: u64,
+    /// How often whoever leads then stops and gives the lease back.
+    releases: u64,
 }
 
 /// How it went.
@@ -77,6 +79,7 @@ enum Happening {
         node: usize,
         until: u64,
     },
+    Release,
 }
 
 // === impl World ===
@@ -118,6 +121,10 @@ impl World {
                     until,
                 },
             );
+        }
+        for _ in 0..world.setup.releases {
+            let at = world.below(CALM);
+            world.after(at, Happening::Release);
         }
         world
     }
@@ -164,7 +171,43 @@ impl World {
                 self.wake(node, pause);
             }
             Happening::Cut { node, until } => self.nodes[node].cut_off_until = until,
+            Happening::Release => {
+                if let Some(node) = self.leaders().first().copied() {
+                    self.release(node);
+                }
+            }
         }
+    }
+
+    /// The node stops acting, gives the lease back if the message arrives, and starts anew.
+    fn release(&mut self, node: usize) {
+        let (wall, sent) = (self.wall(), self.local(node));
+        let candidate = &self.nodes[node].candidate;
+        let released = self
+            .lease
+            .clone()
+            .and_then(|lease| candidate.released(lease, wall));
+        self.happen(Happening::Crash { node });
+        if let Some(lease) = released
+            && let Some(delay) = self.transit(node)
+        {
+            let (id, action) = (self.next_id(), Action::Replace(Box::new(lease)));
+            self.after(
+                delay,
+                Happening::Request {
+                    node,
+                    id,
+                    action,
+                    sent,
+                },
+            );
+        }
+    }
+
+    /// What a wall clock shows: nothing that has to do with the time, since somebody sets it all the while.
+    fn wall(&mut self) -> Timestamp {
+        let shown = self.below(4_000_000_000_000);
+        Timestamp::from_millisecond(shown as i64).unwrap()
     }
 
     /// The server: a write counts if it was made on the latest revision.
@@ -196,7 +239,7 @@ impl World {
     fn step(&mut self, node: usize, input: Input) {
         let moment = Moment {
             now: self.local(node),
-            wall: Timestamp::from_millisecond(self.now as i64).unwrap(),
+            wall: self.wall(),
             jitter: self.below(100) as f64 / 100.0,
         };
         match self.nodes[node].candidate.step(input, moment) {
@@ -296,17 +339,19 @@ fn setups() -> impl Strategy<Value = Setup> {
         candidates,
         0..60_u64,
         0..20_000_u64,
-        0..8_u64,
-        0..8_u64,
+        (0..8_u64, 0..8_u64, 0..8_u64),
     )
-        .prop_map(|(seed, candidates, loss, delay, crashes, cuts)| Setup {
-            seed,
-            candidates,
-            loss,
-            delay,
-            crashes,
-            cuts,
-        })
+        .prop_map(
+            |(seed, candidates, loss, delay, (crashes, cuts, releases))| Setup {
+                seed,
+                candidates,
+                loss,
+                delay,
+                crashes,
+                cuts,
+                releases,
+            },
+        )
 }
 
 proptest! {
@@ -321,6 +366,23 @@ proptest! {
 }
 
 #[test]
+fn lease_that_is_given_back_changes_hands_at_once() {
+    let candidates = vec![(0, 100), (1_000, 100)];
+    let setup = Setup {
+        seed: 3,
+        candidates,
+        loss: 0,
+        delay: 0,
+        crashes: 0,
+        cuts: 0,
+        releases: 5,
+    };
+    let verdict = World::new(setup, Timing::default()).run();
+    assert_eq!((verdict.two_leaders_at, verdict.leaders_at_the_end), (None, 1));
+    assert!(verdict.handovers > 1, "{verdict:?}");
+}
+
+#[test]
 fn leader_on_a_good_network_stays() {
     let candidates = vec![(0, 100), (10, 100), (20, 100)];
     let setup = Setup {
@@ -330,6 +392,7 @@ fn leader_on_a_good_network_stays() {
         delay: 100,
         crashes: 0,
         cuts: 0,
+        releases: 0,
     };
     let verdict = World::new(setup, Timing::default()).run();
     assert_eq!((verdict.two_leaders_at, verdict.handovers), (None, 1));
@@ -351,6 +414,7 @@ fn unsafe_times_are_found_out() {
             delay: 100,
             crashes: 0,
             cuts: 8,
+            releases: 0,
         };
         World::new(setup, reckless).run().two_leaders_at.is_some()
     });

@@ -1,5 +1,7 @@
 //! Elections on the embedded API server, as managers hold them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -10,7 +12,7 @@ use operator_runtime::election::{Election, LeaderElection, LeaderForLife, Leader
 use operator_runtime::prelude::*;
 use serde_json::json;
 
-use crate::support::{Bench, Widget, in_time, key, plain_teller, run};
+use crate::support::{Bench, Widget, in_time, key, plain_teller, run, teller};
 
 /// As fast as whole seconds in the lease allow.
 const FAST: Timing = Timing {
@@ -118,6 +120,72 @@ async fn manager_that_is_cut_off_ends_before_another_may_lead() {
         Leadership::Leader { until: Some(_) }
     ));
     other.release().await;
+}
+
+/// Says when it goes.
+struct Guard(Arc<AtomicBool>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = manager(&bench, "first").await;
+    let aborted = Arc::<AtomicBool>::default();
+    let at_work = aborted.clone();
+    let (reconciler, mut told) = teller(move |_, _| {
+        let guard = Guard(at_work.clone());
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    told.until("a", Some(1)).await;
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
+    leases
+        .patch("widget-lock", &PatchParams::default(), &theft)
+        .await
+        .unwrap();
+    // The grace period of 30 s is for those who still lead.
+    let error = running.ended().await.unwrap_err();
+    assert!(error.to_string().starts_with("leader election lost"), "{error}");
+    assert!(aborted.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
+    let leader = tokio::spawn(first.clone().run_until(std::future::pending()));
+    in_time(first.elected()).await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&second)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let standby = run(&second);
+    // Nothing is given back.
+    leader.abort();
+    assert!(in_time(leader).await.unwrap_err().is_cancelled());
+    let early = tokio::time::timeout(Duration::from_millis(200), second.elected()).await;
+    assert!(early.is_err(), "the lease has not run out");
+    assert_eq!(told.next().await, (key("a"), Some(1)));
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    let spec = leases.get("widget-lock").await.unwrap().spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some("second"));
+    standby.end().await.unwrap();
 }
 
 fn pod(name: &str) -> Pod {
