@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::event_recorder::EventRecorder;
-use crate::metrics::CacheMetrics;
+use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, Object, ObjectKey, View};
 
 pub(crate) mod decode;
@@ -38,6 +38,7 @@ pub(crate) mod informer;
 pub(crate) mod item;
 mod keyed;
 mod pace;
+mod quarantine;
 mod selection;
 pub(crate) mod store;
 
@@ -184,7 +185,7 @@ impl Cache {
         client: kube::Client,
         manager: &str,
         options: CacheOptions,
-        metrics: CacheMetrics,
+        (metrics, requests): (CacheMetrics, RestClientLayer),
         recorder: EventRecorder,
     ) -> Self {
         let config = watcher::Config::default();
@@ -198,6 +199,7 @@ impl Cache {
             client,
             config,
             backoff,
+            requests,
         };
         Self {
             inner: Arc::new(Inner {

@@ -21,16 +21,21 @@ use crate::queue::driver::WorkQueue;
 pub use crate::queue::limiter::{Backoff, RateLimit, RateLimiter};
 
 mod context;
+mod object_reconciler;
+mod options;
 mod source;
 mod watch;
 mod worker;
 
 pub use context::Context;
+pub use object_reconciler::{ObjectReconciler, as_reconciler};
+pub use options::ControllerOptions;
+pub(crate) use options::Settings;
 use source::{Filters, Source};
 pub use source::{Requests, Sender, channel};
 pub use watch::Watch;
 pub(crate) use worker::Worker;
-use worker::{ErasedReconciler, Shared};
+use worker::{ErasedReconciler, MakeSpan, Shared};
 
 /// What to reconcile: the key of the object.
 pub type Request = ObjectKey;
@@ -81,31 +86,6 @@ pub(crate) enum Requeue {
     Backoff,
 }
 
-/// How a controller works.
-#[derive(Clone, Debug)]
-pub struct ControllerOptions {
-    /// How many keys are reconciled at the same time; 1.
-    pub max_concurrent_reconciles: usize,
-    /// How long keys wait that failed or asked for it. Unless said otherwise each for itself, 5 ms doubling up to
-    /// 1000 s; without `priority_queue`, [`RateLimit::classic`].
-    pub rate_limit: Option<RateLimit>,
-    /// Whether keys of the first list and of resyncs, and those that were added with a lower priority, wait behind the
-    /// others; true. Otherwise keys come in the order in which they became ready.
-    pub priority_queue: bool,
-    /// A reconcile that takes longer is cancelled at its next `await`, which is an error of its key; no limit.
-    pub reconciliation_timeout: Option<Duration>,
-    /// How long the first lists may take before the manager stops with an error. Without a limit, the default, the
-    /// controller waits, says so in the log and in `/readyz`, and the other controllers go on.
-    pub cache_sync_timeout: Option<Duration>,
-    /// Whether a panic is an error of its key, as the default; otherwise it ends the manager with an error.
-    pub recover_panic: bool,
-    /// Whether an instance that waits to lead fills the queue already, so that it begins at once when it does; false.
-    /// The caches are filled on every instance in any case.
-    pub warmup: bool,
-    /// Whether the controller runs on the leader alone, where leader election is on; true.
-    pub needs_leader_election: bool,
-}
-
 /// Builds a controller and hands it to the manager.
 ///
 /// ```no_run
@@ -133,6 +113,7 @@ pub struct Controller {
     primary: Option<Kind>,
     filters: Vec<Box<dyn Predicate<dyn Meta>>>,
     sources: Vec<BuildSource>,
+    span: Option<MakeSpan>,
     mistake: Option<ControllerError>,
 }
 
@@ -157,8 +138,8 @@ pub enum ControllerError {
     #[error("controller {0} exists already: give one of the two another name with named")]
     DuplicateName(String),
     /// The controller comes too late.
-    #[error("controller {0} was completed after the manager had started")]
-    ManagerStarted(String),
+    #[error("controller {0}: can't accept new runnable as stop procedure is already engaged")]
+    ManagerStopping(String),
     /// A first list took longer than `cache_sync_timeout`.
     #[error("controller {name}: failed to wait for caches to sync: {reason}")]
     CacheSync {
@@ -208,23 +189,6 @@ impl Action {
     }
 }
 
-// === impl ControllerOptions ===
-
-impl Default for ControllerOptions {
-    fn default() -> Self {
-        Self {
-            max_concurrent_reconciles: 1,
-            rate_limit: None,
-            priority_queue: true,
-            reconciliation_timeout: None,
-            cache_sync_timeout: None,
-            recover_panic: true,
-            warmup: false,
-            needs_leader_election: true,
-        }
-    }
-}
-
 // === impl Controller ===
 
 impl Controller {
@@ -237,6 +201,7 @@ impl Controller {
             primary: None,
             filters: Vec::new(),
             sources: Vec::new(),
+            span: None,
             mistake: None,
         }
     }
@@ -381,7 +346,7 @@ impl Controller {
 
     /// How many keys are reconciled at the same time.
     pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
-        self.options.max_concurrent_reconciles = count;
+        self.options.max_concurrent_reconciles = Some(count);
         self
     }
 
@@ -391,16 +356,35 @@ impl Controller {
         self
     }
 
-    /// Sets all options.
+    /// Sets the options that are given; what they leave open stays as it was.
     pub fn options(mut self, options: ControllerOptions) -> Self {
-        self.options = options;
+        self.options = options.or(&self.options);
         self
     }
 
-    /// Hands the controller to the manager, which starts it when it runs.
+    /// The span of each reconcile, in the place of one with `controller`, `kind`, `namespace`, `name` and
+    /// `reconcile_id`; as controller-runtime's `LogConstructor`. The function is given the request and the id.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # use operator_runtime::prelude::*;
+    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .span(|request, id| tracing::info_span!("deploy", deployment = %request, id))
+    ///     .complete(mine)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn span(mut self, span: impl Fn(&Request, &str) -> tracing::Span + Send + Sync + 'static) -> Self {
+        self.span = Some(Box::new(span));
+        self
+    }
+
+    /// Hands the controller to the manager, which starts it when it runs: at once if it does already.
     ///
     /// # Errors
-    /// If the controller watches nothing, is for two kinds, or has the name of another one.
+    /// If the controller watches nothing, is for two kinds, or has the name of another one; or if the manager stops.
     pub fn complete(self, reconciler: impl Reconciler) -> Result<(), ControllerError> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -417,29 +401,23 @@ impl Controller {
         let sources = self.sources.into_iter();
         let sources = sources.map(|build| build(primary, filters.clone()));
         let sources = sources.collect::<Result<_, _>>()?;
+        let options = self.options.or(&self.manager.controller_options(primary));
+        let options = Settings::of(&options);
         let metrics = self.manager.metrics();
-        let prioritized = self.options.priority_queue;
-        let default_limit = || {
-            if prioritized {
-                RateLimit::default()
-            } else {
-                RateLimit::classic()
-            }
-        };
-        let limiter = self
-            .options
-            .rate_limit
-            .clone()
-            .unwrap_or_else(default_limit)
-            .limiter();
         let shared = Shared {
             kind: primary.cloned(),
-            queue: WorkQueue::new(limiter, prioritized, metrics.queue(&name)),
+            queue: WorkQueue::new(
+                options.rate_limit.limiter(),
+                options.priority_queue,
+                metrics.queue(&name),
+            ),
             reconciler: Arc::new(reconciler) as Arc<dyn ErasedReconciler>,
             client: self.manager.client().clone(),
             recorder: self.manager.recorder().clone(),
-            metrics: metrics.controller(&name, self.options.max_concurrent_reconciles.max(1)),
-            options: self.options,
+            base: self.manager.base_context().clone(),
+            metrics: metrics.controller(&name, options.max_concurrent_reconciles),
+            span: self.span,
+            options,
             name: name.into(),
         };
         self.manager.add_controller(Worker::new(sources, shared))

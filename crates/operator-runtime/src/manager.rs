@@ -1,45 +1,55 @@
-//! The manager: owns what controllers share, starts everything in order and stops it in the reverse one.
+//! The manager: owns what controllers share, starts everything in order and stops it in order.
 //!
 //! Started in this order: event recorder, the servers of health and metrics, webhooks, caches, runnables that run on
-//! every instance, leader election, and on the leader the controllers. On SIGINT or SIGTERM no new reconcile begins;
-//! those under way have 30 s to finish; then the caches end, webhooks, the other servers, the event recorder, and last
-//! of all the lease is given back.
+//! every instance, leader election, and on the leader the controllers. What is added while the manager runs is started
+//! at once, with those of its group.
+//!
+//! On SIGINT or SIGTERM no new reconcile begins; those under way have 30 s to finish. Runnables of every instance are
+//! stopped first, then what runs on the leader, the caches, webhooks, the other servers, the event recorder; last of all
+//! the lease is given back. Whatever is stopped has ended before the next is told to.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use futures::future::BoxFuture;
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{mpsc, watch};
 
-use crate::cache::{Cache, CacheOptions};
-use crate::certificates::{CertificateError, Certificates, ManagedCertificates};
+use crate::cache::Cache;
 use crate::client::Client;
-use crate::controller::{ControllerError, Worker};
-use crate::election::{Election, ElectionError, LeaderElection};
+use crate::controller::{ControllerError, ControllerOptions, Worker};
+use crate::election::Election;
 use crate::error::Result;
-use crate::event_recorder::{self, EventRecorder, Recorder};
+use crate::event_recorder::{EventRecorder, Recorder};
 use crate::health::Checks;
 use crate::metrics::{Metrics, MetricsServer};
-use crate::object::Object;
-use crate::webhook::{Webhook, WebhookError};
+use crate::object::{Kind, Object};
+use crate::webhook::Webhook;
 
 mod args;
+mod base_context;
+mod builder;
+mod error;
 mod lifecycle;
+mod runnable;
+mod servers;
 mod signals;
 mod webhooks;
 
 pub use args::Args;
-use webhooks::{Source, WebhookOptions, Webhooks};
+pub use base_context::BaseContext;
+pub use builder::ManagerBuilder;
+use builder::Options;
+pub use error::ManagerError;
+use runnable::Member;
+pub use runnable::Runnable;
+use webhooks::Webhooks;
 
 /// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
 /// same manager.
@@ -83,117 +93,28 @@ struct Inner {
     metrics_address: Option<SocketAddr>,
     webhook_address: OnceLock<SocketAddr>,
     elected: watch::Sender<bool>,
-    setup: Mutex<Option<Setup>>,
+    /// The names of the controllers, which are labels of metrics.
+    names: Mutex<HashSet<String>>,
+    phase: Mutex<Phase>,
 }
 
-/// What the builder and the arguments say.
-#[derive(Clone, Debug)]
-struct Options {
-    name: String,
-    cache: CacheOptions,
-    health_probe_bind_address: String,
-    metrics: MetricsOptions,
-    webhook: WebhookOptions,
-    kubeconfig: Option<PathBuf>,
-    graceful_shutdown_timeout: Duration,
-    leader_election: bool,
-    leader_election_id: String,
-    leader_election_namespace: String,
-}
-
-/// How the metrics are served.
-#[derive(Clone, Debug)]
-struct MetricsOptions {
-    bind_address: String,
-    secure: bool,
-    /// Certificate and key, where they are not made.
-    certificate: Option<(PathBuf, PathBuf)>,
-    http2: bool,
+/// How far a manager is; it only goes forward.
+enum Phase {
+    /// What is added waits to be started.
+    Setup(Box<Setup>),
+    /// What is added is started at once.
+    Running(mpsc::UnboundedSender<Member>),
+    /// Nothing can be added any more.
+    Stopping,
 }
 
 /// What waits for the manager to run.
 struct Setup {
-    workers: Vec<Worker>,
-    names: HashSet<String>,
-    runnables: Vec<Runnable>,
+    members: Vec<Member>,
+    metrics_server: Option<(MetricsServer, TcpListener)>,
     webhooks: Webhooks,
     recorder: Recorder,
     election: Option<Box<dyn Election>>,
-}
-
-/// Something that runs beside the controllers for as long as the manager does: a server, a poller.
-pub struct Runnable {
-    name: String,
-    place: Place,
-    run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
-}
-
-/// When a runnable is started, and in which order it is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    BeforeCaches,
-    OnEveryInstance,
-    OnLeader,
-}
-
-/// Builds a [`Manager`].
-#[derive(Debug)]
-#[must_use = "call `build`"]
-pub struct ManagerBuilder {
-    options: Options,
-    client: Option<DebugClient>,
-    election: Option<DebugElection>,
-}
-
-/// `kube::Client` does not implement `Debug`.
-struct DebugClient(kube::Client);
-
-/// Nor need elections.
-struct DebugElection(Box<dyn Election>);
-
-/// Why a manager cannot be built, or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ManagerError {
-    /// There is no cluster to talk to.
-    #[error(
-        "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
-    )]
-    Connect(#[source] kube::Error),
-    /// The kubeconfig that was named cannot be used.
-    #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: kube::config::KubeconfigError,
-    },
-    /// The address of a server is none, or is in use.
-    #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
-    Listen {
-        /// The flag that names the address.
-        flag: &'static str,
-        /// The address.
-        address: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The certificate of the metrics server cannot be used.
-    #[error("cannot serve metrics over HTTPS (--metrics-cert-path)")]
-    Certificates(#[source] CertificateError),
-    /// Webhooks cannot be served as they are.
-    #[error(transparent)]
-    Webhook(#[from] WebhookError),
-    /// The election cannot be held.
-    #[error("cannot elect a leader (--leader-elect)")]
-    Election(#[source] ElectionError),
-    /// A manager runs once.
-    #[error("manager already started")]
-    AlreadyStarted,
-    /// Something did not end in time; it was aborted.
-    #[error("failed waiting for all runnables to end within grace period of {0:?}")]
-    GracePeriod(Duration),
 }
 
 // === impl Manager ===
@@ -201,27 +122,7 @@ pub enum ManagerError {
 impl Manager {
     /// Begins a manager; `name` is the operator's, used as field manager of its writes and source of its events.
     pub fn builder(name: &str) -> ManagerBuilder {
-        ManagerBuilder {
-            options: Options {
-                name: name.to_owned(),
-                cache: CacheOptions::default(),
-                health_probe_bind_address: String::new(),
-                metrics: MetricsOptions {
-                    bind_address: String::new(),
-                    secure: true,
-                    certificate: None,
-                    http2: false,
-                },
-                webhook: WebhookOptions::default(),
-                kubeconfig: None,
-                graceful_shutdown_timeout: Duration::from_secs(30),
-                leader_election: false,
-                leader_election_id: name.to_owned(),
-                leader_election_namespace: String::new(),
-            },
-            client: None,
-            election: None,
-        }
+        ManagerBuilder::new(name)
     }
 
     /// The name of the operator.
@@ -279,8 +180,8 @@ impl Manager {
     /// # Errors
     /// If the port is in use, a path is served already, or the manager runs.
     pub fn add_webhook<K: Object>(&self, webhook: Webhook<K>) -> Result<(), ManagerError> {
-        let mut setup = self.inner.setup.lock();
-        let setup = setup.as_mut().ok_or(ManagerError::AlreadyStarted)?;
+        let mut phase = self.inner.phase.lock();
+        let setup = phase.setup()?;
         let address = setup.webhooks.add(webhook, &self.inner.checks)?;
         // It is the same each time.
         let _ = self.inner.webhook_address.set(address);
@@ -297,18 +198,57 @@ impl Manager {
         self.inner.checks.add_ready(name, check);
     }
 
-    /// Adds something to run beside the controllers.
+    /// Serves something else beside `/metrics`, under the same protection; nothing where no metrics are served.
     ///
     /// # Errors
-    /// If the manager runs already.
-    pub fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
-        let mut setup = self.inner.setup.lock();
-        setup
-            .as_mut()
-            .ok_or(ManagerError::AlreadyStarted)?
-            .runnables
-            .push(runnable);
+    /// If the path is `/metrics`, is served already, or the manager runs.
+    pub fn add_metrics_handler<F, R>(&self, path: &str, handler: F) -> Result<(), ManagerError>
+    where
+        F: Fn(Request<()>) -> R + Send + Sync + 'static,
+        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        let mut phase = self.inner.phase.lock();
+        match &mut phase.setup()?.metrics_server {
+            Some((server, _)) => *server = server.clone().handler(path, handler)?,
+            None => tracing::warn!(path, "No metrics are served, and so this is not either"),
+        }
         Ok(())
+    }
+
+    /// Adds something to run beside the controllers. While the manager runs it is started at once: what needs the
+    /// leader as soon as this instance leads.
+    ///
+    /// # Errors
+    /// If the manager stops already.
+    pub fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
+        self.add_member(Member::Runnable(runnable))
+    }
+
+    fn add_member(&self, member: Member) -> Result<(), ManagerError> {
+        match &mut *self.inner.phase.lock() {
+            Phase::Setup(setup) => {
+                setup.members.push(member);
+                Ok(())
+            }
+            Phase::Running(members) => members.send(member).map_err(|_| ManagerError::Stopping),
+            Phase::Stopping => Err(ManagerError::Stopping),
+        }
+    }
+
+    /// What every reconcile and every runnable is given.
+    pub fn base_context(&self) -> &BaseContext {
+        &self.inner.options.base_context
+    }
+
+    /// What a controller of this kind does where it does not say so itself.
+    pub(crate) fn controller_options(&self, kind: Option<&Kind>) -> ControllerOptions {
+        let options = &self.inner.options;
+        let count = kind.and_then(|kind| options.group_kind_concurrency.get(&kind.to_string()));
+        let of_kind = ControllerOptions {
+            max_concurrent_reconciles: count.copied(),
+            ..ControllerOptions::default()
+        };
+        of_kind.or(&options.controllers)
     }
 
     /// Waits until this instance leads, or at once where leader election is off and the manager runs.
@@ -331,25 +271,45 @@ impl Manager {
     /// # Errors
     /// As [`Manager::run`].
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let setup = self
-            .inner
-            .setup
-            .lock()
-            .take()
-            .ok_or(ManagerError::AlreadyStarted)?;
-        lifecycle::run(&self.inner, setup, shutdown).await
+        let (setup, added) = self.inner.phase.lock().begin()?;
+        lifecycle::run(&self.inner, setup, added, shutdown).await
     }
 
     pub(crate) fn add_controller(&self, worker: Worker) -> Result<(), ControllerError> {
-        let mut setup = self.inner.setup.lock();
-        let setup = setup
-            .as_mut()
-            .ok_or_else(|| ControllerError::ManagerStarted(worker.shared.name.to_string()))?;
-        if !setup.names.insert(worker.shared.name.to_string()) {
-            return Err(ControllerError::DuplicateName(worker.shared.name.to_string()));
+        let (name, options) = (worker.shared.name.to_string(), &worker.shared.options);
+        let is_new = self.inner.names.lock().insert(name.clone());
+        if !is_new && !options.skip_name_validation {
+            return Err(ControllerError::DuplicateName(name));
         }
-        setup.workers.push(worker);
-        Ok(())
+        let added = self.add_member(Member::Controller(worker));
+        added.map_err(|_| ControllerError::ManagerStopping(name))
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// What can be added only before the manager runs.
+    fn setup(&mut self) -> Result<&mut Setup, ManagerError> {
+        match self {
+            Self::Setup(setup) => Ok(setup),
+            Self::Running(_) | Self::Stopping => Err(ManagerError::AlreadyStarted),
+        }
+    }
+
+    /// Starts to run: what was set up, and what will be added.
+    fn begin(&mut self) -> Result<(Setup, mpsc::UnboundedReceiver<Member>), ManagerError> {
+        let (members, added) = mpsc::unbounded_channel();
+        match std::mem::replace(self, Self::Stopping) {
+            Self::Setup(setup) => {
+                *self = Self::Running(members);
+                Ok((*setup, added))
+            }
+            begun => {
+                *self = begun;
+                Err(ManagerError::AlreadyStarted)
+            }
+        }
     }
 }
 
@@ -358,338 +318,6 @@ impl fmt::Debug for Manager {
         formatter
             .debug_struct("Manager")
             .field("options", &self.inner.options)
-            .finish_non_exhaustive()
-    }
-}
-
-// === impl ManagerBuilder ===
-
-impl ManagerBuilder {
-    /// Takes what the command line and the environment say.
-    pub fn args(mut self, args: &Args) -> Self {
-        self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
-        self.options.metrics = args.metrics();
-        self.options.webhook = args.webhook();
-        self.options.kubeconfig = args.kubeconfig.clone();
-        self.options.cache.namespaces = args.namespaces();
-        self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
-        self.options.leader_election = args.leader_elect;
-        self.options.leader_election_namespace = args.leader_election_namespace.clone();
-        self
-    }
-
-    /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does.
-    pub fn leader_election(mut self, on: bool) -> Self {
-        self.options.leader_election = on;
-        self
-    }
-
-    /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
-    pub fn leader_election_id(mut self, id: &str) -> Self {
-        self.options.leader_election_id = id.to_owned();
-        self
-    }
-
-    /// The namespace of the Lease; that of the pod unless said otherwise, which is why it has to be said outside of a
-    /// cluster.
-    pub fn leader_election_namespace(mut self, namespace: &str) -> Self {
-        self.options.leader_election_namespace = namespace.to_owned();
-        self
-    }
-
-    /// Uses this client instead of one from the kubeconfig or the service account.
-    pub fn client(mut self, client: kube::Client) -> Self {
-        self.client = Some(DebugClient(client));
-        self
-    }
-
-    /// Watches these namespaces only; all when empty.
-    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
-        self.options.cache.namespaces = namespaces.into_iter().map(str::to_owned).collect();
-        self
-    }
-
-    /// How the cache watches.
-    pub fn cache_options(mut self, options: CacheOptions) -> Self {
-        self.options.cache = options;
-        self
-    }
-
-    /// Where `/healthz` and `/readyz` are served, such as `:8081`; nowhere when empty or `0`.
-    pub fn health_probe_bind_address(mut self, address: &str) -> Self {
-        self.options.health_probe_bind_address = address.to_owned();
-        self
-    }
-
-    /// Where `/metrics` is served, such as `:8443`; nowhere when empty or `0`.
-    pub fn metrics_bind_address(mut self, address: &str) -> Self {
-        self.options.metrics.bind_address = address.to_owned();
-        self
-    }
-
-    /// Whether `/metrics` is served over HTTPS, to those whom the API server lets; yes unless said otherwise.
-    pub fn metrics_secure(mut self, secure: bool) -> Self {
-        self.options.metrics.secure = secure;
-        self
-    }
-
-    /// Where webhooks are served, such as `:9443`, which is the default; nobody listens while there are none.
-    pub fn webhook_bind_address(mut self, address: &str) -> Self {
-        self.options.webhook.bind_address = address.to_owned();
-        self
-    }
-
-    /// Serves webhooks with these certificates, for which somebody else makes the API server trust them.
-    pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
-        self.options.webhook.certificates = Source::Given(certificates);
-        self
-    }
-
-    /// Serves webhooks with certificates that the operator makes; in its own namespace, which is the default in a
-    /// cluster, or in another one.
-    pub fn webhook_managed_certificates(mut self, certificates: ManagedCertificates) -> Self {
-        self.options.webhook.certificates = Source::Managed(certificates);
-        self
-    }
-
-    /// Runs the controllers only while this election is won, instead of one by Lease.
-    pub fn election(mut self, election: impl Election) -> Self {
-        self.election = Some(DebugElection(Box::new(election)));
-        self
-    }
-
-    /// How long reconciles and runnables may take to end when the manager stops; 30 s unless said otherwise.
-    pub fn graceful_shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.options.graceful_shutdown_timeout = timeout;
-        self
-    }
-
-    /// Connects, and binds the servers, so that a mistake shows before anything runs.
-    ///
-    /// # Errors
-    /// If there is no cluster, or an address is in use.
-    pub async fn build(self) -> Result<Manager, ManagerError> {
-        let options = self.options;
-        let metrics = Metrics::new();
-        let kube = match self.client {
-            Some(DebugClient(client)) => client,
-            None => connect(&options, &metrics).await?,
-        };
-        let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
-        let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
-        let election = match self.election {
-            Some(DebugElection(election)) => Some(election),
-            None if options.leader_election => Some(election(&kube, &options, &metrics)?),
-            None => None,
-        };
-        let instance = instance(&options.name);
-        let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
-        let cache = Cache::new(
-            kube.clone(),
-            &options.name,
-            options.cache.clone(),
-            metrics.cache(),
-            recorder.clone(),
-        );
-        let checks = Checks::new(cache.clone());
-        let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
-        let mut runnables = Vec::new();
-        if let Some(listener) = health {
-            runnables.push(health_server(listener, checks.clone()));
-        }
-        if let Some(listener) = scrapes {
-            runnables.push(metrics_server(listener, &options.metrics, &metrics, &kube)?);
-        }
-        let setup = Setup {
-            workers: Vec::new(),
-            names: HashSet::new(),
-            runnables,
-            webhooks: Webhooks::new(options.webhook.clone()),
-            recorder: sender,
-            election,
-        };
-        let inner = Inner {
-            client: Client::new(kube.clone(), cache, metrics.client()),
-            kube,
-            recorder,
-            metrics,
-            checks,
-            health_address,
-            metrics_address,
-            webhook_address: OnceLock::new(),
-            elected: watch::Sender::new(false),
-            setup: Mutex::new(Some(setup)),
-            options,
-        };
-        Ok(Manager {
-            inner: Arc::new(inner),
-        })
-    }
-}
-
-/// A client from the kubeconfig or the service account, whose requests are counted.
-async fn connect(options: &Options, metrics: &Metrics) -> Result<kube::Client, ManagerError> {
-    let config = match &options.kubeconfig {
-        Some(path) => config_of(path).await?,
-        None => kube::Config::infer()
-            .await
-            .map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?,
-    };
-    let host = config
-        .cluster_url
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    let layer = metrics.rest_client_layer(host);
-    let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
-    Ok(client.with_layer(&layer).build())
-}
-
-async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
-    let failed = |source| ManagerError::Kubeconfig {
-        path: path.to_owned(),
-        source,
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failed)
-}
-
-fn election(
-    kube: &kube::Client,
-    options: &Options,
-    metrics: &Metrics,
-) -> Result<Box<dyn Election>, ManagerError> {
-    let id = &options.leader_election_id;
-    let mut election = LeaderElection::builder(kube.clone(), id).metrics(metrics.leader(id));
-    if !options.leader_election_namespace.is_empty() {
-        election = election.namespace(&options.leader_election_namespace);
-    }
-    Ok(Box::new(election.build().map_err(ManagerError::Election)?))
-}
-
-fn health_server(listener: TcpListener, checks: Checks) -> Runnable {
-    let server = Runnable::new("health", move |stop| async move {
-        crate::health::serve(listener, checks, stop).await;
-        Ok(())
-    });
-    server.before_caches()
-}
-
-/// HTTPS with authentication and authorization, or plain HTTP for everybody.
-fn metrics_server(
-    listener: TcpListener,
-    options: &MetricsOptions,
-    metrics: &Metrics,
-    kube: &kube::Client,
-) -> Result<Runnable, ManagerError> {
-    let mut server = MetricsServer::new(metrics.clone()).http2(options.http2);
-    if options.secure {
-        let certificates = match &options.certificate {
-            Some((certificate, key)) => Certificates::from_files(certificate, key),
-            None => Certificates::self_signed(["localhost"]),
-        };
-        let certificates = certificates.map_err(ManagerError::Certificates)?;
-        server = server.secure(certificates).authorize(kube.clone());
-    }
-    let server = Runnable::new("metrics", move |stop| async move {
-        Ok(server.serve(listener, stop).await?)
-    });
-    Ok(server.before_caches())
-}
-
-fn address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
-    listener.and_then(|listener| listener.local_addr().ok())
-}
-
-/// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
-fn instance(name: &str) -> String {
-    std::env::var("POD_NAME")
-        .or_else(|_| std::env::var("HOSTNAME"))
-        .unwrap_or_else(|_| name.to_owned())
-}
-
-/// Binds the address of a server that can be switched off, with `0` or nothing.
-fn listen(flag: &'static str, address: &str) -> Result<Option<TcpListener>, ManagerError> {
-    if address.is_empty() || address == "0" {
-        return Ok(None);
-    }
-    let listener = TcpListener::from_std(bind(flag, address)?);
-    listener.map(Some).map_err(|source| ManagerError::Listen {
-        flag,
-        address: address.to_owned(),
-        source,
-    })
-}
-
-/// Binds an address as the Go tools write it: `:8081` is every interface, of IPv6 and IPv4.
-fn bind(flag: &'static str, address: &str) -> Result<std::net::TcpListener, ManagerError> {
-    let listener = match address.strip_prefix(':') {
-        Some(port) => std::net::TcpListener::bind(format!("[::]:{port}"))
-            .or_else(|_| std::net::TcpListener::bind(format!("0.0.0.0:{port}"))),
-        None => std::net::TcpListener::bind(address),
-    };
-    let listener = listener.and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map_err(|source| ManagerError::Listen {
-        flag,
-        address: address.to_owned(),
-        source,
-    })
-}
-
-impl fmt::Debug for DebugClient {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("kube::Client")
-    }
-}
-
-impl fmt::Debug for DebugElection {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Election")
-    }
-}
-
-// === impl Runnable ===
-
-impl Runnable {
-    /// Runs `run` on the leader, until the token that it is given is cancelled. An error ends the manager; returning
-    /// early without one is fine.
-    pub fn new<F, R>(name: &str, run: F) -> Self
-    where
-        F: FnOnce(CancellationToken) -> R + Send + 'static,
-        R: Future<Output = Result<()>> + Send + 'static,
-    {
-        Self {
-            name: name.to_owned(),
-            place: Place::OnLeader,
-            run: Box::new(|stop| Box::pin(run(stop))),
-        }
-    }
-
-    /// Runs it on every instance, leading or not.
-    #[must_use]
-    pub fn on_every_instance(mut self) -> Self {
-        self.place = Place::OnEveryInstance;
-        self
-    }
-
-    /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
-    /// the API server itself may call, such as webhooks.
-    #[must_use]
-    pub fn before_caches(mut self) -> Self {
-        self.place = Place::BeforeCaches;
-        self
-    }
-}
-
-impl fmt::Debug for Runnable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Runnable")
-            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }

@@ -37,13 +37,15 @@ mod election;
 mod exposition;
 mod process;
 mod queue;
+mod rest_client;
 mod server;
 mod webhook;
 
-pub use self::client::{CacheMetrics, ClientMetrics, RestClientLayer, RestClientService};
+pub use self::client::{CacheMetrics, ClientMetrics};
 pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub use self::queue::{QueueMetrics, Running};
+pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
 pub use self::server::{DuplicatePath, MetricsServer};
 pub use self::webhook::{CertificateMetrics, WebhookMetrics, WebhookRequest};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].
@@ -65,6 +67,7 @@ struct Families {
     controller: controller::Families,
     queue: queue::Families,
     client: client::Families,
+    rest_client: rest_client::Families,
     election: election::Families,
     webhook: webhook::Families,
 }
@@ -85,6 +88,7 @@ impl Metrics {
             controller: controller::Families::register(&mut registry),
             queue: queue::Families::register(&mut registry),
             client: client::Families::register(&mut registry),
+            rest_client: rest_client::Families::register(&mut registry),
             election: election::Families::register(&mut registry),
             webhook: webhook::Families::register(&mut registry),
         };
@@ -116,12 +120,13 @@ impl Metrics {
         self.families.client.cache_handle()
     }
 
-    /// Counts the requests of a [`kube::Client`] as `rest_client_requests_total`; for
-    /// `ClientBuilder::try_from(config)?.with_layer(&layer)`.
+    /// Counts the requests of a [`kube::Client`] as `rest_client_requests_total`, and measures their duration and size;
+    /// for `ClientBuilder::try_from(config)?.with_layer(&layer)`. A manager that connects by itself does this; one that
+    /// is given a client does not.
     ///
     /// `host` is the value of the label: host and port of the API server.
     pub fn rest_client_layer(&self, host: &str) -> RestClientLayer {
-        self.families.client.layer(host)
+        self.families.rest_client.layer(host)
     }
 
     /// The handle of a leader election; `name` is the name of the lock.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::watcher::{self, Event as WatchEvent};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -16,12 +15,13 @@ use super::CacheOptions;
 use super::decode::Malformed;
 use super::item::{Incoming, Incomings, Intake, Item, Representation, view};
 use super::pace::paced;
+use super::quarantine::Quarantine;
 use super::selection::{ListOptions, Selected};
 use super::store::{Consistency, Scope, Store, Stored};
 use crate::error::describe;
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
-use crate::metrics::CacheMetrics;
+use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, ObjectKey, View};
 
 /// A watch that has been quiet for this long after an error has recovered: the server is just silent.
@@ -45,8 +45,7 @@ pub(crate) struct Informer {
     /// As what all watches have brought their objects.
     listed: watch::Sender<Option<Representation>>,
     sync_period: Option<Duration>,
-    metrics: CacheMetrics,
-    recorder: EventRecorder,
+    quarantine: Arc<Quarantine>,
     stop: CancellationToken,
 }
 
@@ -88,6 +87,8 @@ pub(crate) struct Connection {
     pub(crate) client: kube::Client,
     pub(crate) config: watcher::Config,
     pub(crate) backoff: WatchBackoff,
+    /// Who is told how long requests are held back.
+    pub(crate) requests: RestClientLayer,
 }
 
 // === impl Informer ===
@@ -117,6 +118,7 @@ impl Informer {
             kind,
         });
         Self {
+            quarantine: Arc::new(Quarantine::new(intake.clone(), metrics, recorder)),
             intake,
             store: RwLock::new(Store::new(scopes.iter().cloned())),
             handlers: Mutex::default(),
@@ -128,8 +130,6 @@ impl Informer {
             representation: watch::Sender::new(representation),
             listed: watch::Sender::new(None),
             sync_period: options.sync_period,
-            metrics,
-            recorder,
             stop,
         }
     }
@@ -171,7 +171,7 @@ impl Informer {
         let Some(stored) = self.stored(key, consistency)? else {
             return Ok(None);
         };
-        let object = view(&stored.object, &self.intake).map_err(|error| Malformed {
+        let object = self.quarantine.view(&stored.object).map_err(|error| Malformed {
             metadata: Box::new(stored.object.metadata().clone()),
             error,
         })?;
@@ -187,7 +187,7 @@ impl Informer {
         let objects = self.store.read().list(options, consistency)?;
         let views = objects
             .iter()
-            .filter_map(|object| view(object, &self.intake).ok());
+            .filter_map(|object| self.quarantine.view(object).ok());
         Some(views.collect())
     }
 
@@ -290,9 +290,9 @@ impl Informer {
     /// Adds a handler of events of `K`; it hears of the objects that are there already as if they came with the first
     /// list.
     pub(crate) fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
-        let intake = self.intake.clone();
+        let quarantine = self.quarantine.clone();
         let handler: Handler = Box::new(move |event| {
-            if let Some(event) = event_as(event, &intake) {
+            if let Some(event) = event_as(event, &quarantine) {
                 handler(&event);
             }
         });
@@ -313,7 +313,7 @@ impl Informer {
     fn handle(&self, scope: &Scope, representation: Representation, event: WatchEvent<Incoming>) {
         let handlers = self.handlers.lock();
         if let WatchEvent::InitApply(Err(malformed)) | WatchEvent::Apply(Err(malformed)) = &event {
-            self.quarantine(malformed);
+            self.leave_out(malformed);
         }
         let (events, malformed, is_listed) = {
             let mut store = self.store.write();
@@ -323,8 +323,9 @@ impl Informer {
             (events, malformed, store.is_listed_as(&representation))
         };
         if let Some(malformed) = malformed {
-            self.metrics.quarantined(&self.kind().to_string(), malformed);
+            self.quarantine.count_left_out(malformed);
         }
+        self.quarantine.follow(&events);
         for event in &events {
             for handler in handlers.iter() {
                 self.tell(handler, event);
@@ -339,31 +340,14 @@ impl Informer {
         }
     }
 
-    /// Says that an object is left out: in the log, and as an event of the object, once for each complaint.
-    fn quarantine(&self, malformed: &Malformed) {
+    /// Says that an object is left out, once for each complaint.
+    fn leave_out(&self, malformed: &Malformed) {
         let (metadata, error) = (&malformed.metadata, &malformed.error);
         let name = metadata.name.as_deref().unwrap_or_default();
-        let namespace = metadata.namespace.as_deref();
-        if self.store.read().complaint(&ObjectKey::new(namespace, name)) == Some(error) {
-            return;
+        let key = ObjectKey::new(metadata.namespace.as_deref(), name);
+        if self.store.read().complaint(&key) != Some(error) {
+            self.quarantine.leave_out(malformed);
         }
-        tracing::error!(kind = %self.kind(), namespace, name, %error,
-            "Object does not fit its type and is left out until it changes");
-        let kind = self.kind();
-        let regarding = ObjectReference {
-            api_version: Some(kind.api_version()),
-            kind: Some(kind.kind.clone()),
-            name: metadata.name.clone(),
-            namespace: metadata.namespace.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-            ..ObjectReference::default()
-        };
-        let note =
-            format!("The operator cannot read this object and leaves it alone until it changes: {error}");
-        let event = self.recorder.about(regarding).action("Quarantine");
-        // Recording does not wait, and the reason is a good one.
-        let _ = event.warning("DoesNotFitItsType", note).now_or_never();
     }
 
     /// A handler that panics loses this event; the watch and the other handlers go on.
@@ -410,7 +394,8 @@ impl Informer {
         let Some((scope, health)) = self.watches.get(index) else {
             return;
         };
-        let client = paced(connection.client.clone(), connection.backoff.min);
+        let client = connection.client.clone();
+        let client = paced(client, connection.backoff.min, connection.requests.clone());
         let config = self.selected.apply(connection.config);
         let mut representation = self.representation.subscribe();
         loop {
@@ -504,31 +489,26 @@ impl Informer {
 }
 
 /// The event as one of `K`; `None` if its newest state does not fit.
-fn event_as<K: View>(event: &Event<dyn Item>, intake: &Intake) -> Option<Event<K>> {
-    let view = |object: &Arc<dyn Item>| view::<K>(object, intake);
-    let seen = match event {
+fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option<Event<K>> {
+    let view = |object: &Arc<dyn Item>| quarantine.view::<K>(object).ok();
+    match event {
         Event::Create { object, initial } => view(object).map(|object| Event::Create {
             object,
             initial: *initial,
         }),
-        Event::Update { old, new } => view(new).map(|new| match view(old) {
-            Ok(old) => Event::Update { old, new },
-            Err(_) => Event::Create {
+        Event::Update { old, new } => view(new).map(|new| match quarantine.peek(old) {
+            Some(old) => Event::Update { old, new },
+            None => Event::Create {
                 object: new,
                 initial: false,
             },
         }),
-        Event::Delete { object, stale } => view(object).map(|object| Event::Delete {
+        Event::Delete { object, stale } => quarantine.peek(object).map(|object| Event::Delete {
             object,
             stale: *stale,
         }),
         Event::Generic { object } => view(object).map(|object| Event::Generic { object }),
-    };
-    let complain = |error: &String| {
-        let key = ObjectKey::of(event.object().as_ref());
-        tracing::error!(kind = %intake.kind, object = %key, error, "Object does not fit its type and is left out until it changes");
-    };
-    seen.inspect_err(complain).ok()
+    }
 }
 
 /// What a watch brought next.

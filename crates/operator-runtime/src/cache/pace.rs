@@ -13,16 +13,20 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::service_fn;
 
-/// `client`, with at least `pause` from the opening of one watch to that of the next.
-pub(super) fn paced(client: kube::Client, pause: Duration) -> kube::Client {
+use crate::metrics::RestClientLayer;
+
+/// `client`, with at least `pause` from the opening of one watch to that of the next. How long each was held back is
+/// told to `requests`.
+pub(super) fn paced(client: kube::Client, pause: Duration, requests: RestClientLayer) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
     let earliest = Arc::new(Mutex::new(Instant::now()));
     let service = service_fn(move |request: Request<Body>| {
-        let (client, earliest) = (client.clone(), earliest.clone());
+        let (client, earliest, requests) = (client.clone(), earliest.clone(), requests.clone());
         let answer: BoxFuture<'static, kube::Result<Response<Body>>> = Box::pin(async move {
             if opens_a_watch(&request) {
-                let until = *earliest.lock();
+                let (until, since) = (*earliest.lock(), Instant::now());
                 tokio::time::sleep_until(until).await;
+                requests.held_back(request.method(), since.elapsed());
                 *earliest.lock() = Instant::now() + pause;
             }
             client.send(request).await

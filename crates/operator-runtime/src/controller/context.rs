@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::event_recorder::{EventRecorder, EventWriter};
+use crate::manager::BaseContext;
 use crate::object::Object;
 
 /// Everything that a reconcile needs of the runtime. It is the [`Client`] of the manager, by dereference, with the
@@ -25,6 +26,7 @@ use crate::object::Object;
 pub struct Context {
     client: Client,
     recorder: EventRecorder,
+    base: BaseContext,
     controller: Arc<str>,
     reconcile_id: Arc<str>,
 }
@@ -35,12 +37,14 @@ impl Context {
     pub(crate) fn new(
         client: Client,
         recorder: EventRecorder,
+        base: BaseContext,
         controller: Arc<str>,
         reconcile_id: String,
     ) -> Self {
         Self {
             client,
             recorder,
+            base,
             controller,
             reconcile_id: reconcile_id.into(),
         }
@@ -54,6 +58,11 @@ impl Context {
     /// Says something about `object` to people: a Kubernetes Event, which `kubectl describe` shows.
     pub fn event<'a, K: Object>(&'a self, object: &'a K) -> EventWriter<'a> {
         self.recorder.event(object)
+    }
+
+    /// The value of this type that [`BaseContext::with_value`] gave to everything that the manager runs, if there is one.
+    pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.base.value()
     }
 
     /// The name of the controller.

@@ -11,12 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::{
-    Action, Context, ControllerError, ControllerOptions, Reconciler, Request, Requests, Requeue, Source,
-};
+use super::{Action, Context, ControllerError, Reconciler, Request, Requests, Requeue, Settings, Source};
 use crate::client::Client;
 use crate::error::{Error, Result, Retry};
 use crate::event_recorder::EventRecorder;
+use crate::manager::BaseContext;
 use crate::metrics::{ControllerMetrics, Outcome};
 use crate::object::{Kind, ObjectKey};
 use crate::queue::driver::{Next, WorkQueue};
@@ -31,6 +30,9 @@ impl<R: Reconciler> ErasedReconciler for R {
         Box::pin(async move { Reconciler::reconcile(&*self, ctx, request).await })
     }
 }
+
+/// Makes the span of a reconcile with this id.
+pub(super) type MakeSpan = Box<dyn Fn(&Request, &str) -> tracing::Span + Send + Sync>;
 
 /// A controller that the manager can run.
 pub(crate) struct Worker {
@@ -53,10 +55,12 @@ pub(crate) struct Shared {
     pub(crate) kind: Option<Kind>,
     pub(crate) queue: Arc<WorkQueue>,
     pub(crate) reconciler: Arc<dyn ErasedReconciler>,
-    pub(crate) options: ControllerOptions,
+    pub(crate) options: Settings,
     pub(crate) client: Client,
     pub(crate) recorder: EventRecorder,
+    pub(crate) base: BaseContext,
     pub(crate) metrics: ControllerMetrics,
+    pub(crate) span: Option<MakeSpan>,
 }
 
 // === impl Worker ===
@@ -107,12 +111,12 @@ impl Worker {
         if !shared.sync(&mut begun.synced, &stop).await? {
             return Ok(());
         }
-        let workers = shared.options.max_concurrent_reconciles.max(1);
+        let workers = shared.options.max_concurrent_reconciles;
         tracing::info!(controller = %shared.name, workers, "Starting workers");
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             let shared = shared.clone();
-            tasks.spawn(async move { shared.work().await });
+            tasks.spawn(async move { shared.work().await }.in_current_span());
         }
         let failed = tokio::select! {
             () = stop.cancelled() => Ok(()),
@@ -181,7 +185,8 @@ impl Shared {
     async fn reconcile(&self, key: ObjectKey) -> Result<Action> {
         let id = format!("{:016x}", crate::clock::random());
         let span = self.span(&key, &id);
-        let ctx = Context::new(self.client.clone(), self.recorder.clone(), self.name.clone(), id);
+        let (client, recorder) = (self.client.clone(), self.recorder.clone());
+        let ctx = Context::new(client, recorder, self.base.clone(), self.name.clone(), id);
         let reconcile = self.reconciler.clone().reconcile(ctx, key);
         let (active, begin) = (self.metrics.worker(), Instant::now());
         let outcome = self.limited(reconcile.instrument(span.clone())).await;
@@ -240,7 +245,11 @@ impl Shared {
         }
     }
 
+    /// A child of the span of the manager, which the worker is in.
     fn span(&self, key: &ObjectKey, id: &str) -> tracing::Span {
+        if let Some(span) = &self.span {
+            return span(key, id);
+        }
         let (namespace, name) = (key.namespace(), key.name());
         let controller = self.name.as_ref();
         let kind = self.kind.as_ref().map(tracing::field::display);

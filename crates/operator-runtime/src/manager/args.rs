@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::MetricsOptions;
+use super::builder::MetricsOptions;
 use super::webhooks::{Source, WebhookOptions};
 use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
@@ -85,9 +85,14 @@ pub struct Args {
     )]
     pub watch_namespace: String,
 
-    /// How many seconds reconciles may take to end when the operator stops.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub graceful_shutdown_seconds: u64,
+    /// How many seconds reconciles may take to end when the operator stops; -1 waits for ever.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        allow_negative_numbers = true
+    )]
+    pub graceful_shutdown_seconds: i64,
 
     /// Log readable text with debug messages, as while developing, instead of JSON.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
@@ -169,8 +174,10 @@ impl Args {
         }
     }
 
-    pub(super) fn graceful_shutdown_timeout(&self) -> Duration {
-        Duration::from_secs(self.graceful_shutdown_seconds)
+    /// `None` is for ever.
+    pub(super) fn graceful_shutdown_timeout(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.graceful_shutdown_seconds);
+        seconds.ok().map(Duration::from_secs)
     }
 }
 
@@ -252,6 +259,14 @@ mod tests {
     fn namespaces_are_separated_by_commas() {
         assert_eq!(parse(&["--watch-namespace=a, b,"]).namespaces(), ["a", "b"]);
         assert!(parse(&["--watch-namespace="]).namespaces().is_empty());
+    }
+
+    #[test]
+    fn negative_grace_is_for_ever() {
+        let grace = |arguments: &[&str]| parse(arguments).graceful_shutdown_timeout();
+        assert_eq!(grace(&[]), Some(Duration::from_secs(30)));
+        assert_eq!(grace(&["--graceful-shutdown-seconds=0"]), Some(Duration::ZERO));
+        assert_eq!(grace(&["--graceful-shutdown-seconds", "-1"]), None);
     }
 
     #[test]

@@ -1,68 +1,83 @@
 //! What runs when: groups in the order of their start, and how they end.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use futures::FutureExt;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
-use super::{Inner, ManagerError, Place, Runnable, Setup};
+use super::runnable::{Group, Member};
+use super::{Inner, ManagerError, Phase, Setup};
 use crate::cache::Cache;
-use crate::controller::Worker;
 use crate::election::Election;
 use crate::error::{Error, Result};
 
-/// What runs, in the order in which it is started.
+/// What runs.
 struct Groups {
+    events: Tasks,
     /// Servers that must answer while the caches are filled.
-    before_caches: Group,
-    webhooks: Group,
-    events: Group,
+    servers: Tasks,
+    webhooks: Tasks,
     /// What runs on every instance.
-    others: Group,
+    others: Tasks,
     /// What runs on the leader.
-    leader: Group,
+    leader: Tasks,
+    /// What will run once this instance leads; `None` when it does.
+    of_leader: Option<Vec<Member>>,
 }
 
 /// Tasks that are stopped together. The first error of one ends the manager.
-struct Group {
+struct Tasks {
     stop: CancellationToken,
     tasks: JoinSet<()>,
     failures: mpsc::UnboundedSender<Error>,
-}
-
-/// What waits to be started in a group.
-struct Pending {
-    workers: Vec<Worker>,
-    runnables: Vec<Runnable>,
+    span: Span,
 }
 
 /// Runs the manager from start to end.
-pub(super) async fn run(inner: &Inner, mut setup: Setup, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub(super) async fn run(
+    inner: &Inner,
+    mut setup: Setup,
+    mut added: mpsc::UnboundedReceiver<Member>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
     let (failures, mut failed) = mpsc::unbounded_channel();
-    let mut groups = Groups::new(&failures);
-    let cache = inner.client.cache();
+    let mut groups = Groups::new(&failures, inner.options.base_context.span());
     let mut election = setup.election.take();
     tracing::info!(manager = inner.options.name, "Starting manager");
-    let of_leader = groups.start(inner, setup);
+    groups.start(inner, setup);
 
-    let outcome = tokio::select! {
-        () = shutdown => Ok(()),
-        Some(error) = failed.recv() => Err(error),
-        error = lead(&mut election, &mut groups.leader, of_leader, &inner.elected) => {
-            // Another instance may act already: nothing here may go on.
-            groups.leader.tasks.abort_all();
-            Err(error)
+    let mut shutdown = pin!(shutdown);
+    let outcome = loop {
+        tokio::select! {
+            () = &mut shutdown => break Ok(()),
+            Some(error) = failed.recv() => break Err(error),
+            Some(member) = added.recv() => groups.add(member),
+            campaign = campaign(&mut election, groups.leads()) => match campaign {
+                Ok(()) => {
+                    groups.lead();
+                    inner.elected.send_replace(true);
+                }
+                Err(error) => {
+                    // Another instance may act already: nothing here may go on.
+                    groups.leader.tasks.abort_all();
+                    break Err(error);
+                }
+            },
         }
     };
+    *inner.phase.lock() = Phase::Stopping;
     if let Err(error) = &outcome {
         tracing::error!(%error, "Stopping manager");
     }
-    let leads = *inner.elected.borrow();
+    let leads = groups.leads();
     let grace = inner.options.graceful_shutdown_timeout;
     let stopped = tokio::select! {
-        stopped = groups.stop(cache, grace) => stopped,
+        stopped = groups.stop_within(inner.client.cache(), grace) => stopped,
         error = keep(&mut election), if leads && outcome.is_ok() => Err(error),
     };
     // Whatever has not ended is aborted before the next leader may act.
@@ -74,21 +89,13 @@ pub(super) async fn run(inner: &Inner, mut setup: Setup, shutdown: impl Future<O
     outcome.and(stopped)
 }
 
-/// Starts what the leader runs once this instance leads; ends when it does not any more.
-async fn lead(
-    election: &mut Option<Box<dyn Election>>,
-    group: &mut Group,
-    pending: Pending,
-    elected: &watch::Sender<bool>,
-) -> Error {
-    if let Some(election) = election
-        && let Err(error) = election.acquire().await
-    {
-        return error;
+/// Ends when this instance has begun to lead, or when it cannot or does not any more.
+async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Result<()> {
+    match election {
+        Some(election) if !leads => election.acquire().await,
+        None if !leads => Ok(()),
+        election => Err(keep(election).await),
     }
-    elected.send_replace(true);
-    group.start(pending);
-    keep(election).await
 }
 
 /// Ends when leadership is lost: never without an election.
@@ -102,32 +109,39 @@ async fn keep(election: &mut Option<Box<dyn Election>>) -> Error {
 // === impl Groups ===
 
 impl Groups {
-    fn new(failures: &mpsc::UnboundedSender<Error>) -> Self {
-        let group = || Group {
+    fn new(failures: &mpsc::UnboundedSender<Error>, span: &Span) -> Self {
+        let tasks = || Tasks {
             stop: CancellationToken::new(),
             tasks: JoinSet::new(),
             failures: failures.clone(),
+            span: span.clone(),
         };
         Self {
-            before_caches: group(),
-            webhooks: group(),
-            events: group(),
-            others: group(),
-            leader: group(),
+            events: tasks(),
+            servers: tasks(),
+            webhooks: tasks(),
+            others: tasks(),
+            leader: tasks(),
+            of_leader: Some(Vec::new()),
         }
     }
 
-    /// Starts what needs no leader, in order, and returns what does.
-    fn start(&mut self, inner: &Inner, setup: Setup) -> Pending {
-        let of = |place| move |runnable: &mut Runnable| runnable.place == place;
-        let mut runnables = setup.runnables;
-        let before_caches = runnables.extract_if(.., of(Place::BeforeCaches)).collect();
+    /// Starts what needs no leader, in order, and puts aside what does.
+    fn start(&mut self, inner: &Inner, setup: Setup) {
         let recorder = setup.recorder;
         self.events.spawn(move |stop| async move {
             recorder.run(stop).await;
             Ok(())
         });
-        self.before_caches.start(Pending::of(before_caches));
+        let (servers, others): (Vec<_>, Vec<_>) = setup
+            .members
+            .into_iter()
+            .partition(|member| member.group() == Group::Servers);
+        servers.into_iter().for_each(|member| self.add(member));
+        if let Some((server, listener)) = setup.metrics_server {
+            let serve = async |stop| Ok(server.serve(listener, stop).await?);
+            self.servers.spawn(serve);
+        }
         if setup.webhooks.is_needed() {
             let (name, kube) = (inner.options.name.clone(), inner.kube.clone());
             let (metrics, checks) = (inner.metrics.clone(), inner.checks.clone());
@@ -135,70 +149,81 @@ impl Groups {
                 .spawn(move |stop| setup.webhooks.run(name, kube, metrics, checks, stop));
         }
         inner.client.cache().start();
-        let (workers, mut of_leader): (Vec<_>, Vec<_>) = setup
-            .workers
-            .into_iter()
-            .partition(|worker| !worker.shared.options.needs_leader_election);
-        of_leader.iter_mut().for_each(Worker::warm_up);
-        let others = runnables.extract_if(.., of(Place::OnEveryInstance)).collect();
-        self.others.start(Pending {
-            workers,
-            runnables: others,
-        });
-        Pending {
-            workers: of_leader,
-            runnables,
+        others.into_iter().for_each(|member| self.add(member));
+    }
+
+    /// Starts a member with its group: at once, or when this instance leads.
+    fn add(&mut self, mut member: Member) {
+        let tasks = match member.group() {
+            Group::Servers => &mut self.servers,
+            Group::Others => &mut self.others,
+            Group::Leader => match &mut self.of_leader {
+                Some(waiting) => {
+                    member.warm_up();
+                    return waiting.push(member);
+                }
+                None => &mut self.leader,
+            },
+        };
+        tasks.spawn(|stop| member.run(stop));
+    }
+
+    fn leads(&self) -> bool {
+        self.of_leader.is_none()
+    }
+
+    /// Starts what the leader runs.
+    fn lead(&mut self) {
+        for member in self.of_leader.take().into_iter().flatten() {
+            self.leader.spawn(|stop| member.run(stop));
         }
     }
 
-    /// Stops one group after the other; what has not ended after `grace` is aborted.
-    async fn stop(&mut self, cache: &Cache, grace: Duration) -> Result<()> {
-        let in_order = async {
-            self.others.stop().await;
-            self.leader.stop().await;
-            cache.stop().await;
-            self.webhooks.stop().await;
-            self.before_caches.stop().await;
-            self.events.stop().await;
+    /// Stops everything, for as long as it may take.
+    async fn stop_within(&mut self, cache: &Cache, grace: Option<Duration>) -> Result<()> {
+        let in_order = self.stop(cache);
+        let Some(grace) = grace else {
+            in_order.await;
+            return Ok(());
         };
+        if grace.is_zero() {
+            // Told to stop, and not waited for.
+            let _ = in_order.now_or_never();
+            return Ok(());
+        }
         let in_time = tokio::time::timeout(grace, in_order).await;
         in_time.map_err(|_| ManagerError::GracePeriod(grace).into())
     }
-}
 
-// === impl Pending ===
-
-impl Pending {
-    fn of(runnables: Vec<Runnable>) -> Self {
-        let workers = Vec::new();
-        Self { workers, runnables }
+    /// Stops one group after the other.
+    async fn stop(&mut self, cache: &Cache) {
+        // What waited to lead never will.
+        self.of_leader = None;
+        self.others.stop().await;
+        self.leader.stop().await;
+        cache.stop().await;
+        self.webhooks.stop().await;
+        self.servers.stop().await;
+        self.events.stop().await;
     }
 }
 
-// === impl Group ===
+// === impl Tasks ===
 
-impl Group {
-    fn start(&mut self, pending: Pending) {
-        for runnable in pending.runnables {
-            tracing::debug!(runnable = runnable.name, "Starting runnable");
-            self.spawn(runnable.run);
-        }
-        for worker in pending.workers {
-            self.spawn(move |stop| worker.run(stop));
-        }
-    }
-
+impl Tasks {
     fn spawn<R>(&mut self, run: impl FnOnce(CancellationToken) -> R)
     where
         R: Future<Output = Result<()>> + Send + 'static,
     {
-        let (running, failures) = (run(self.stop.clone()), self.failures.clone());
-        self.tasks.spawn(async move {
+        let running = self.span.in_scope(|| run(self.stop.clone()));
+        let failures = self.failures.clone();
+        let task = async move {
             if let Err(error) = running.await {
                 // Nobody listens once the manager stops: the first error is the one that it returns.
                 let _ = failures.send(error);
             }
-        });
+        };
+        self.tasks.spawn(task.instrument(self.span.clone()));
     }
 
     async fn stop(&mut self) {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{ManagerError, bind};
+use super::ManagerError;
+use super::servers::bind;
 use crate::certificates::{Certificates, ManagedCertificates, Served};
 use crate::election;
 use crate::error::{Error, Result};

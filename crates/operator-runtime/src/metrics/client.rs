@@ -1,22 +1,14 @@
-//! What is counted of the client and of the cache, and the layer that counts requests.
+//! What is counted of the client and of the cache.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tower::{Layer, Service};
 
 use super::{Buckets, Label, counters, gauges, histograms};
-
-/// The answer of the server did not come: the value that client-go gives the label `code`.
-const NO_ANSWER: &str = "<error>";
 
 const WAITS: Buckets = Buckets(&[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -36,23 +28,8 @@ pub struct CacheMetrics {
     quarantined: Family<[Label; 1], Gauge>,
 }
 
-/// Counts requests by status code, method and host.
-#[derive(Clone, Debug)]
-pub struct RestClientLayer {
-    requests: Family<[Label; 3], Counter>,
-    host: Arc<str>,
-}
-
-/// A service whose requests are counted; made by [`RestClientLayer`].
-#[derive(Clone, Debug)]
-pub struct RestClientService<S> {
-    inner: S,
-    layer: RestClientLayer,
-}
-
 #[derive(Debug)]
 pub(super) struct Families {
-    requests: Family<[Label; 3], Counter>,
     client: ClientMetrics,
     cache: CacheMetrics,
 }
@@ -100,56 +77,6 @@ fn of_kind(kind: &str) -> [Label; 1] {
     [("kind", kind.to_owned())]
 }
 
-// === impl RestClientLayer ===
-
-impl RestClientLayer {
-    fn count(&self, code: &str, method: &http::Method) {
-        let labels = [
-            ("code", code.to_owned()),
-            ("method", method.as_str().to_owned()),
-            ("host", self.host.as_ref().to_owned()),
-        ];
-        self.requests.get_or_create(&labels).inc();
-    }
-}
-
-impl<S> Layer<S> for RestClientLayer {
-    type Service = RestClientService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        let layer = self.clone();
-        RestClientService { inner, layer }
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for RestClientService<S>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let method = request.method().clone();
-        let layer = self.layer.clone();
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            match &answer {
-                Ok(response) => layer.count(response.status().as_str(), &method),
-                Err(_) => layer.count(NO_ANSWER, &method),
-            }
-            answer
-        })
-    }
-}
-
 // === impl Families ===
 
 impl Families {
@@ -178,11 +105,6 @@ impl Families {
             "Objects that the cache set aside because they do not decode",
         );
         Self {
-            requests: counters(
-                registry,
-                "rest_client_requests",
-                "Number of HTTP requests, partitioned by status code, method, and host",
-            ),
             client,
             cache: CacheMetrics { quarantined },
         }
@@ -194,12 +116,5 @@ impl Families {
 
     pub(super) fn cache_handle(&self) -> CacheMetrics {
         self.cache.clone()
-    }
-
-    pub(super) fn layer(&self, host: &str) -> RestClientLayer {
-        RestClientLayer {
-            requests: self.requests.clone(),
-            host: host.into(),
-        }
     }
 }

@@ -66,7 +66,7 @@ fn upper_bound(series: &str) -> (&str, &str, &str) {
     found.unwrap_or((series, "", ""))
 }
 
-/// A number in the shortest form of Go's `strconv`: `1` for `1.0`, `1e-08` for `1e-8`.
+/// A number as Go programs write it, with the verb `g`: `1` for `1.0`, `1e-08` for `1e-8`, `1e+06` for a million.
 fn number(text: &str) -> String {
     let Ok(value) = text.parse::<f64>() else {
         return text.to_owned();
@@ -74,7 +74,7 @@ fn number(text: &str) -> String {
     if !value.is_finite() {
         return text.to_owned();
     }
-    if value == 0.0 || (1e-4..1e21).contains(&value.abs()) {
+    if value == 0.0 || (1e-4..1e6).contains(&value.abs()) {
         return value.to_string();
     }
     let text = format!("{value:e}");
@@ -101,6 +101,8 @@ mod tests {
             ("9.999999999999999e-6", "9.999999999999999e-06"),
             ("0.00001", "1e-05"),
             ("1000.0", "1000"),
+            ("262144.0", "262144"),
+            ("1048576", "1.048576e+06"),
             ("+Inf", "+Inf"),
             ("5e22", "5e+22"),
         ] {

@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use tower::{Layer as _, Service as _, service_fn};
 
 use super::*;
@@ -184,29 +186,46 @@ fn many_priorities_share_one_label() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_code_method_and_host() {
+async fn requests_are_counted_by_code_method_and_host_and_measured() {
     let metrics = Metrics::new();
     let layer = metrics.rest_client_layer("10.0.0.1:6443");
-    let conflict = async |_: Request<()>| {
-        let response = Response::builder().status(StatusCode::CONFLICT).body(()).unwrap();
-        Ok::<_, Infallible>(response)
+    let conflict = async |_: Request<Full<Bytes>>| {
+        let answer = Response::builder().status(StatusCode::CONFLICT);
+        Ok::<_, Infallible>(answer.body(Full::<Bytes>::from("x".repeat(300))).unwrap())
     };
     let mut refusing = layer.layer(service_fn(conflict));
-    let mut broken = layer.layer(service_fn(async |_: Request<()>| {
-        Err::<Response<()>, _>("connection reset")
+    let mut broken = layer.layer(service_fn(async |_: Request<Full<Bytes>>| {
+        Err::<Response<Full<Bytes>>, _>("connection reset")
     }));
-    let request = |method| Request::builder().method(method).body(()).unwrap();
-    refusing.call(request(Method::PUT)).await.unwrap();
-    broken.call(request(Method::GET)).await.unwrap_err();
+    let request = |method, uri: &str, body: &'static str| {
+        let request = Request::builder().method(method).uri(uri);
+        request.body(Full::from(body)).unwrap()
+    };
+    let put = request(Method::PUT, "/a", "{\"much\": 1}");
+    let answer = refusing.call(put).await.unwrap();
+    answer.into_body().collect().await.unwrap();
+    broken.call(request(Method::GET, "/a", "")).await.unwrap_err();
+    // Watches are counted and not measured.
+    let watch = request(Method::GET, "/a?watch=true", "");
+    drop(refusing.call(watch).await.unwrap());
+    layer.held_back(&Method::GET, Duration::from_millis(800));
     let text = metrics.to_text();
-    assert_line(
-        &text,
+    for line in [
         r#"rest_client_requests_total{code="409",method="PUT",host="10.0.0.1:6443"} 1"#,
-    );
-    assert_line(
-        &text,
         r#"rest_client_requests_total{code="<error>",method="GET",host="10.0.0.1:6443"} 1"#,
-    );
+        r#"rest_client_requests_total{code="409",method="GET",host="10.0.0.1:6443"} 1"#,
+        r#"rest_client_request_duration_seconds_count{verb="PUT",host="10.0.0.1:6443"} 1"#,
+        r#"rest_client_request_duration_seconds_count{verb="GET",host="10.0.0.1:6443"} 1"#,
+        r#"rest_client_request_size_bytes_bucket{le="64",verb="PUT",host="10.0.0.1:6443"} 1"#,
+        r#"rest_client_response_size_bytes_sum{verb="PUT",host="10.0.0.1:6443"} 300"#,
+        r#"rest_client_response_size_bytes_bucket{le="256",verb="PUT",host="10.0.0.1:6443"} 0"#,
+        r#"rest_client_response_size_bytes_bucket{le="512",verb="PUT",host="10.0.0.1:6443"} 1"#,
+        r#"rest_client_rate_limiter_duration_seconds_bucket{le="0.5",verb="GET",host="10.0.0.1:6443"} 0"#,
+        r#"rest_client_rate_limiter_duration_seconds_bucket{le="1",verb="GET",host="10.0.0.1:6443"} 1"#,
+    ] {
+        assert_line(&text, line);
+    }
+    assert!(!text.contains(r#"rest_client_request_size_bytes_count{verb="GET""#));
 }
 
 #[test]

@@ -184,7 +184,7 @@ async fn panic_that_is_not_recovered_ends_the_manager() {
     let manager = bench.manager().await;
     let (reconciler, _told) = teller(|_, _| async { panic!("out of order") });
     let options = ControllerOptions {
-        recover_panic: false,
+        recover_panic: Some(false),
         ..ControllerOptions::default()
     };
     Controller::managed_by(&manager)
@@ -228,7 +228,7 @@ async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
         let started = Arc::<AtomicUsize>::default();
         let starts = started.clone();
         let options = ControllerOptions {
-            warmup,
+            warmup: Some(warmup),
             ..ControllerOptions::default()
         };
         Controller::managed_by(&manager)

@@ -13,6 +13,7 @@ use operator_runtime::cache::{CacheOptions, Selectors, Transforms};
 use operator_runtime::controller::Watch;
 use operator_runtime::{Kind, prelude::*};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 fn widget_kind() -> Kind {
     Kind::in_namespaces("example.com/v1", "Widget", "widgets")
@@ -303,9 +304,8 @@ struct LaxSpec {
     size: i32,
 }
 
-#[tokio::test]
-async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
-    let bench = Bench::new().await;
+/// Serves laxes, of which one is none of its type.
+async fn with_a_bad_lax(bench: &Bench) -> (Api<DynamicObject>, DynamicObject) {
     let kind = Kind::of::<Lax>();
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -326,33 +326,47 @@ async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
         .await
         .unwrap();
     let laxes: Api<DynamicObject> = Api::default_namespaced_with(bench.client.clone(), &kind.api_resource());
-    let lax = |size: serde_json::Value| -> DynamicObject {
-        let object = json!({"apiVersion": "example.com/v1", "kind": "Lax", "metadata": {"name": "bad"}, "spec": {"size": size}});
-        serde_json::from_value(object).unwrap()
-    };
-    let mut bad = laxes
-        .create(&PostParams::default(), &lax(json!("large")))
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Lax", "metadata": {"name": "bad"}, "spec": {"size": "large"}});
+    let bad = laxes
+        .create(&PostParams::default(), &serde_json::from_value(object).unwrap())
         .await
         .unwrap();
-    let manager = bench.manager().await;
-    let running = run(&manager);
-    assert!(manager.cache().get::<Lax>(&key("bad")).await.is_err());
+    (laxes, bad)
+}
 
+/// Waits for the event of an object that does not fit its type, and says how many there are.
+async fn misfits(bench: &Bench) -> (Event, usize) {
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
-    let event = in_time(async {
+    in_time(async {
         loop {
             let listed = events.list(&Default::default()).await.unwrap();
-            match listed
-                .items
-                .into_iter()
-                .find(|event| event.reason.as_deref() == Some("DoesNotFitItsType"))
-            {
-                Some(event) => break event,
+            let misfits = |event: &&Event| event.reason.as_deref() == Some("DoesNotFitItsType");
+            let count = listed.iter().filter(misfits).count();
+            match listed.iter().find(misfits) {
+                Some(event) => break (event.clone(), count),
                 None => tokio::task::yield_now().await,
             }
         }
     })
-    .await;
+    .await
+}
+
+fn quarantined(manager: &Manager) -> Option<String> {
+    let line = "operator_runtime_quarantined_objects{kind=\"Lax.example.com\"} ";
+    let metrics = manager.metrics().to_text();
+    let count = metrics.lines().find_map(|text| text.strip_prefix(line));
+    count.map(str::to_owned)
+}
+
+#[tokio::test]
+async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
+    let bench = Bench::new().await;
+    let (laxes, mut bad) = with_a_bad_lax(&bench).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    assert!(manager.cache().get::<Lax>(&key("bad")).await.is_err());
+
+    let (event, _) = misfits(&bench).await;
     assert_eq!(event.regarding.unwrap().name.as_deref(), Some("bad"));
     assert_eq!(event.type_.as_deref(), Some("Warning"));
     assert!(event.note.unwrap().contains("expected i32"));
@@ -364,10 +378,62 @@ async fn quarantined_object_gets_an_event_and_comes_back_when_it_is_repaired() {
         }
     })
     .await;
-    let metrics = manager.metrics().to_text();
-    let none = r#"operator_runtime_quarantined_objects{kind="Lax.example.com"} 0"#;
-    assert!(metrics.contains(none), "{metrics}");
+    assert_eq!(quarantined(&manager).as_deref(), Some("0"));
     running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_until_it_is_repaired() {
+    let bench = Bench::new().await;
+    let (laxes, mut bad) = with_a_bad_lax(&bench).await;
+    let kind = Kind::of::<Lax>();
+    let manager = bench.manager().await;
+    // Kept as dynamic objects, which everything fits.
+    let (whole, mut of_whole) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_with(Watch::dynamic(&kind))
+        .complete(whole)
+        .unwrap();
+    let (typed, mut of_typed) = mpsc::unbounded_channel();
+    Controller::managed_by(&manager)
+        .named("typed")
+        .watches::<Lax>(operator_runtime::handler::map(move |lax: &Lax| {
+            let _ = typed.send(lax.spec.size);
+            Vec::new()
+        }))
+        .complete(plain_teller().0)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(of_whole.next().await, (key("bad"), None));
+    let (event, _) = misfits(&bench).await;
+    assert!(event.note.unwrap().contains("expected i32"));
+    assert_eq!(quarantined(&manager).as_deref(), Some("1"));
+    let error = manager.cache().get::<Lax>(&key("bad")).await.unwrap_err();
+    assert!(error.to_string().contains("does not fit its type"), "{error}");
+
+    // A change that repairs nothing is no news.
+    bad.metadata.labels = Some([("seen".to_owned(), "yes".to_owned())].into());
+    bad = laxes.replace("bad", &PostParams::default(), &bad).await.unwrap();
+    assert_eq!(of_whole.next().await, (key("bad"), None));
+    assert_eq!(quarantined(&manager).as_deref(), Some("1"));
+    bad.data["spec"]["size"] = json!(3);
+    laxes.replace("bad", &PostParams::default(), &bad).await.unwrap();
+    assert_eq!(in_time(of_typed.recv()).await, Some(3));
+    assert_eq!(quarantined(&manager).as_deref(), Some("0"));
+    assert_eq!(
+        manager
+            .cache()
+            .get::<Lax>(&key("bad"))
+            .await
+            .unwrap()
+            .unwrap()
+            .spec
+            .size,
+        3
+    );
+    running.end().await.unwrap();
+    let (event, count) = misfits(&bench).await;
+    assert_eq!((event.series, count), (None, 1));
 }
 
 #[tokio::test]

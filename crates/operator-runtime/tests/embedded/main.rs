@@ -15,6 +15,7 @@ mod election;
 mod events;
 mod finalizer;
 mod helpers;
+mod manager;
 mod metrics;
 mod robustness;
 mod support;

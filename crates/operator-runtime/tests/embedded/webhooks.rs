@@ -25,7 +25,7 @@ use crate::support::{self, Bench, Widget, WidgetSpec, in_time, run};
 const MUTATE: &str = "/mutate-example-com-v1-widget";
 const VALIDATE: &str = "/validate-example-com-v1-widget";
 
-struct WidgetWebhook;
+pub(crate) struct WidgetWebhook;
 
 impl Defaulter<Widget> for WidgetWebhook {
     async fn default(&self, _: &AdmissionRequest, widget: &mut Widget) -> Result<(), Denied> {

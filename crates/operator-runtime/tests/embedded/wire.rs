@@ -60,8 +60,13 @@ impl Wire {
 
     /// A client that dials, with all that kube's client does of itself.
     pub(crate) fn client(&self) -> kube::Client {
-        let url = format!("http://127.0.0.1:{}", self.port).parse().unwrap();
+        let url = self.url().parse().unwrap();
         kube::Client::try_from(kube::Config::new(url)).unwrap()
+    }
+
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Answers with `server` from now on.

@@ -1,0 +1,186 @@
+//! Objects that do not fit a type: told once in the log and as an Event of the object, and counted until they are
+//! repaired or gone. Some do not fit the type that their store keeps and are left out of it; others fit that one and not
+//! the type of some reader, who does without them.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::ObjectMeta;
+use parking_lot::Mutex;
+
+use super::decode::Malformed;
+use super::item::{Intake, Item, Representation, view};
+use crate::event::Event;
+use crate::event_recorder::EventRecorder;
+use crate::metrics::CacheMetrics;
+use crate::object::{Kind, ObjectKey, View};
+
+const REASON: &str = "DoesNotFitItsType";
+
+/// The objects of one kind that somebody cannot read.
+pub(super) struct Quarantine {
+    intake: Arc<Intake>,
+    metrics: CacheMetrics,
+    recorder: EventRecorder,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many objects the store leaves out.
+    left_out: usize,
+    /// What readers complain about.
+    complaints: HashMap<ObjectKey, Vec<Complaint>>,
+}
+
+/// A reader's type, and why an object is none.
+struct Complaint {
+    type_id: TypeId,
+    error: String,
+    check: fn(&Arc<dyn Item>, &Intake) -> Result<(), String>,
+}
+
+// === impl Quarantine ===
+
+impl Quarantine {
+    pub(super) fn new(intake: Arc<Intake>, metrics: CacheMetrics, recorder: EventRecorder) -> Self {
+        let state = Mutex::default();
+        Self {
+            intake,
+            metrics,
+            recorder,
+            state,
+        }
+    }
+
+    fn kind(&self) -> &Kind {
+        &self.intake.kind
+    }
+
+    /// The object as a `K`.
+    ///
+    /// # Errors
+    /// If it is none, which is told the first time; or if it is not kept as a whole.
+    pub(super) fn view<K: View>(&self, object: &Arc<dyn Item>) -> Result<Arc<K>, String> {
+        let seen = view::<K>(object, &self.intake);
+        let is_whole = object.representation().serves(&Representation::of::<K>());
+        if let Err(error) = seen.as_ref()
+            && is_whole
+        {
+            self.complain(object, Complaint::of::<K>(error));
+        }
+        seen
+    }
+
+    /// The object as a `K`, if it is one, of a state that is past.
+    pub(super) fn peek<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
+        view(object, &self.intake).ok()
+    }
+
+    /// Says that the store leaves an object out.
+    pub(super) fn leave_out(&self, malformed: &Malformed) {
+        self.tell(&malformed.metadata, &malformed.error);
+    }
+
+    /// Counts what the store leaves out.
+    pub(super) fn count_left_out(&self, left_out: usize) {
+        let mut state = self.state.lock();
+        state.left_out = left_out;
+        self.count(&state);
+    }
+
+    /// Takes note of what became of objects that somebody complained about.
+    pub(super) fn follow(&self, events: &[Event<dyn Item>]) {
+        let mut state = self.state.lock();
+        if state.complaints.is_empty() {
+            return;
+        }
+        for event in events {
+            let object = event.object();
+            let key = ObjectKey::of(object.as_ref());
+            let Some(complaints) = state.complaints.get_mut(&key) else {
+                continue;
+            };
+            match event {
+                Event::Delete { .. } => complaints.clear(),
+                _ => complaints.retain_mut(|complaint| self.still_holds(complaint, object)),
+            }
+            if complaints.is_empty() {
+                state.complaints.remove(&key);
+            }
+        }
+        self.count(&state);
+    }
+
+    fn still_holds(&self, complaint: &mut Complaint, object: &Arc<dyn Item>) -> bool {
+        let Err(error) = (complaint.check)(object, &self.intake) else {
+            return false;
+        };
+        if complaint.error != error {
+            self.tell(object.metadata(), &error);
+            complaint.error = error;
+        }
+        true
+    }
+
+    fn complain(&self, object: &Arc<dyn Item>, complaint: Complaint) {
+        let mut state = self.state.lock();
+        let key = ObjectKey::of(object.as_ref());
+        let complaints = state.complaints.entry(key).or_default();
+        let known = complaints
+            .iter_mut()
+            .find(|known| known.type_id == complaint.type_id);
+        match known {
+            // A reader of an earlier state of the object may be late.
+            Some(_) => return,
+            None => {
+                self.tell(object.metadata(), &complaint.error);
+                complaints.push(complaint);
+            }
+        }
+        self.count(&state);
+    }
+
+    fn count(&self, state: &State) {
+        let count = state.left_out + state.complaints.len();
+        self.metrics.quarantined(&self.kind().to_string(), count);
+    }
+
+    /// In the log, and as an Event of the object.
+    fn tell(&self, metadata: &ObjectMeta, error: &str) {
+        let kind = self.kind();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let namespace = metadata.namespace.as_deref();
+        tracing::error!(%kind, namespace, name, error,
+            "Object does not fit its type and is left out until it changes");
+        let regarding = ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.kind.clone()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+            ..ObjectReference::default()
+        };
+        let note =
+            format!("The operator cannot read this object and leaves it alone until it changes: {error}");
+        let event = self.recorder.about(regarding).action("Quarantine");
+        // Recording does not wait, and the reason is a good one.
+        let _ = event.warning(REASON, note).now_or_never();
+    }
+}
+
+// === impl Complaint ===
+
+impl Complaint {
+    fn of<K: View>(error: &str) -> Self {
+        Self {
+            type_id: TypeId::of::<K>(),
+            error: error.to_owned(),
+            check: |object, intake| view::<K>(object, intake).map(drop),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a manager cannot be built, or ended.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::certificates::CertificateError;
+use crate::election::ElectionError;
+use crate::metrics::DuplicatePath;
+use crate::webhook::WebhookError;
+
+/// Why a manager cannot be built, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// There is no cluster to talk to.
+    #[error(
+        "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+    )]
+    Connect(#[source] kube::Error),
+    /// The kubeconfig that was named cannot be used.
+    #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// The address of a server is none, or is in use.
+    #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
+    Listen {
+        /// The flag that names the address.
+        flag: &'static str,
+        /// The address.
+        address: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The certificate of the metrics server cannot be used.
+    #[error("cannot serve metrics over HTTPS (--metrics-cert-path)")]
+    Certificates(#[source] CertificateError),
+    /// Webhooks cannot be served as they are.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
+    /// The election cannot be held.
+    #[error("cannot elect a leader (--leader-elect)")]
+    Election(#[source] ElectionError),
+    /// A manager runs once, and some things must be there before it does.
+    #[error("manager already started")]
+    AlreadyStarted,
+    /// Nothing is started any more.
+    #[error("can't accept new runnable as stop procedure is already engaged")]
+    Stopping,
+    /// The metrics server has two handlers of one path.
+    #[error(transparent)]
+    Metrics(#[from] DuplicatePath),
+    /// Something did not end in time; it was aborted.
+    #[error("failed waiting for all runnables to end within grace period of {0:?}")]
+    GracePeriod(Duration),
+}

@@ -1,0 +1,124 @@
+//! What a manager runs: the operator's own runnables, and controllers.
+
+use std::fmt;
+use std::future::Future;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::Worker;
+use crate::error::Result;
+
+/// Something that runs beside the controllers for as long as the manager does: a server, a poller.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use operator_runtime::manager::Runnable;
+/// use operator_runtime::prelude::*;
+///
+/// # fn example(manager: &Manager) -> Result<()> {
+/// let poller = Runnable::new("poller", |stop| async move {
+///     let mut minute = tokio::time::interval(Duration::from_secs(60));
+///     while stop.run_until_cancelled(minute.tick()).await.is_some() {
+///         tracing::info!("still here");
+///     }
+///     Ok(())
+/// });
+/// manager.add(poller)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Runnable {
+    name: String,
+    group: Group,
+    run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
+}
+
+/// What is started and stopped together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// Servers that must answer while the caches are filled.
+    Servers,
+    /// What runs on every instance.
+    Others,
+    /// What runs on the leader.
+    Leader,
+}
+
+/// A part of the manager that waits to be started.
+pub(super) enum Member {
+    Runnable(Runnable),
+    Controller(Worker),
+}
+
+// === impl Runnable ===
+
+impl Runnable {
+    /// Runs `run` on the leader, until the token that it is given is cancelled. An error ends the manager; returning
+    /// early without one is fine. `name` is for the log.
+    pub fn new<F, R>(name: &str, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> R + Send + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        Self {
+            name: name.to_owned(),
+            group: Group::Leader,
+            run: Box::new(|stop| Box::pin(run(stop))),
+        }
+    }
+
+    /// Runs it on every instance, leading or not.
+    #[must_use]
+    pub fn on_every_instance(mut self) -> Self {
+        self.group = Group::Others;
+        self
+    }
+
+    /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
+    /// the API server itself may call, such as webhooks.
+    #[must_use]
+    pub fn before_caches(mut self) -> Self {
+        self.group = Group::Servers;
+        self
+    }
+}
+
+impl fmt::Debug for Runnable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Runnable")
+            .field("name", &self.name)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn group(&self) -> Group {
+        match self {
+            Self::Runnable(runnable) => runnable.group,
+            Self::Controller(worker) if worker.shared.options.needs_leader_election => Group::Leader,
+            Self::Controller(_) => Group::Others,
+        }
+    }
+
+    /// Begins what may begin on an instance that does not lead yet.
+    pub(super) fn warm_up(&mut self) {
+        if let Self::Controller(worker) = self {
+            worker.warm_up();
+        }
+    }
+
+    pub(super) fn run(self, stop: CancellationToken) -> BoxFuture<'static, Result<()>> {
+        match self {
+            Self::Runnable(runnable) => {
+                tracing::debug!(runnable = runnable.name, "Starting runnable");
+                (runnable.run)(stop)
+            }
+            Self::Controller(worker) => Box::pin(worker.run(stop)),
+        }
+    }
+}

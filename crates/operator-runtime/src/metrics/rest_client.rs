@@ -1,0 +1,299 @@
+//! What is counted of requests to the API server, and the layers that count them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Buf;
+use http::{Method, Request, Response};
+use hyper::body::{Body, Frame, SizeHint};
+use kube::client::retry::RetryPolicy;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tower::retry::Policy;
+use tower::{BoxError, Layer, Service};
+
+use super::{Buckets, Label, counters, histograms};
+
+/// The answer of the server did not come: the value that client-go gives the label `code`.
+const NO_ANSWER: &str = "<error>";
+
+const SECONDS: Buckets = Buckets(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
+
+/// From 64 B to 16 MiB.
+const BYTES: Buckets = Buckets(&[
+    64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
+]);
+
+/// Counts requests by status code, method and host, and measures them. Watches are counted only: they have neither a
+/// duration nor a size that would say anything.
+#[derive(Clone, Debug)]
+pub struct RestClientLayer {
+    families: Families,
+    host: Arc<str>,
+}
+
+/// A service whose requests are counted; made by [`RestClientLayer`].
+#[derive(Clone, Debug)]
+pub struct RestClientService<S> {
+    inner: S,
+    layer: RestClientLayer,
+}
+
+/// The body of an answer, which is measured until it has been read or is dropped.
+#[derive(Debug)]
+pub struct Measured<R> {
+    inner: R,
+    exchange: Option<Exchange>,
+}
+
+/// kube's policy of trying again where the server is busy, with each further try counted.
+#[derive(Clone)]
+pub(crate) struct CountedRetries {
+    policy: RetryPolicy,
+    layer: RestClientLayer,
+}
+
+/// One request and its answer; what is known of it is told when it is dropped.
+#[derive(Debug)]
+struct Exchange {
+    layer: RestClientLayer,
+    method: Method,
+    since: Instant,
+    /// How much of the answer has come; `None` while there is none.
+    received: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Families {
+    requests: Family<[Label; 3], Counter>,
+    retries: Family<[Label; 3], Counter>,
+    duration: Family<[Label; 2], Histogram, Buckets>,
+    request_size: Family<[Label; 2], Histogram, Buckets>,
+    response_size: Family<[Label; 2], Histogram, Buckets>,
+    limiter: Family<[Label; 2], Histogram, Buckets>,
+}
+
+// === impl RestClientLayer ===
+
+impl RestClientLayer {
+    /// Tries again as kube does, and counts that.
+    pub(crate) fn retries(&self) -> CountedRetries {
+        CountedRetries {
+            policy: RetryPolicy::server_retry(),
+            layer: self.clone(),
+        }
+    }
+
+    /// Tells how long a request was held back by the operator itself.
+    pub(crate) fn held_back(&self, method: &Method, waited: Duration) {
+        observe(&self.families.limiter, &self.of(method), waited.as_secs_f64());
+    }
+
+    fn count(&self, code: &str, method: &Method) {
+        let [method, host] = self.of(method);
+        let labels = [("code", code.to_owned()), ("method", method.1), host];
+        self.families.requests.get_or_create(&labels).inc();
+    }
+
+    fn begin<B: Body>(&self, request: &Request<B>) -> Option<Exchange> {
+        let query = request.uri().query().unwrap_or_default();
+        if query.split('&').any(|pair| pair == "watch=true") {
+            return None;
+        }
+        let method = request.method().clone();
+        if let Some(size) = request.body().size_hint().exact().filter(|size| *size > 0) {
+            observe(&self.families.request_size, &self.of(&method), as_number(size));
+        }
+        Some(Exchange {
+            layer: self.clone(),
+            method,
+            since: Instant::now(),
+            received: None,
+        })
+    }
+
+    fn of(&self, method: &Method) -> [Label; 2] {
+        [
+            ("verb", method.as_str().to_owned()),
+            ("host", self.host.as_ref().to_owned()),
+        ]
+    }
+}
+
+impl<S> Layer<S> for RestClientLayer {
+    type Service = RestClientService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let layer = self.clone();
+        RestClientService { inner, layer }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for RestClientService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+    B: Body,
+    R: Body,
+{
+    type Response = Response<Measured<R>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let method = request.method().clone();
+        let layer = self.layer.clone();
+        let mut exchange = layer.begin(&request);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            match &answer {
+                Ok(response) => layer.count(response.status().as_str(), &method),
+                Err(_) => layer.count(NO_ANSWER, &method),
+            }
+            let response = answer?;
+            if let Some(exchange) = &mut exchange {
+                exchange.received = Some(0);
+            }
+            Ok(response.map(|inner| Measured { inner, exchange }))
+        })
+    }
+}
+
+// === impl Measured ===
+
+impl<R: Body + Unpin> Body for Measured<R> {
+    type Data = R::Data;
+    type Error = R::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, Buf::remaining);
+                if let Some(received) = self.exchange.as_mut().and_then(|it| it.received.as_mut()) {
+                    *received += u64::try_from(length).unwrap_or_default();
+                }
+            }
+            Poll::Ready(Some(Err(_)) | None) => self.exchange = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let labels = self.layer.of(&self.method);
+        let took = self.since.elapsed().as_secs_f64();
+        observe(&self.layer.families.duration, &labels, took);
+        if let Some(received) = self.received {
+            observe(&self.layer.families.response_size, &labels, as_number(received));
+        }
+    }
+}
+
+fn observe(family: &Family<[Label; 2], Histogram, Buckets>, labels: &[Label; 2], value: f64) {
+    family.get_or_create(labels).observe(value);
+}
+
+/// Sizes of bodies are far below what a float counts exactly.
+fn as_number(size: u64) -> f64 {
+    size as f64
+}
+
+// === impl CountedRetries ===
+
+impl<R> Policy<Request<kube::client::Body>, Response<R>, BoxError> for CountedRetries {
+    type Future = tokio::time::Sleep;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<kube::client::Body>,
+        answer: &mut Result<Response<R>, BoxError>,
+    ) -> Option<Self::Future> {
+        let pause = self.policy.retry(request, answer)?;
+        let code = answer.as_ref().ok().map(|answer| answer.status());
+        let [verb, host] = self.layer.of(request.method());
+        let code = code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.as_str().to_owned());
+        let labels = [("code", code), verb, host];
+        self.layer.families.retries.get_or_create(&labels).inc();
+        Some(pause)
+    }
+
+    fn clone_request(
+        &mut self,
+        request: &Request<kube::client::Body>,
+    ) -> Option<Request<kube::client::Body>> {
+        Policy::<_, Response<R>, BoxError>::clone_request(&mut self.policy, request)
+    }
+}
+
+// === impl Families ===
+
+impl Families {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            requests: counters(
+                registry,
+                "rest_client_requests",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+            ),
+            retries: counters(
+                registry,
+                "rest_client_request_retries",
+                "Number of request retries, partitioned by status code, verb, and host",
+            ),
+            duration: histograms(
+                registry,
+                "rest_client_request_duration_seconds",
+                "Request latency in seconds, partitioned by verb and host",
+                SECONDS,
+            ),
+            request_size: histograms(
+                registry,
+                "rest_client_request_size_bytes",
+                "Request size in bytes, partitioned by verb and host",
+                BYTES,
+            ),
+            response_size: histograms(
+                registry,
+                "rest_client_response_size_bytes",
+                "Response size in bytes, partitioned by verb and host",
+                BYTES,
+            ),
+            limiter: histograms(
+                registry,
+                "rest_client_rate_limiter_duration_seconds",
+                "How long requests were held back by the client itself, in seconds, partitioned by verb and host",
+                SECONDS,
+            ),
+        }
+    }
+
+    pub(super) fn layer(&self, host: &str) -> RestClientLayer {
+        RestClientLayer {
+            families: self.clone(),
+            host: host.into(),
+        }
+    }
+}

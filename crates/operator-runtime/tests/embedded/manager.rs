@@ -1,0 +1,414 @@
+//! What a manager starts and stops, in which order, and what it gives to what it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::Full;
+use k8s_openapi::api::core::v1::ConfigMap;
+use operator_runtime::controller::{ObjectReconciler, as_reconciler};
+use operator_runtime::election::Election;
+use operator_runtime::manager::{BaseContext, Runnable};
+use operator_runtime::prelude::*;
+use operator_runtime::{ControllerOptions, handler};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+use tracing_subscriber::Registry;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::support::{Bench, Widget, get, in_time, key, plain_teller, run, teller};
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    fn write(&self, what: impl Into<String>) {
+        self.0.lock().push(what.into());
+    }
+
+    fn read(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+
+    async fn until(&self, what: &str) {
+        in_time(async {
+            while !self.read().iter().any(|entry| entry == what) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// A runnable that says when it starts and when it ends.
+    fn runnable(&self, name: &'static str) -> Runnable {
+        let diary = self.clone();
+        Runnable::new(name, move |stop| async move {
+            diary.write(format!("{name} starts"));
+            stop.cancelled().await;
+            // Others would overtake it here, if they could.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            diary.write(format!("{name} ends"));
+            Ok(())
+        })
+    }
+}
+
+/// Is won when the test says so, and says when it is given back.
+struct Lot {
+    won: Arc<Notify>,
+    diary: Diary,
+}
+
+impl Election for Lot {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.won.notified().await;
+            Ok(())
+        })
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.diary.write("lease is given back") })
+    }
+}
+
+async fn manager(bench: &Bench, won: &Arc<Notify>, diary: &Diary) -> Manager {
+    let lot = Lot {
+        won: won.clone(),
+        diary: diary.clone(),
+    };
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    manager.election(lot).build().await.unwrap()
+}
+
+#[tokio::test]
+async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let (won, diary) = (Arc::<Notify>::default(), Diary::default());
+    let manager = manager(&bench, &won, &diary).await;
+    manager.add(diary.runnable("leader")).unwrap();
+    manager
+        .add(diary.runnable("instance").on_every_instance())
+        .unwrap();
+    manager.add(diary.runnable("server").before_caches()).unwrap();
+    let (entered, mut inside) = mpsc::unbounded_channel();
+    let writer = diary.clone();
+    let (reconciler, _told) = teller(move |_, _| {
+        let (entered, diary) = (entered.clone(), writer.clone());
+        async move {
+            let _ = entered.send(());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            diary.write("reconcile ends");
+            Ok(Action::done())
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    diary.until("instance starts").await;
+    assert_eq!(diary.read(), ["server starts", "instance starts"]);
+    won.notify_one();
+    in_time(manager.elected()).await;
+    in_time(inside.recv()).await.unwrap();
+    running.end().await.unwrap();
+    let mut diary = diary.read();
+    // Within a group there is no order.
+    diary[4..6].sort();
+    assert_eq!(
+        diary,
+        [
+            "server starts",
+            "instance starts",
+            "leader starts",
+            "instance ends",
+            "leader ends",
+            "reconcile ends",
+            "server ends",
+            "lease is given back",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn runnables_added_while_the_manager_runs_start_at_once_and_stop_with_their_group() {
+    let bench = Bench::without_widgets();
+    let (won, diary) = (Arc::<Notify>::default(), Diary::default());
+    let manager = manager(&bench, &won, &diary).await;
+    let running = run(&manager);
+    manager.add(diary.runnable("early")).unwrap();
+    manager.add(diary.runnable("server").before_caches()).unwrap();
+    manager
+        .add(diary.runnable("instance").on_every_instance())
+        .unwrap();
+    diary.until("instance starts").await;
+    assert_eq!(diary.read(), ["server starts", "instance starts"]);
+    won.notify_one();
+    in_time(manager.elected()).await;
+    manager.add(diary.runnable("late")).unwrap();
+    diary.until("late starts").await;
+    running.end().await.unwrap();
+    let ended: Vec<_> = diary.read().into_iter().skip(4).collect();
+    assert_eq!(ended[0], "instance ends");
+    assert_eq!(ended[3..], ["server ends", "lease is given back"]);
+    let error = manager.add(diary.runnable("too late")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "can't accept new runnable as stop procedure is already engaged"
+    );
+}
+
+#[tokio::test]
+async fn failure_of_a_runnable_that_came_late_ends_the_manager() {
+    let bench = Bench::without_widgets();
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let failing = Runnable::new("failing", |_| async { Err(Error::msg("out of luck")) });
+    manager.add(failing).unwrap();
+    let error = running.ended().await.unwrap_err();
+    assert_eq!(error.to_string(), "out of luck");
+}
+
+#[tokio::test]
+async fn controllers_added_while_the_manager_runs_reconcile() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let (reconciler, mut told) = plain_teller();
+    let build = || Controller::managed_by(&manager).for_::<Widget>();
+    build().complete(reconciler).unwrap();
+    told.until("a", Some(1)).await;
+    let (other, mut told_other) = plain_teller();
+    let error = build().complete(plain_teller().0).unwrap_err().to_string();
+    assert!(error.contains("controller widget exists already"), "{error}");
+    let same_name = ControllerOptions {
+        skip_name_validation: Some(true),
+        ..ControllerOptions::default()
+    };
+    build().options(same_name).complete(other).unwrap();
+    told_other.until("a", Some(1)).await;
+    bench.resize("a", 2).await;
+    told.until("a", Some(2)).await;
+    told_other.until("a", Some(2)).await;
+    running.end().await.unwrap();
+    let error = build().named("later").complete(plain_teller().0).unwrap_err();
+    assert!(
+        error.to_string().contains("stop procedure is already engaged"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_waited_for_without_grace() {
+    let bench = Bench::without_widgets();
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.graceful_shutdown_timeout(Duration::ZERO);
+    let manager = manager.build().await.unwrap();
+    let endless = Runnable::new("endless", |_| std::future::pending());
+    manager.add(endless).unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn grace_may_be_endless() {
+    let bench = Bench::without_widgets();
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.graceful_shutdown_timeout(None).build().await.unwrap();
+    let gate = Arc::<Notify>::default();
+    let opened = gate.clone();
+    let slow = Runnable::new("slow", move |_| async move {
+        opened.notified().await;
+        Ok(())
+    });
+    manager.add(slow).unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let mut ended = running.stop();
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut ended).await;
+    assert!(early.is_err(), "the manager did not wait");
+    gate.notify_one();
+    in_time(ended).await.unwrap().unwrap();
+}
+
+/// The names of the spans that this code runs in, innermost first.
+fn spans() -> Vec<String> {
+    let names = tracing::Span::current().with_subscriber(|(id, dispatch)| {
+        let registry = dispatch.downcast_ref::<Registry>().unwrap();
+        let span = registry.span(id).unwrap();
+        span.scope().map(|span| span.name().to_owned()).collect()
+    });
+    names.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn base_context_reaches_reconciles_and_runnables() {
+    let _log = tracing::subscriber::set_default(Registry::default());
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let context = BaseContext::new()
+        .in_span(tracing::info_span!("operator"))
+        .with_value("eu-1".to_owned())
+        .with_value(7_u16);
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.base_context(context).build().await.unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let seen = tell.clone();
+    let (reconciler, _) = teller(move |ctx: Context, _| {
+        let _ = seen.send((spans(), ctx.value::<String>().cloned()));
+        assert_eq!(ctx.value::<u16>(), Some(&7));
+        assert_eq!(ctx.value::<u32>(), None);
+        async { Ok(Action::done()) }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let region = manager.base_context().value::<String>().cloned();
+    let runnable = Runnable::new("runnable", move |_| async move {
+        let _ = tell.send((spans(), region));
+        Ok(())
+    });
+    let running = run(&manager);
+    let value = Some("eu-1".to_owned());
+    let (spans, found) = in_time(told.recv()).await.unwrap();
+    assert_eq!(
+        (spans.join(" in "), found),
+        ("reconcile in operator".to_owned(), value.clone())
+    );
+    manager.add(runnable).unwrap();
+    let (spans, found) = in_time(told.recv()).await.unwrap();
+    assert_eq!((spans.join(" in "), found), ("operator".to_owned(), value));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn controller_names_the_span_of_its_reconciles() {
+    let _log = tracing::subscriber::set_default(Registry::default());
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let (reconciler, _) = teller(move |_, _| {
+        let _ = tell.send(spans());
+        async { Ok(Action::done()) }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .span(|request, id| tracing::info_span!("mine", %request, id))
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(in_time(told.recv()).await.unwrap(), ["mine"]);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_manager() {
+    let bench = Bench::without_widgets();
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .controller_options(ControllerOptions {
+            max_concurrent_reconciles: Some(2),
+            ..ControllerOptions::default()
+        })
+        .group_kind_concurrency("Widget.example.com", 3)
+        .build()
+        .await
+        .unwrap();
+    let build = || Controller::managed_by(&manager);
+    build().for_::<ConfigMap>().complete(plain_teller().0).unwrap();
+    build().for_::<Widget>().complete(plain_teller().0).unwrap();
+    build()
+        .named("own")
+        .for_::<Widget>()
+        .max_concurrent_reconciles(4)
+        .options(ControllerOptions {
+            recover_panic: Some(false),
+            ..ControllerOptions::default()
+        })
+        .complete(plain_teller().0)
+        .unwrap();
+    build()
+        .named("kindless")
+        .watches::<Widget>(handler::for_object())
+        .complete(plain_teller().0)
+        .unwrap();
+    let metrics = manager.metrics().to_text();
+    for (controller, workers) in [("configmap", 2), ("widget", 3), ("own", 4), ("kindless", 2)] {
+        let line = format!(
+            "controller_runtime_max_concurrent_reconciles{{controller=\"{controller}\"}} {workers}\n"
+        );
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_server_serves_what_else_it_is_given() {
+    let bench = Bench::without_widgets();
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager
+        .metrics_bind_address("127.0.0.1:0")
+        .metrics_secure(false)
+        .build()
+        .await
+        .unwrap();
+    let pong = async |_| http::Response::new(Full::new(Bytes::from("pong")));
+    manager.add_metrics_handler("/ping", pong).unwrap();
+    let error = manager.add_metrics_handler("/ping", pong).unwrap_err();
+    assert_eq!(error.to_string(), "the metrics server serves \"/ping\" already");
+    assert!(manager.add_metrics_handler("/metrics", pong).is_err());
+    let address = manager.metrics_address().unwrap();
+    let running = run(&manager);
+    assert_eq!(get(address, "/ping").await, (200, "pong".to_owned()));
+    assert_eq!(get(address, "/metrics").await.0, 200);
+    let error = manager.add_metrics_handler("/pong", pong).unwrap_err();
+    assert_eq!(error.to_string(), "manager already started");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn reconciler_of_objects_is_called_for_those_that_exist() {
+    struct Sizes(mpsc::UnboundedSender<(String, i32)>);
+
+    impl ObjectReconciler<Widget> for Sizes {
+        async fn reconcile(&self, _: Context, widget: Arc<Widget>) -> Result<Action> {
+            let name = widget.metadata.name.clone().unwrap_or_default();
+            let _ = self.0.send((name, widget.spec.size));
+            Ok(Action::done())
+        }
+    }
+
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = bench.manager().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(as_reconciler(Sizes(tell)))
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(in_time(told.recv()).await.unwrap(), ("a".to_owned(), 1));
+    bench.delete("a").await;
+    in_time(async {
+        while manager.client().get::<Widget>(&key("a")).await.unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    bench.create("b", 2).await;
+    assert_eq!(in_time(told.recv()).await.unwrap(), ("b".to_owned(), 2));
+    running.end().await.unwrap();
+}
