@@ -1,0 +1,127 @@
+//! The operator of the example `load`, step by step the same, on kube-rs' own `Controller`: for comparison.
+//!
+//! ```text
+//! cargo build --release -p operator-runtime --examples
+//! KUBECONFIG=kubeconfig target/release/examples/load --operator target/release/examples/kube_rs_load
+//! ```
+//!
+//! It is written as kube-rs' documentation recommends: owner references, server-side apply of the Deployment and of the
+//! status, and a watch of what is owned. Of the runtime it uses what counts requests, and nothing else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use kube::client::ClientBuilder;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::watcher;
+use kube::{Resource, ResourceExt};
+use operator_runtime::metrics::{Metrics, Outcome};
+use operator_runtime::{Condition, Conditions, Error, Result};
+use serde_json::json;
+
+#[path = "load/work.rs"]
+mod work;
+
+use work::{Args, Cached, Step, deployment_for};
+
+/// No reconcile for so long means that nothing is left to do.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// What kube-rs' controller and the operator may say of a reconcile.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failure(Error);
+
+async fn reconcile(cached: Arc<Cached>, client: Arc<kube::Client>) -> Result<Action, Failure> {
+    apply(&cached, &client).await.map_err(Failure)?;
+    Ok(Action::await_change())
+}
+
+async fn apply(cached: &Cached, client: &kube::Client) -> Result<()> {
+    let (name, namespace) = (cached.name_any(), cached.namespace().unwrap_or_default());
+    let mine = PatchParams::apply("load").force();
+    let mut deployment = deployment_for(cached, &name)?;
+    deployment.metadata.owner_references = cached.controller_owner_ref(&()).map(|owner| vec![owner]);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
+    deployments
+        .patch(&name, &mine, &Patch::Apply(&deployment))
+        .await?;
+    let mut conditions = cached
+        .status
+        .as_ref()
+        .map_or_else(Conditions::default, |status| status.conditions.clone());
+    let applied = Condition::available(true, "Applied", "The Deployment is as it should be");
+    conditions.set(applied, jiff::Timestamp::now());
+    let status = json!({
+        "apiVersion": Cached::api_version(&()), "kind": Cached::kind(&()),
+        "status": {"conditions": conditions},
+    });
+    let cacheds: Api<Cached> = Api::namespaced(client.clone(), &namespace);
+    cacheds.patch_status(&name, &mine, &Patch::Apply(&status)).await?;
+    Ok(())
+}
+
+fn error_policy(_: Arc<Cached>, _: &Failure, _: Arc<kube::Client>) -> Action {
+    Action::requeue(Duration::from_millis(5))
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    args.manager.init_logging();
+    match args.step {
+        Some(Step::Operate) => operate(&args).await,
+        None => Err(Error::msg("start it from the example `load`, with --operator")),
+    }
+}
+
+async fn operate(args: &Args) -> Result<()> {
+    let begin = Instant::now();
+    let metrics = Metrics::new();
+    let config = kube::Config::infer().await?;
+    let host = config.cluster_url.authority().map(ToString::to_string);
+    let layer = metrics.rest_client_layer(&host.unwrap_or_default());
+    let client = ClientBuilder::try_from(config)?.with_layer(&layer).build();
+    let counted = metrics.controller("cached", args.workers);
+
+    let workers = u16::try_from(args.workers)?;
+    let controller = Controller::new(
+        Api::<Cached>::default_namespaced(client.clone()),
+        watcher::Config::default(),
+    )
+    .owns(
+        Api::<Deployment>::default_namespaced(client.clone()),
+        watcher::Config::default(),
+    )
+    .with_config(Config::default().concurrency(workers));
+    let mut outcomes = std::pin::pin!(controller.run(reconcile, error_policy, Arc::new(client)));
+
+    let (mut successes, mut last) = (0, begin);
+    loop {
+        let outcome = tokio::time::timeout(QUIET, outcomes.next()).await;
+        match outcome {
+            Ok(Some(outcome)) => {
+                let counts = match outcome {
+                    Ok(_) => Outcome::Success,
+                    Err(_) => Outcome::Error,
+                };
+                successes += usize::from(counts == Outcome::Success);
+                counted.finished(counts, last.elapsed());
+                last = Instant::now();
+            }
+            Ok(None) => return Err(Error::msg("the controller ended")),
+            Err(_) if successes >= args.resources => break,
+            Err(_) => {}
+        }
+    }
+    work::print_settled(&metrics, args.resources, begin + QUIET);
+    // It goes on listening while it rests.
+    let rest = outcomes.for_each(|_| std::future::ready(()));
+    let _ = tokio::time::timeout(Duration::from_secs(args.rest), rest).await;
+    work::print(&metrics);
+    Ok(())
+}

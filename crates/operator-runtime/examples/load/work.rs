@@ -1,0 +1,145 @@
+//! The work that an operator under load does, whatever it is built on, and the figures that it prints.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::CustomResource;
+use operator_runtime::metrics::Metrics;
+use operator_runtime::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+#[derive(Parser)]
+pub(crate) struct Args {
+    /// How many custom resources are created.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) resources: usize,
+    /// How many are reconciled at the same time.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) workers: usize,
+    /// How many seconds the operator rests before its memory is measured.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rest: u64,
+    /// The program that has the operator; this one unless said otherwise.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) operator: Option<std::path::PathBuf>,
+    /// Leave what was made on the cluster.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) manager: operator_runtime::manager::Args,
+    #[command(subcommand)]
+    pub(crate) step: Option<Step>,
+}
+
+/// What a process of its own does.
+#[derive(Clone, Copy, Subcommand)]
+pub(crate) enum Step {
+    /// Runs the operator until everything is reconciled and it has rested, and prints what that cost.
+    Operate,
+}
+
+/// Runs memcached, in so many instances.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "load.example.com",
+    version = "v1",
+    kind = "Cached",
+    plural = "cacheds",
+    namespaced,
+    status = "CachedStatus"
+)]
+pub(crate) struct CachedSpec {
+    pub(crate) size: i32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+pub(crate) struct CachedStatus {
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub(crate) conditions: Conditions,
+}
+
+/// What each resource asks for.
+pub(crate) fn deployment_for(cached: &Cached, name: &str) -> Result<Deployment> {
+    let labels = json!({"app": "memcached", "instance": name});
+    let container = json!({
+        "name": "memcached",
+        "image": "memcached:1.6.26-alpine3.19",
+        "command": ["memcached", "--memory-limit=64", "-o", "modern", "-v"],
+        "ports": [{"name": "memcached", "containerPort": 11211}],
+        "securityContext": {
+            "runAsNonRoot": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        },
+    });
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": cached.spec.size,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [container],
+                },
+            },
+        },
+    }))?)
+}
+
+/// Says that all is done.
+pub(crate) fn print_settled(metrics: &Metrics, resources: usize, begin: Instant) {
+    println!(
+        "  all {resources} resources reconciled after {:.2} s, CPU {:.2} s",
+        begin.elapsed().as_secs_f64(),
+        process_metric(metrics, "process_cpu_seconds_total"),
+    );
+}
+
+/// Prints what it cost so far.
+pub(crate) fn print(metrics: &Metrics) {
+    let text = metrics.to_text();
+    let interesting = [
+        "rest_client_requests_total",
+        "controller_runtime_reconcile_total",
+        "operator_runtime_",
+    ];
+    for (name, value) in counted(&text) {
+        let is_bucket = name.contains("_bucket");
+        if value > 0.0 && !is_bucket && interesting.iter().any(|prefix| name.starts_with(prefix)) {
+            println!("  {name} {value}");
+        }
+    }
+    println!(
+        "  memory at rest {:.1} MB, peak {:.1} MB, CPU in all {:.2} s",
+        process_metric(metrics, "process_resident_memory_bytes") / 1024.0 / 1024.0,
+        peak_memory(),
+        process_metric(metrics, "process_cpu_seconds_total"),
+    );
+}
+
+/// The samples of the text format, by name and labels.
+pub(crate) fn counted(text: &str) -> BTreeMap<&str, f64> {
+    let samples = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '));
+    samples
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+pub(crate) fn process_metric(metrics: &Metrics, name: &str) -> f64 {
+    counted(&metrics.to_text()).get(name).copied().unwrap_or_default()
+}
+
+/// The peak of the resident memory, in MB; 0 where there is no /proc.
+fn peak_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kilobytes.unwrap_or_default() / 1024.0
+}
