@@ -10,12 +10,15 @@ mod certificate_signer;
 mod default_toleration_seconds;
 pub(crate) mod expression;
 mod hooks;
+mod limit_ranger;
 mod matching;
 mod mutation;
 mod namespace_lifecycle;
 mod node_taint;
+mod pod_security;
 mod policy;
 mod priority;
+mod resource_quota;
 mod service_account;
 mod storage_protection;
 mod webhook;
@@ -28,6 +31,7 @@ use self::mutation::{Reinvocation, Subject};
 use crate::object;
 use crate::registry::{Registry, Write};
 use crate::status::{self, Status};
+use crate::store::Along;
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,9 @@ pub(crate) async fn admit(
             "create not allowed while custom resource definition is terminating",
         ));
     }
+    if is_enabled(registry, "LimitRanger") {
+        limit_ranger::default(registry, write, operation, object, old);
+    }
     complete(registry, write, operation, object)?;
     change(registry, write, operation, Some(object), old).await
 }
@@ -70,14 +77,13 @@ fn complete(
     let subject = &write.definition.subject;
     match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "pods") => {
-            let is_enabled = |plugin: &str| !registry.disabled_plugins.contains(plugin);
-            if is_enabled("ServiceAccount") {
+            if is_enabled(registry, "ServiceAccount") {
                 service_account::admit(registry, write, object)?;
             }
-            if is_enabled("Priority") {
+            if is_enabled(registry, "Priority") {
                 priority::admit(registry, write, object)?;
             }
-            if is_enabled("DefaultTolerationSeconds") {
+            if is_enabled(registry, "DefaultTolerationSeconds") {
                 default_toleration_seconds::admit(object);
             }
         }
@@ -109,6 +115,9 @@ async fn change(
     webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
     if policies.is_needed() || webhooks.is_needed() {
         if let Some(object) = subject.own_object() {
+            if is_enabled(registry, "LimitRanger") {
+                limit_ranger::default(registry, write, operation, object, old);
+            }
             complete(registry, write, operation, object)?;
         }
         policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
@@ -128,10 +137,42 @@ pub(crate) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    let attributes = Attributes {
+        registry,
+        write,
+        operation,
+        object: Some(object),
+        old,
+    };
+    if is_enabled(registry, "LimitRanger") {
+        limit_ranger::check(&attributes)?;
+    }
+    if is_enabled(registry, "PodSecurity") {
+        pod_security::check(&attributes)?;
+    }
     if let Some(old) = old {
         certificate_signer::check(registry, write, object, old)?;
     }
     ask(registry, write, operation, Some(object), old).await
+}
+
+/// The last plug-in: whether the quotas of the namespace leave room for a write, and what has to be committed along with
+/// it. `object` and `old` are as they are stored.
+pub(crate) fn charge(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<Along>, Status> {
+    if !is_enabled(registry, "ResourceQuota") {
+        return Ok(Vec::new());
+    }
+    resource_quota::charge(registry, write, operation, object, old)
+}
+
+fn is_enabled(registry: &Registry, plugin: &str) -> bool {
+    !registry.disabled_plugins.contains(plugin)
 }
 
 /// All plug-ins, for an object that is to be deleted.

@@ -11,6 +11,7 @@ pub(crate) mod horizontal_pod_autoscaler;
 mod image;
 mod labels;
 pub(crate) mod names;
+pub(crate) mod pod_resources;
 mod prepare;
 mod printer;
 pub(crate) mod quantity;

@@ -28,6 +28,7 @@ mod managed_fields;
 mod negotiate;
 mod patch;
 mod pipeline;
+mod pod_security;
 mod query;
 mod registry;
 mod request_info;
@@ -40,6 +41,7 @@ mod webhook_client;
 
 pub mod client;
 pub mod clock;
+pub mod quota;
 pub mod status;
 pub mod time_zone;
 

@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use self::list::Selection;
+pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::stored::Stored;
 use crate::client::{EventType, Gvr, Resident};
 use crate::journal::{self, Journal};
@@ -47,6 +47,8 @@ pub(crate) enum Rejected {
     Gone,
     /// The object is at another revision than the one the write is based on.
     Moved,
+    /// An object that was to be changed along with the write is not as it was.
+    Superseded,
     /// The commit could not be written down; it has not happened.
     NotPersisted(journal::Error),
 }
@@ -91,6 +93,15 @@ struct History {
     compacted: u64,
 }
 
+/// A change of another object that a write brings along: both are committed, or neither is. It is seen after the write.
+#[derive(Debug)]
+pub(crate) struct Along {
+    pub(crate) table: TableId,
+    pub(crate) gvr: Arc<Gvr>,
+    pub(crate) live: Arc<Stored>,
+    pub(crate) value: Value,
+}
+
 /// A change to one object.
 enum Change {
     Create(Value),
@@ -124,7 +135,19 @@ impl Store {
         key: &str,
         value: Value,
     ) -> Result<Arc<Stored>, Rejected> {
-        self.commit(table, gvr, key, Change::Create(value))
+        self.create_with(table, gvr, key, value, Vec::new())
+    }
+
+    /// Stores a new object, and what it brings along.
+    pub(crate) fn create_with(
+        &self,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        key: &str,
+        value: Value,
+        along: Vec<Along>,
+    ) -> Result<Arc<Stored>, Rejected> {
+        self.commit(table, gvr, key, Change::Create(value), along)
     }
 
     pub(crate) fn update(
@@ -134,8 +157,20 @@ impl Store {
         live: &Stored,
         value: Value,
     ) -> Result<Arc<Stored>, Rejected> {
+        self.update_with(table, gvr, live, value, Vec::new())
+    }
+
+    /// Stores a changed object, and what it brings along.
+    pub(crate) fn update_with(
+        &self,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        live: &Stored,
+        value: Value,
+        along: Vec<Along>,
+    ) -> Result<Arc<Stored>, Rejected> {
         let based_on = live.revision;
-        self.commit(table, gvr, &live.key, Change::Update { based_on, value })
+        self.commit(table, gvr, &live.key, Change::Update { based_on, value }, along)
     }
 
     /// Removes an object; the answer is its last state with the revision of the deletion.
@@ -146,37 +181,53 @@ impl Store {
         live: &Stored,
     ) -> Result<Arc<Stored>, Rejected> {
         let based_on = live.revision;
-        self.commit(table, gvr, &live.key, Change::Delete { based_on })
+        self.commit(table, gvr, &live.key, Change::Delete { based_on }, Vec::new())
     }
 
     fn commit(
         &self,
-        table_id: &TableId,
+        table: &TableId,
         gvr: &Arc<Gvr>,
         key: &str,
         change: Change,
+        along: Vec<Along>,
     ) -> Result<Arc<Stored>, Rejected> {
         let mut state = self.state.write();
         let state = &mut *state;
-        let revision = state.revision + 1;
-        let table = state
-            .tables
-            .entry(table_id.clone())
-            .or_insert_with(|| Table::new(gvr.clone(), state.history.compacted));
-        table.gvr = gvr.clone();
-        let event = Arc::new(table.plan(revision, key, change)?);
-        if let Some(journal) = &mut state.journal {
-            persistence::append(journal, table_id, &event).map_err(Rejected::NotPersisted)?;
+        let event = state.plan(state.revision + 1, table, gvr, key, change)?;
+        let committed = event.object.clone();
+        let mut events = vec![(table.clone(), event)];
+        for (revision, other) in (state.revision + 2..).zip(along) {
+            let Along {
+                table,
+                gvr,
+                live,
+                value,
+            } = other;
+            let based_on = live.revision;
+            let event = state
+                .plan(
+                    revision,
+                    &table,
+                    &gvr,
+                    &live.key,
+                    Change::Update { based_on, value },
+                )
+                .map_err(|_| Rejected::Superseded)?;
+            events.push((table, event));
         }
-        table.apply(&event);
-        state.revision = revision;
-        table.history.push_back(event.clone());
-        state.history.events.push_back((table_id.clone(), event.clone()));
-        table.revision.send_replace(revision);
+        if let Some(journal) = &mut state.journal {
+            for (table, event) in &events {
+                persistence::append(journal, table, event).map_err(Rejected::NotPersisted)?;
+            }
+        }
+        for (table, event) in events {
+            state.take(table, event);
+        }
         state.forget(self.horizon);
         state.compact_journal();
-        self.revision.send_replace(revision);
-        Ok(event.object.clone())
+        self.revision.send_replace(state.revision);
+        Ok(committed)
     }
 
     /// Lets the history begin now, as it does when a server starts: what led here is not told.
@@ -258,6 +309,35 @@ fn check_history(revision: u64, compacted: u64) -> Result<(), Compacted> {
 // === impl State ===
 
 impl State {
+    /// The event that a change is, if it may happen. Nothing is changed yet.
+    fn plan(
+        &mut self,
+        revision: u64,
+        table: &TableId,
+        gvr: &Arc<Gvr>,
+        key: &str,
+        change: Change,
+    ) -> Result<Arc<Event>, Rejected> {
+        let compacted = self.history.compacted;
+        let table = self
+            .tables
+            .entry(table.clone())
+            .or_insert_with(|| Table::new(gvr.clone(), compacted));
+        table.gvr = gvr.clone();
+        table.plan(revision, key, change).map(Arc::new)
+    }
+
+    /// Lets an event happen.
+    fn take(&mut self, table_id: TableId, event: Arc<Event>) {
+        self.revision = event.revision;
+        if let Some(table) = self.tables.get_mut(&table_id) {
+            table.apply(&event);
+            table.history.push_back(event.clone());
+            table.revision.send_replace(event.revision);
+        }
+        self.history.events.push_back((table_id, event));
+    }
+
     /// Nobody can begin before the present any more.
     fn forget_all(&mut self) {
         self.history.events.clear();

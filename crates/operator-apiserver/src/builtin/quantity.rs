@@ -98,6 +98,34 @@ impl Quantity {
         }
     }
 
+    /// This quantity without another one, written like the first one; nothing where that would be less than nothing.
+    #[must_use]
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_sub(other.nanos).max(0),
+            format: self.format,
+            text: None,
+        }
+    }
+
+    /// How many of another quantity this is; not a number or infinite for none.
+    pub(crate) fn per(&self, other: &Self) -> f64 {
+        approximate(self.nanos) / approximate(other.nanos)
+    }
+
+    /// Rounded away from zero to whole units.
+    #[must_use]
+    pub(crate) fn rounded_up(self) -> Self {
+        if self.is_whole() {
+            return self;
+        }
+        Self {
+            nanos: round_up(self.nanos, NANOS),
+            format: self.format,
+            text: None,
+        }
+    }
+
     /// Rounded away from zero to whole thousandths.
     #[must_use]
     pub(crate) fn rounded_to_milli(self) -> Self {
@@ -156,6 +184,23 @@ impl Quantity {
     }
 }
 
+impl Default for Quantity {
+    fn default() -> Self {
+        Self::from(0)
+    }
+}
+
+impl From<usize> for Quantity {
+    fn from(count: usize) -> Self {
+        let count = i128::try_from(count).unwrap_or(i128::MAX);
+        Self {
+            nanos: count.saturating_mul(NANOS),
+            format: Format::Decimal,
+            text: None,
+        }
+    }
+}
+
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = &self.text {
@@ -190,6 +235,11 @@ impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
         self.nanos.cmp(&other.nanos)
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six decimals")]
+fn approximate(nanos: i128) -> f64 {
+    nanos as f64
 }
 
 /// What a suffix multiplies by: a power of ten, or of two.
@@ -363,5 +413,8 @@ mod tests {
         assert_eq!(quantity("0").plus(&quantity("1Ki")).to_string(), "1Ki");
         assert!(quantity("1G") < quantity("1Gi"));
         assert_eq!(quantity("100u").rounded_to_milli().to_string(), "1m");
+        assert_eq!(quantity("1500m").rounded_up().to_string(), "2");
+        assert_eq!(quantity("2Gi").without(&quantity("512Mi")).to_string(), "1536Mi");
+        assert!(quantity("1").without(&quantity("2")).is_zero());
     }
 }

@@ -14,6 +14,7 @@ mod event;
 mod network;
 mod pod;
 mod policy;
+mod quota;
 mod rbac;
 mod review;
 mod security;
@@ -62,6 +63,7 @@ pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old:
         | ("status", "", "ReplicationController") => {
             workload::replica_counts(&mut check, gvk.kind, object);
         }
+        ("status", "", "ResourceQuota") => quota::resource_quota_status(&mut check, object),
         ("scale", ..) => policy::scale(&mut check, object),
         _ => {}
     }
@@ -96,13 +98,13 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("", "Endpoints") => network::endpoints,
         ("", "Event") => event::core,
         ("events.k8s.io", "Event") => event::create,
-        ("", "LimitRange") => policy::limit_range,
+        ("", "LimitRange") => quota::limit_range,
         ("", "PersistentVolume") => storage::persistent_volume,
         ("", "PersistentVolumeClaim") => storage::claim,
         ("", "Pod") => pod::validate_create,
         ("", "PodTemplate") => pod_template,
         ("", "ReplicationController") => workload::replication_controller,
-        ("", "ResourceQuota") => policy::resource_quota,
+        ("", "ResourceQuota") => quota::resource_quota,
         ("", "Secret") => config::secret,
         ("", "Service") => service::service,
         ("apps", "ControllerRevision") => config::revision,
@@ -171,6 +173,7 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("", "Pod") => pod::validate_update,
         ("", "Secret") => config::secret_update,
         ("", "Service") => service::service_update,
+        ("", "ResourceQuota") => quota::resource_quota_update,
         ("apps", "ControllerRevision") => config::revision_update,
         ("apps", "DaemonSet") => |check, object, old| {
             workload::daemon_set(check, object);

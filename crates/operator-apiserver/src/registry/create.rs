@@ -114,7 +114,7 @@ impl Registry {
         authz::check(self, &asked)
     }
 
-    /// Stores a new object; the answer is as it is stored.
+    /// Stores a new object, and charges the quotas that count it; the answer is as it is stored.
     fn insert(
         &self,
         write: &Write,
@@ -124,25 +124,35 @@ impl Registry {
     ) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
-        if write.dry_run {
-            object::set_meta(&mut stored, "resourceVersion", None);
-            return match self.store.get(&definition.table, &key) {
-                Some(live) => Err(exists(write, name, &live.value, draws)),
-                None => Ok(Arc::new(stored)),
-            };
-        }
-        match self
-            .store
-            .create(&definition.table, &definition.storage, &key, stored)
-        {
-            Ok(created) => {
-                self.committed(definition);
-                Ok(created.value.clone())
+        loop {
+            let charges = admission::charge(self, write, Operation::Create, &stored, None)?;
+            if write.dry_run {
+                object::set_meta(&mut stored, "resourceVersion", None);
+                return match self.store.get(&definition.table, &key) {
+                    Some(live) => Err(exists(write, name, &live.value, draws)),
+                    None => Ok(Arc::new(stored)),
+                };
             }
-            Err(Rejected::Exists(live)) => Err(exists(write, name, &live.value, draws)),
-            Err(Rejected::NotPersisted(error)) => Err(Refused::Other(status::not_persisted(&error))),
-            Err(Rejected::Gone | Rejected::Moved) => {
-                Err(Refused::Other(status::internal("the store refused a create")))
+            // Only a write that charges quotas can be superseded by another one that does.
+            let value = if charges.is_empty() {
+                std::mem::take(&mut stored)
+            } else {
+                stored.clone()
+            };
+            let (table, storage) = (&definition.table, &definition.storage);
+            match self.store.create_with(table, storage, &key, value, charges) {
+                Ok(created) => {
+                    self.committed(definition);
+                    return Ok(created.value.clone());
+                }
+                Err(Rejected::Superseded) => {}
+                Err(Rejected::Exists(live)) => return Err(exists(write, name, &live.value, draws)),
+                Err(Rejected::NotPersisted(error)) => {
+                    return Err(Refused::Other(status::not_persisted(&error)));
+                }
+                Err(Rejected::Gone | Rejected::Moved) => {
+                    return Err(Refused::Other(status::internal("the store refused a create")));
+                }
             }
         }
     }

@@ -137,7 +137,7 @@ impl Registry {
                 }
                 Err(Rejected::Gone) => return Err(write.not_found()),
                 Err(Rejected::NotPersisted(error)) => return Err(status::not_persisted(&error)),
-                Err(Rejected::Moved | Rejected::Exists(_)) => {}
+                Err(Rejected::Moved | Rejected::Superseded | Rejected::Exists(_)) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::crd::conversion;
 use crate::managed_fields;
 use crate::object;
 use crate::status::{self, Status};
-use crate::store::{Rejected, Stored};
+use crate::store::{Along, Rejected, Stored};
 
 /// How a request makes the new object from the live one (both in the version of the request).
 pub(crate) trait Change: Send + Sync {
@@ -53,7 +53,7 @@ impl Registry {
             if stored == *live.value {
                 return Ok(live.value.clone());
             }
-            if let Some(updated) = self.replace(write, &live, stored, false)? {
+            if let Some(updated) = self.replace(write, &live, stored, false, Vec::new())? {
                 return Ok(updated);
             }
         }
@@ -97,7 +97,8 @@ impl Registry {
         if managed_fields::equal_but_times(&live.value, &stored) {
             return Ok(Some(old));
         }
-        let Some(updated) = self.replace(write, live, stored, removes)? else {
+        let charges = admission::charge(self, write, Operation::Update, &stored, Some(&live.value))?;
+        let Some(updated) = self.replace(write, live, stored, removes, charges)? else {
             return Ok(None);
         };
         conversion::prepare(self, definition, [&updated]).await?;
@@ -105,13 +106,14 @@ impl Registry {
     }
 
     /// Stores a changed object, or removes one that nothing holds back any more; the answer is as it is stored, and
-    /// `None` if the live object has changed meanwhile.
+    /// `None` if the live object, or a quota that it is charged to, has changed meanwhile.
     fn replace(
         &self,
         write: &Write,
         live: &Stored,
         stored: Value,
         removes: bool,
+        charges: Vec<Along>,
     ) -> Result<Option<Arc<Value>>, Status> {
         let definition = &write.definition;
         if write.dry_run {
@@ -124,7 +126,7 @@ impl Registry {
                 .map(|_| Arc::new(stored))
         } else {
             self.store
-                .update(&definition.table, &definition.storage, live, stored)
+                .update_with(&definition.table, &definition.storage, live, stored, charges)
                 .map(|updated| updated.value.clone())
         };
         match result {
@@ -134,7 +136,7 @@ impl Registry {
             }
             Err(Rejected::Gone) => Err(write.not_found()),
             Err(Rejected::NotPersisted(error)) => Err(status::not_persisted(&error)),
-            Err(Rejected::Moved | Rejected::Exists(_)) => Ok(None),
+            Err(Rejected::Moved | Rejected::Superseded | Rejected::Exists(_)) => Ok(None),
         }
     }
 

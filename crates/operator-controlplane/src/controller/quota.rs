@@ -1,17 +1,14 @@
-//! ResourceQuota: the status counts what the namespace uses. Refusing what is too much is the API server's part.
-//!
-//! Scopes are not looked at: a quota with scopes counts as if it had none.
+//! ResourceQuota: the status counts what the namespace uses. The API server refuses what is too much, and counts what it
+//! lets in; this controller counts anew where the quota is new or something has gone.
 
-use operator_apiserver::client::Event;
-use serde_json::{Map, Value, json};
+use operator_apiserver::client::{Event, EventType};
+use operator_apiserver::quota;
 
 use crate::engine::Controller;
-use crate::kind::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, SERVICE};
-use crate::object::Object;
-use crate::objects::{Id, Key, Objects};
-use crate::plan::{Plan, World, update_status};
-use crate::pod;
-use crate::quantity::{quantity, render};
+use crate::kind::{CUSTOM_RESOURCE_DEFINITION, NAMESPACE, RESOURCE_QUOTA};
+use crate::object::{Object, with_status};
+use crate::objects::{Key, Objects};
+use crate::plan::{Plan, World, update_subresource};
 
 /// The controller.
 pub(crate) fn controller() -> Controller {
@@ -24,8 +21,15 @@ pub(crate) fn controller() -> Controller {
 }
 
 fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
+    if RESOURCE_QUOTA.is(&event.gvr) {
+        keys.push(Key::of(&event.object));
+    }
+    if CUSTOM_RESOURCE_DEFINITION.is(&event.gvr) {
+        let all = objects.list(&RESOURCE_QUOTA, "");
+        keys.extend(all.map(|quota| Key::of(quota)));
+    }
     let namespace = event.object.namespace();
-    if !namespace.is_empty() && !NAMESPACE.is(&event.gvr) {
+    if !namespace.is_empty() && !NAMESPACE.is(&event.gvr) && changes_usage(event) {
         keys.extend(
             objects
                 .list(&RESOURCE_QUOTA, namespace)
@@ -34,144 +38,62 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
+/// Whether a quota may count less, or more, than it says. What is new has been counted when it came in, but for objects
+/// that came while the quota had no status yet.
+fn changes_usage(event: &Event) -> bool {
+    match (event.kind, &event.old) {
+        (EventType::Modified, Some(old)) => quota::releases(&event.gvr, old, &event.object),
+        _ => true,
+    }
+}
+
 fn plan(world: &World<'_>, key: &Key) -> Plan {
     let found = world.objects.get(&RESOURCE_QUOTA, &key.namespace, &key.name);
-    let Some(quota) = found.filter(|quota| !quota.is_terminating()) else {
-        return Plan::done();
-    };
-    let Some(Value::Object(hard)) = quota.pointer("/spec/hard") else {
+    let Some(found) = found.filter(|quota| !quota.is_terminating()) else {
         return Plan::done();
     };
     let objects = world.objects.in_namespace(&key.namespace);
-    let used: Map<String, Value> = hard
-        .keys()
-        .filter_map(|name| Some((name.clone(), used(name, &objects)?.into())))
-        .collect();
+    let objects = objects.iter().map(|(id, object)| (&*id.gvr, &***object));
+    let served = std::cell::OnceCell::new();
+    let is_served = |group: &str, plural: &str| {
+        let mut resources = served.get_or_init(|| (world.resources)()).iter();
+        resources.any(|resource| resource.gvr.group == group && resource.gvr.resource == plural)
+    };
+    let status = quota::status(found, objects, world.now.into(), is_served);
     Plan {
-        status: update_status(&RESOURCE_QUOTA, quota, json!({"hard": hard, "used": used})),
+        status: status
+            .map(|status| update_subresource(&RESOURCE_QUOTA, "status", with_status(found, status))),
         ..Plan::default()
     }
 }
 
-type Contents<'a> = [(Id, &'a std::sync::Arc<Value>)];
-
-/// How much of a resource is used; `None` if it is not known how to count it.
-fn used(name: &str, objects: &Contents<'_>) -> Option<String> {
-    if let Some(counted) = name.strip_prefix("count/") {
-        let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
-        return Some(count(objects, |id, _| {
-            id.gvr.resource == resource && id.gvr.group == group
-        }));
-    }
-    let services_of = |kind: &'static str| {
-        move |id: &Id, object: &Value| SERVICE.is(&id.gvr) && object.text("/spec/type") == kind
-    };
-    match name {
-        "configmaps"
-        | "persistentvolumeclaims"
-        | "replicationcontrollers"
-        | "resourcequotas"
-        | "secrets"
-        | "services" => Some(count(objects, |id, _| {
-            id.gvr.resource == name && id.gvr.group.is_empty()
-        })),
-        "pods" => Some(count(objects, |id, object| {
-            POD.is(&id.gvr) && !pod::is_finished(object)
-        })),
-        "services.loadbalancers" => Some(count(objects, services_of("LoadBalancer"))),
-        "services.nodeports" => Some(node_ports(objects)),
-        "requests.storage" => {
-            let claims = objects
-                .iter()
-                .filter(|(id, _)| PERSISTENT_VOLUME_CLAIM.is(&id.gvr));
-            Some(sum(claims.filter_map(|(_, claim)| {
-                claim.pointer("/spec/resources/requests/storage")
-            })))
-        }
-        "cpu" | "memory" | "ephemeral-storage" => Some(compute(objects, "requests", name)),
-        _ => {
-            let (kind, resource) = name.split_once('.')?;
-            matches!(kind, "requests" | "limits").then(|| compute(objects, kind, resource))
-        }
-    }
-}
-
-fn count(objects: &Contents<'_>, is_counted: impl Fn(&Id, &Value) -> bool) -> String {
-    objects
-        .iter()
-        .filter(|(id, object)| is_counted(id, object))
-        .count()
-        .to_string()
-}
-
-fn node_ports(objects: &Contents<'_>) -> String {
-    let services = objects.iter().filter(|(id, _)| SERVICE.is(&id.gvr));
-    let services =
-        services.filter(|(_, service)| matches!(service.text("/spec/type"), "NodePort" | "LoadBalancer"));
-    services
-        .map(|(_, service)| service.items("/spec/ports").len())
-        .sum::<usize>()
-        .to_string()
-}
-
-/// The requests or limits of all containers of all pods that have not ended.
-fn compute(objects: &Contents<'_>, kind: &str, resource: &str) -> String {
-    let pods = objects
-        .iter()
-        .filter(|(id, object)| POD.is(&id.gvr) && !pod::is_finished(object));
-    let containers = pods.flat_map(|(_, pod)| pod.items("/spec/containers"));
-    sum(containers.filter_map(|container| container.get("resources")?.get(kind)?.get(resource)))
-}
-
-fn sum<'a>(values: impl Iterator<Item = &'a Value>) -> String {
-    let (mut total, mut is_binary) = (0, true);
-    for value in values {
-        total += quantity(value).unwrap_or(0);
-        is_binary &= value.as_str().is_some_and(|text| text.ends_with('i'));
-    }
-    render(total, is_binary)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::kind::CONFIG_MAP;
+    use crate::kind::{CONFIG_MAP, POD};
     use crate::plan::Action;
     use crate::testing::Scene;
 
     #[test]
     fn what_is_used_is_counted() {
         let mut scene = Scene::new();
-        let hard = json!({
-            "pods": "1", "configmaps": "5", "count/configmaps": "5", "count/leases.coordination.k8s.io": "1",
-            "requests.cpu": "4", "limits.memory": "1Gi",
-        });
-        scene.put(
-            &RESOURCE_QUOTA,
-            json!({"metadata": {"namespace": "a", "name": "q", "uid": "q"}, "spec": {"hard": hard}}),
-        );
-        scene.put(
-            &CONFIG_MAP,
-            json!({"metadata": {"namespace": "a", "name": "c", "uid": "c"}}),
-        );
-        for (name, phase) in [("p1", "Running"), ("p2", "Running"), ("p3", "Failed")] {
-            let resources = json!({"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}});
-            scene.put(
-                &POD,
-                json!({
-                    "metadata": {"namespace": "a", "name": name, "uid": name},
-                    "spec": {"containers": [{"resources": resources}]}, "status": {"phase": phase},
-                }),
-            );
+        let hard = json!({"pods": "1", "configmaps": "5", "count/widgets.example.com": "1"});
+        let quota = json!({"metadata": {"namespace": "a", "name": "q", "uid": "q"}, "spec": {"hard": hard}});
+        scene.put(&RESOURCE_QUOTA, quota);
+        for (kind, name) in [(&CONFIG_MAP, "c"), (&POD, "p1"), (&POD, "p2")] {
+            let object = json!({"metadata": {"namespace": "a", "name": name, "uid": name}});
+            scene.put(kind, object);
         }
         let Some(Action::Update { object, .. }) = scene.plan(plan, "a", "q").status else {
             panic!("a status")
         };
-        let expected = json!({
-            "pods": "2", "configmaps": "1", "count/configmaps": "1", "count/leases.coordination.k8s.io": "0",
-            "requests.cpu": "500m", "limits.memory": "128Mi",
-        });
-        assert_eq!(object["status"]["used"], expected);
-        assert_eq!(object["status"]["hard"], hard);
+        assert_eq!(
+            object["status"],
+            json!({"hard": hard, "used": {"pods": "2", "configmaps": "1"}})
+        );
+        scene.put(&RESOURCE_QUOTA, Value::clone(&object));
+        assert_eq!(scene.plan(plan, "a", "q"), Plan::done());
     }
 }

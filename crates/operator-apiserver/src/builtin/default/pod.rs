@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::Rule::{self, Code, FilledText, Flag, Number, PositiveNumber, Struct, Text};
 use super::TypeRules;
 use crate::builtin::image;
-use crate::builtin::quantity::Quantity;
+use crate::builtin::pod_resources;
 use crate::builtin::tree::Object;
-use crate::builtin::tree::{existing_object_in, is_zero, object_in, objects_in, set_if_nil, set_if_zero};
+use crate::builtin::tree::{at, existing_object_in, is_zero, object_in, objects_in, set_if_nil, set_if_zero};
 
 const CONTAINER: &[Rule] = &[
     FilledText("terminationMessagePath", "/dev/termination-log"),
@@ -139,18 +139,20 @@ pub(super) fn copy_missing(object: &mut Object, from: &str, to: &str, accept: im
     }
 }
 
-/// Whether resources of this name can be set for a whole pod.
-fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
-}
-
 /// Pod-level limits without requests: the sum of what the containers request, or else the limit.
 fn pod_level_requests(spec: &mut Object) {
     let limits = spec.get("resources").and_then(|r| r.get("limits"));
     if limits.is_none_or(is_zero) {
         return;
     }
-    let requested = ["cpu", "memory"].map(|name| (name, container_requests(spec, name)));
+    let of = |container: &Value| pod_resources::amounts(at(container, &["resources", "requests"]));
+    let containers = |field: &str| {
+        spec.get(field)
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice)
+    };
+    let mut total = pod_resources::of_containers(containers("containers"), containers("initContainers"), of);
+    let requested = ["cpu", "memory"].map(|name| (name, total.remove(name)));
     let Some(resources) = existing_object_in(spec, "resources") else {
         return;
     };
@@ -161,40 +163,7 @@ fn pod_level_requests(spec: &mut Object) {
             }
         }
     }
-    copy_missing(resources, "limits", "requests", is_pod_level);
-}
-
-/// What the containers of a pod request together; `None` where none says anything.
-fn container_requests(spec: &Object, name: &str) -> Option<Quantity> {
-    let request = |container: &Value| {
-        let quantity = container.get("resources")?.get("requests")?.get(name)?;
-        Quantity::from_json(quantity).ok()
-    };
-    let containers = |list: &str| {
-        let items = spec.get(list).and_then(Value::as_array);
-        items.into_iter().flatten()
-    };
-    let is_sidecar = |c: &&Value| c.get("restartPolicy").and_then(Value::as_str) == Some("Always");
-    let sum = |left: Quantity, right: Quantity| left.plus(&right);
-    let sidecars = containers("initContainers").filter(is_sidecar);
-    let running = containers("containers").chain(sidecars);
-    let total = running.filter_map(request).reduce(sum);
-
-    let mut started: Option<Quantity> = None;
-    let mut peak = total;
-    for container in containers("initContainers") {
-        let mut needed = request(container);
-        if let (Some(own), Some(others)) = (&needed, &started) {
-            needed = Some(own.plus(others));
-        } else if needed.is_none() {
-            needed = started.clone();
-        }
-        if is_sidecar(&container) {
-            started = needed.clone();
-        }
-        peak = [peak, needed].into_iter().flatten().max();
-    }
-    peak
+    copy_missing(resources, "limits", "requests", pod_resources::is_pod_level);
 }
 
 /// On the host's network a container port is the host's port too.

@@ -410,37 +410,48 @@ pub(super) fn resources(check: &mut Check, resources: &Value, path: &Path) {
 }
 
 /// Resources of Kubernetes itself have no domain in front, or its own.
-fn is_native(name: &str) -> bool {
+pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
 fn resource(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
-    let faults = names::qualified_name(name);
-    if !faults.is_empty() {
-        check.faults(path, name, faults);
-    } else if !name.contains('/') {
-        let of_container =
-            matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-        if !of_container && !is_standard(name) {
-            check.invalid(
-                path.clone(),
-                &name.into(),
-                "must be a standard resource type or fully qualified",
-            );
-        }
-        if !of_container {
-            check.invalid(
-                path.clone(),
-                &name.into(),
-                "must be a standard resource for containers",
-            );
-        }
-    }
+    resource_name(check, name, path);
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
     if !is_native(name) && !whole {
         check.invalid(path.clone(), quantity, "must be an integer");
     }
+}
+
+/// The name of a resource that containers have.
+pub(super) fn resource_name(check: &mut Check, name: &str, path: &Path) {
+    let of_container =
+        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if of_container || !any_resource_name(check, name, path) || name.contains('/') {
+        return;
+    }
+    check.invalid(
+        path.clone(),
+        &name.into(),
+        "must be a standard resource for containers",
+    );
+}
+
+/// The name of any resource; answers whether it is formed as one.
+pub(super) fn any_resource_name(check: &mut Check, name: &str, path: &Path) -> bool {
+    let faults = names::qualified_name(name);
+    if !faults.is_empty() {
+        check.faults(path, name, faults);
+        return false;
+    }
+    if !name.contains('/') && !is_standard(name) {
+        check.invalid(
+            path.clone(),
+            &name.into(),
+            "must be a standard resource type or fully qualified",
+        );
+    }
+    true
 }
 
 /// Names without a domain that mean something, though perhaps not for containers.

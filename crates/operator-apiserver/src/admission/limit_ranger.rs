@@ -1,0 +1,270 @@
+//! LimitRanger: containers get the requests and limits of their namespace where they have none, and stay within its
+//! bounds, as volume claims do.
+
+use serde_json::{Value, json};
+
+use super::Operation;
+use super::attributes::Attributes;
+use crate::builtin::pod_resources::{self, Amounts, amounts};
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, entries, list, text};
+use crate::object;
+use crate::registry::{Registry, Write};
+use crate::status::Status;
+use crate::store::Listing;
+
+const TABLE: &str = "limitranges";
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// What of an object is limited.
+#[derive(Clone, Copy)]
+enum Limited {
+    Pod,
+    Claim,
+}
+
+/// What a write is limited in, if it is at all. Of a pod nothing is changed but by `resize`.
+fn limited(write: &Write, operation: Operation, old: Option<&Value>) -> Option<Limited> {
+    if old.is_some_and(object::is_terminating) {
+        return None;
+    }
+    let is_create = operation == Operation::Create;
+    match write.subresource.as_str() {
+        "" if write.definition.is("", "pods") && is_create => Some(Limited::Pod),
+        "resize" if write.definition.is("", "pods") && !is_create => Some(Limited::Pod),
+        "" if write.definition.is("", "persistentvolumeclaims") => Some(Limited::Claim),
+        _ => None,
+    }
+}
+
+fn ranges(registry: &Registry, write: &Write) -> Listing {
+    registry
+        .store
+        .list(TABLE, &write.definition.key_prefix(&write.namespace))
+}
+
+// === defaults ===
+
+/// Gives the containers of a pod what they do not say.
+pub(super) fn default(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    pod: &mut Value,
+    old: Option<&Value>,
+) {
+    if !matches!(limited(write, operation, old), Some(Limited::Pod)) {
+        return;
+    }
+    for range in ranges(registry, write).objects {
+        default_pod(&range.value, pod);
+    }
+}
+
+fn default_pod(range: &Value, pod: &mut Value) {
+    let limits = list(range, &["spec", "limits"]).iter();
+    let defaults: Vec<&Value> = limits
+        .filter(|limit| text(limit, &["type"]) == "Container")
+        .collect();
+    let mut done = Vec::new();
+    for (field, called) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = object::child_mut(pod, "spec")
+            .get_mut(field)
+            .and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            for (field, from, what) in [
+                ("requests", "defaultRequest", "request"),
+                ("limits", "default", "limit"),
+            ] {
+                let given = fill(container, field, &defaults, from);
+                if !given.is_empty() {
+                    let name = text(container, &["name"]);
+                    done.push(format!("{} {what} for {called} {name}", given.join(", ")));
+                }
+            }
+        }
+    }
+    if !done.is_empty() {
+        let annotations = object::metadata_mut(pod)
+            .entry("annotations".to_owned())
+            .or_insert(Value::Null);
+        if !annotations.is_object() {
+            *annotations = json!({});
+        }
+        annotations[ANNOTATION] = format!("LimitRanger plugin set: {}", done.join("; ")).into();
+    }
+}
+
+/// Fills in the quantities that a container lacks, and names them.
+fn fill(container: &mut Value, field: &str, defaults: &[&Value], from: &str) -> Vec<String> {
+    let mut given = Vec::new();
+    for (name, quantity) in defaults.iter().flat_map(|limit| entries(limit, &[from])) {
+        if at(container, &["resources", field, name]).is_null() {
+            let resources = object::child_mut(container, "resources");
+            let quantities = resources.entry(field.to_owned()).or_insert(Value::Null);
+            if !quantities.is_object() {
+                *quantities = json!({});
+            }
+            quantities[name.as_str()] = quantity.clone();
+            given.push(name.clone());
+        }
+    }
+    given.sort();
+    given
+}
+
+// === bounds ===
+
+/// Refuses what is out of the bounds of the namespace.
+pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
+    let (write, operation) = (attributes.write, attributes.operation);
+    let Some((limited, object)) = limited(write, operation, attributes.old).zip(attributes.object) else {
+        return Ok(());
+    };
+    for range in ranges(attributes.registry, write).objects {
+        let mut faults = Vec::new();
+        for limit in list(&range.value, &["spec", "limits"]) {
+            check_limit(limited, limit, object, &mut faults);
+        }
+        let mut once: Vec<String> = Vec::new();
+        for fault in faults {
+            if !once.contains(&fault) {
+                once.push(fault);
+            }
+        }
+        match once.as_slice() {
+            [] => {}
+            [fault] => return Err(attributes.forbidden(fault)),
+            faults => return Err(attributes.forbidden(&format!("[{}]", faults.join(", ")))),
+        }
+    }
+    Ok(())
+}
+
+fn check_limit(limited: Limited, limit: &Value, object: &Value, faults: &mut Vec<String>) {
+    let of = |container: &Value, field: &str| amounts(at(container, &["resources", field]));
+    let spec = at(object, &["spec"]);
+    match (limited, text(limit, &["type"])) {
+        (Limited::Pod, "Container") => {
+            for container in ["containers", "initContainers"]
+                .iter()
+                .flat_map(|field| list(spec, &[field]))
+            {
+                let needs = [of(container, "requests"), of(container, "limits")];
+                check_needs(limit, &needs, faults);
+            }
+        }
+        (Limited::Pod, "Pod") => {
+            let needs = ["requests", "limits"]
+                .map(|field| pod_resources::of_pod(spec, field, |container| of(container, field)));
+            check_needs(limit, &needs, faults);
+        }
+        (Limited::Claim, "PersistentVolumeClaim") => check_claim(limit, &of(spec, "requests"), faults),
+        _ => {}
+    }
+}
+
+/// The bounds of an entry of a LimitRange, by the name of the resource.
+fn bounds(limit: &Value, field: &str) -> Amounts {
+    amounts(at(limit, &[field]))
+}
+
+fn check_needs(limit: &Value, [requests, limits]: &[Amounts; 2], faults: &mut Vec<String>) {
+    let kind = text(limit, &["type"]);
+    for (name, bound) in bounds(limit, "min") {
+        faults.extend(too_small(
+            &name,
+            kind,
+            &bound,
+            requests.get(&name),
+            limits.get(&name),
+        ));
+    }
+    for (name, bound) in bounds(limit, "max") {
+        faults.extend(too_great(
+            &name,
+            kind,
+            &bound,
+            requests.get(&name),
+            limits.get(&name),
+        ));
+    }
+    for (name, bound) in bounds(limit, "maxLimitRequestRatio") {
+        faults.extend(too_far_apart(
+            &name,
+            kind,
+            &bound,
+            requests.get(&name),
+            limits.get(&name),
+        ));
+    }
+}
+
+/// Claims have requests alone.
+fn check_claim(limit: &Value, requests: &Amounts, faults: &mut Vec<String>) {
+    let kind = text(limit, &["type"]);
+    for (name, bound) in bounds(limit, "min") {
+        faults.extend(too_small(&name, kind, &bound, requests.get(&name), None));
+    }
+    for (name, bound) in bounds(limit, "max") {
+        let says = format!("maximum {name} usage per {kind} is {bound}");
+        match requests.get(&name) {
+            None => faults.push(format!("{says}.  No request is specified")),
+            Some(request) if *request > bound => faults.push(format!("{says}, but request is {request}")),
+            _ => {}
+        }
+    }
+}
+
+type Amount<'a> = Option<&'a Quantity>;
+
+fn too_small(
+    name: &str,
+    kind: &str,
+    bound: &Quantity,
+    request: Amount<'_>,
+    limit: Amount<'_>,
+) -> Option<String> {
+    let says = format!("minimum {name} usage per {kind} is {bound}");
+    match (request, limit) {
+        (None, _) => Some(format!("{says}.  No request is specified")),
+        (Some(request), _) if request < bound => Some(format!("{says}, but request is {request}")),
+        (_, Some(limit)) if limit < bound => Some(format!("{says}, but limit is {limit}")),
+        _ => None,
+    }
+}
+
+fn too_great(
+    name: &str,
+    kind: &str,
+    bound: &Quantity,
+    request: Amount<'_>,
+    limit: Amount<'_>,
+) -> Option<String> {
+    let says = format!("maximum {name} usage per {kind} is {bound}");
+    match (request, limit) {
+        (_, None) => Some(format!("{says}.  No limit is specified")),
+        (_, Some(limit)) if limit > bound => Some(format!("{says}, but limit is {limit}")),
+        (Some(request), _) if request > bound => Some(format!("{says}, but request is {request}")),
+        _ => None,
+    }
+}
+
+fn too_far_apart(
+    name: &str,
+    kind: &str,
+    bound: &Quantity,
+    request: Amount<'_>,
+    limit: Amount<'_>,
+) -> Option<String> {
+    let says = format!("{name} max limit to request ratio per {kind} is {bound}, but");
+    let some = |amount: Amount<'_>| amount.filter(|amount| !amount.is_zero()).cloned();
+    let (Some(request), limit) = (some(request), some(limit)) else {
+        return Some(format!("{says} no request is specified or request is 0"));
+    };
+    let Some(limit) = limit else {
+        return Some(format!("{says} no limit is specified or limit is 0"));
+    };
+    let ratio = limit.per(&request);
+    (ratio > bound.per(&Quantity::from(1))).then(|| format!("{says} provided ratio is {ratio:.6}"))
+}

@@ -1,0 +1,154 @@
+//! PodSecurity: what the labels of a namespace do not allow of its pods is refused, or warned of.
+
+use serde_json::Value;
+
+use super::Operation;
+use super::attributes::Attributes;
+use crate::builtin::tree::{at, list, text};
+use crate::pod_security::{self, Level, Policy, Standard};
+use crate::status::{self, Status};
+
+/// Subresources of pods that do not change what the pod may do.
+const HARMLESS: [&str; 8] = [
+    "attach",
+    "binding",
+    "eviction",
+    "exec",
+    "log",
+    "portforward",
+    "proxy",
+    "status",
+];
+
+pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
+    let write = attributes.write;
+    let Some(object) = attributes.object.filter(|_| !write.definition.is_custom()) else {
+        return Ok(());
+    };
+    let subject = &write.definition.subject;
+    match (subject.group.as_str(), subject.resource.as_str()) {
+        ("", "namespaces") if write.subresource.is_empty() => check_namespace(attributes, object),
+        ("", "pods") if !HARMLESS.contains(&write.subresource.as_str()) => check_pod(attributes, object),
+        _ if write.subresource.is_empty() => {
+            if let Some(template) = template(&subject.group, &subject.resource, object) {
+                let policy = policy_of(attributes);
+                warn(attributes, policy.warn, template);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The template of the pods of a kind that makes some, if the object has one.
+fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
+    let path: &[&str] = match (group, resource) {
+        ("", "podtemplates") => &["template"],
+        ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template"],
+        ("", "replicationcontrollers")
+        | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
+        | ("batch", "jobs") => &["spec", "template"],
+        _ => return None,
+    };
+    Some(at(object, path)).filter(|template| template.is_object())
+}
+
+fn policy_of(attributes: &Attributes<'_>) -> Policy {
+    let namespace = attributes
+        .registry
+        .store
+        .get("namespaces", &attributes.write.namespace);
+    let namespace = namespace.map(|namespace| namespace.value.clone());
+    Policy::of(namespace.as_deref().unwrap_or(&Value::Null)).0
+}
+
+fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    let policy = policy_of(attributes);
+    if policy.enforce.level == Level::Privileged && policy.warn.level == Level::Privileged {
+        return Ok(());
+    }
+    if attributes.old.is_some_and(|old| !differs(pod, old)) {
+        return Ok(());
+    }
+    let violations = pod_security::violations(policy.enforce, pod);
+    if violations.is_empty() {
+        warn(attributes, policy.warn, pod);
+        return Ok(());
+    }
+    Err(attributes.forbidden(&format!(
+        "violates PodSecurity \"{}\": {}",
+        policy.enforce,
+        pod_security::details(&violations)
+    )))
+}
+
+fn warn(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
+    let violations = pod_security::violations(standard, pod);
+    if !violations.is_empty() {
+        let details = pod_security::details(&violations);
+        let warnings = &attributes.write.warnings;
+        warnings.add(format!("would violate PodSecurity \"{standard}\": {details}"));
+    }
+}
+
+/// Whether a pod has changed in something that a standard looks at: of a pod that exists, little can.
+fn differs(pod: &Value, old: &Value) -> bool {
+    let lists = ["containers", "initContainers"];
+    let container = |pod: &Value, container: &Value| {
+        let name = text(container, &["name"]).to_owned();
+        let annotation =
+            |prefix: &str| at(pod, &["metadata", "annotations", &format!("{prefix}{name}")]).clone();
+        let annotations = [
+            annotation("container.seccomp.security.alpha.kubernetes.io/"),
+            annotation("container.apparmor.security.beta.kubernetes.io/"),
+        ];
+        (at(container, &["image"]).clone(), annotations)
+    };
+    let watched = |pod: &Value| {
+        let containers = lists.map(|field| {
+            let containers = list(pod, &["spec", field]).iter();
+            containers.map(|one| container(pod, one)).collect::<Vec<_>>()
+        });
+        let annotation = at(
+            pod,
+            &[
+                "metadata",
+                "annotations",
+                "seccomp.security.alpha.kubernetes.io/pod",
+            ],
+        );
+        (containers, annotation.clone())
+    };
+    let ephemeral = |pod: &Value| list(pod, &["spec", "ephemeralContainers"]).len();
+    watched(pod) != watched(old) || ephemeral(pod) != ephemeral(old)
+}
+
+fn check_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<(), Status> {
+    let (policy, errors) = Policy::of(namespace);
+    let before = attributes.old.map(Policy::of);
+    let is_news = before.as_ref().is_none_or(|(_, before)| *before != errors);
+    let name = attributes.name();
+    if !errors.is_empty() && is_news {
+        return Err(status::invalid(
+            &attributes.write.definition.subject,
+            name,
+            &errors,
+        ));
+    }
+    let Some((before, _)) = before.filter(|_| attributes.operation == Operation::Update) else {
+        return Ok(());
+    };
+    let enforce = policy.enforce;
+    if enforce == before.enforce || enforce.level == Level::Privileged || enforce.is_within(&before.enforce) {
+        return Ok(());
+    }
+    let pods = attributes
+        .registry
+        .store
+        .list("pods", &format!("{name}/"))
+        .objects;
+    for warning in pod_security::existing(name, enforce, pods.iter().map(|pod| &*pod.value)) {
+        attributes.write.warnings.add(warning);
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! ResourceQuota: nothing is written that a quota of the namespace does not leave room for. What is written is charged
+//! with the same commit.
+
+use serde_json::{Map, Value};
+
+use super::Operation;
+use super::attributes::Attributes;
+use crate::authn::User;
+use crate::managed_fields;
+use crate::object;
+use crate::quota::{self, Change, Evaluator};
+use crate::registry::{Registry, Warnings, Write, builtin_catalog};
+use crate::status::Status;
+use crate::store::{Along, Stored};
+
+const TABLE: &str = "resourcequotas";
+
+/// What has to be committed along with a write: the quotas that it is charged to, with their new status.
+pub(super) fn charge(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<Along>, Status> {
+    if !write.definition.namespaced || write.namespace.is_empty() {
+        return Ok(Vec::new());
+    }
+    let prefix = write.definition.key_prefix(&write.namespace);
+    let quotas = registry.store.list(TABLE, &prefix).objects;
+    let subject = &write.definition.subject;
+    let (Some(change), Some(evaluator)) = (
+        change(write, operation, old),
+        Evaluator::of(&subject.group, &subject.resource),
+    ) else {
+        return Ok(Vec::new());
+    };
+    if quotas.is_empty() || !evaluator.handles(change, object) {
+        return Ok(Vec::new());
+    }
+    let mut charges = Vec::new();
+    for live in quotas {
+        let used = quota::charge(&live.value, &evaluator, change, object, registry.clock.now());
+        let refused = |why: String| {
+            let attributes = Attributes {
+                registry,
+                write,
+                operation,
+                object: Some(object),
+                old,
+            };
+            attributes.forbidden(&why)
+        };
+        if let Some(used) = used.map_err(refused)? {
+            charges.extend(charged(registry, live, used));
+        }
+    }
+    if write.dry_run {
+        charges.clear();
+    }
+    Ok(charges)
+}
+
+/// What a write does to the object that it is about; `None` for subresources that create something else.
+fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) -> Option<Change<'a>> {
+    let subresource = write.subresource.as_str();
+    match (operation, old) {
+        (Operation::Create, _) => subresource.is_empty().then_some(Change::Create),
+        (Operation::Update, Some(old)) => Some(Change::Update { old, subresource }),
+        _ => None,
+    }
+}
+
+/// A quota that more is used of, as the server itself writes it.
+fn charged(registry: &Registry, live: std::sync::Arc<Stored>, used: Map<String, Value>) -> Option<Along> {
+    let definition = builtin_catalog().find("", "v1", TABLE)?;
+    let mut value = Value::clone(&live.value);
+    object::child_mut(&mut value, "status").insert("used".to_owned(), used.into());
+    let write = Write {
+        namespace: object::namespace(&value).to_owned(),
+        name: object::name(&value).to_owned(),
+        subresource: "status".to_owned(),
+        user: User::admin(),
+        manager: "kube-apiserver".to_owned(),
+        tracked: false,
+        replaces: true,
+        dry_run: false,
+        options: Value::Null,
+        warnings: Warnings::default(),
+        definition,
+    };
+    managed_fields::update(registry, &write, Some(&live.value), &mut value);
+    Some(Along {
+        table: write.definition.table.clone(),
+        gvr: write.definition.storage.clone(),
+        live,
+        value,
+    })
+}

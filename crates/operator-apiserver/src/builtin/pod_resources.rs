@@ -1,0 +1,126 @@
+//! What a pod as a whole requests, or is limited to (`k8s.io/component-helpers/resource`).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::quantity::Quantity;
+use super::tree::{at, entries, list, text};
+
+/// Quantities by the name of the resource.
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
+
+/// Reads a map of quantities; what is no quantity is left out.
+pub(crate) fn amounts(quantities: &Value) -> Amounts {
+    entries(quantities, &[])
+        .filter_map(|(name, quantity)| Some((name.clone(), Quantity::from_json(quantity).ok()?)))
+        .collect()
+}
+
+/// Adds each amount to the one of the same name.
+pub(crate) fn add(total: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let sum = total
+            .get(name)
+            .map_or_else(|| amount.clone(), |known| known.plus(amount));
+        total.insert(name.clone(), sum);
+    }
+}
+
+/// Raises each amount to the one of the same name.
+pub(crate) fn raise(total: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        if total.get(name).is_none_or(|known| known < amount) {
+            total.insert(name.clone(), amount.clone());
+        }
+    }
+}
+
+/// Whether resources of this name can be set for a whole pod.
+pub(crate) fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// Whether a pod says itself what it needs as a whole.
+pub(crate) fn has_pod_level(spec: &Value) -> bool {
+    ["requests", "limits"]
+        .iter()
+        .flat_map(|field| entries(spec, &["resources", field]))
+        .any(|(name, _)| is_pod_level(name))
+}
+
+/// The `requests` or `limits` of a pod: what it says as a whole, else what its containers add up to.
+pub(crate) fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
+    let mut total = of_containers(list(spec, &["containers"]), list(spec, &["initContainers"]), of);
+    let own = amounts(at(spec, &["resources", field]));
+    total.extend(own.into_iter().filter(|(name, _)| is_pod_level(name)));
+    total
+}
+
+/// What the containers of a pod need together: those that run side by side, or more where one that prepares the pod
+/// needs more. `of` says what one container needs.
+pub(crate) fn of_containers(
+    containers: &[Value],
+    init_containers: &[Value],
+    of: impl Fn(&Value) -> Amounts,
+) -> Amounts {
+    let mut total = Amounts::new();
+    for container in containers {
+        add(&mut total, &of(container));
+    }
+    let (mut started, mut peak) = (Amounts::new(), Amounts::new());
+    for container in init_containers {
+        let mut needed = of(container);
+        if text(container, &["restartPolicy"]) == "Always" {
+            add(&mut total, &needed);
+            add(&mut started, &needed);
+            raise(&mut peak, &started);
+        } else {
+            add(&mut needed, &started);
+            raise(&mut peak, &needed);
+        }
+    }
+    raise(&mut total, &peak);
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cpu(spec: &Value) -> String {
+        let of = |container: &Value| amounts(at(container, &["resources", "requests"]));
+        of_pod(spec, "requests", of)["cpu"].to_string()
+    }
+
+    fn container(cpu: &str) -> Value {
+        json!({"resources": {"requests": {"cpu": cpu}}})
+    }
+
+    #[test]
+    fn containers_that_prepare_count_where_they_need_more_than_those_that_run() {
+        let mut spec =
+            json!({"containers": [container("1"), container("500m")], "initContainers": [container("1")]});
+        assert_eq!(cpu(&spec), "1500m");
+        spec["initContainers"] = json!([container("4")]);
+        assert_eq!(cpu(&spec), "4");
+        let mut sidecar = container("1");
+        sidecar["restartPolicy"] = "Always".into();
+        spec["initContainers"] = json!([sidecar, container("4")]);
+        assert_eq!(cpu(&spec), "5");
+        spec["initContainers"] = json!([sidecar]);
+        assert_eq!(cpu(&spec), "2500m");
+    }
+
+    #[test]
+    fn what_a_pod_says_of_itself_counts_before_its_containers() {
+        let spec = json!({
+            "containers": [container("1")], "resources": {"requests": {"cpu": "300m"}, "limits": {"memory": "1Gi"}},
+        });
+        assert_eq!(cpu(&spec), "300m");
+        assert!(has_pod_level(&spec));
+        assert!(!has_pod_level(&json!({"containers": [container("1")]})));
+    }
+}

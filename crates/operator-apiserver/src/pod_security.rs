@@ -1,0 +1,221 @@
+//! The Pod Security Standards: three levels, in versions, and what a pod may not have under each
+//! (`k8s.io/pod-security-admission`).
+//!
+//! Pure: labels of a namespace and pods in, texts out.
+
+mod check;
+
+use std::fmt;
+
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+
+use crate::builtin::tree::{at, text};
+
+/// How strict a standard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// The minor version of Kubernetes whose standards are meant; `None` is the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version(Option<u32>);
+
+/// A standard: a level in a version. Written `restricted:latest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standard {
+    pub(crate) level: Level,
+    version: Version,
+}
+
+/// The standards of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// What violates it is refused.
+    pub(crate) enforce: Standard,
+    /// What violates it is recorded. There is no audit log.
+    pub(crate) audit: Standard,
+    /// What violates it gets a warning.
+    pub(crate) warn: Standard,
+}
+
+const PREFIX: &str = "pod-security.kubernetes.io/";
+
+impl Policy {
+    /// What the labels of a namespace say, and what is wrong with them. What is not said, is not restricted.
+    pub(crate) fn of(namespace: &Value) -> (Self, Vec<Error>) {
+        let mut errors = Vec::new();
+        let labels = at(namespace, &["metadata", "labels"]);
+        let mut standard = |mode: &str| {
+            let (level, level_label) = (Level::parse, format!("{PREFIX}{mode}"));
+            // Who only wants to be told is told nothing rather than too much.
+            let fallback = if mode == "enforce" {
+                Level::Restricted
+            } else {
+                Level::Privileged
+            };
+            let level = parsed(
+                labels,
+                &level_label,
+                level,
+                (Level::Privileged, fallback),
+                &mut errors,
+            );
+            let latest = Version(None);
+            let label = format!("{PREFIX}{mode}-version");
+            let version = parsed(labels, &label, Version::parse, (latest, latest), &mut errors);
+            Standard { level, version }
+        };
+        let policy = Self {
+            enforce: standard("enforce"),
+            audit: standard("audit"),
+            warn: standard("warn"),
+        };
+        (policy, errors)
+    }
+}
+
+/// The value of a label; without one the first default, with a bad one the second and an error.
+fn parsed<T>(
+    labels: &Value,
+    label: &str,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+    (missing, bad): (T, T),
+    errors: &mut Vec<Error>,
+) -> T {
+    let Some(value) = labels.get(label).and_then(Value::as_str) else {
+        return missing;
+    };
+    parse(value).unwrap_or_else(|why| {
+        let path = Path::new("metadata").child("labels").key(label);
+        errors.push(Error::invalid(path, value.into(), why));
+        bad
+    })
+}
+
+impl Level {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "privileged" => Ok(Self::Privileged),
+            "baseline" => Ok(Self::Baseline),
+            "restricted" => Ok(Self::Restricted),
+            _ => Err("must be one of privileged, baseline, restricted"),
+        }
+    }
+}
+
+impl Version {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        if text == "latest" {
+            return Ok(Self(None));
+        }
+        let minor = text.strip_prefix("v1.").filter(|minor| {
+            let is_number = !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && (*minor == "0" || !minor.starts_with('0'))
+        });
+        let minor = minor.and_then(|minor| minor.parse().ok());
+        minor
+            .map(|minor| Self(Some(minor)))
+            .ok_or("must be \"latest\" or \"v1.x\"")
+    }
+
+    /// Whether a rule that came with a minor version is part of the standards.
+    fn includes(self, minor: u32) -> bool {
+        self.0.is_none_or(|own| own >= minor)
+    }
+}
+
+impl Standard {
+    /// Whether another standard of the same version asks for as much, or more.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.version == other.version && self.level <= other.level
+    }
+}
+
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Privileged => "privileged",
+            Level::Baseline => "baseline",
+            Level::Restricted => "restricted",
+        };
+        match self.version.0 {
+            Some(minor) => write!(f, "{level}:v1.{minor}"),
+            None => write!(f, "{level}:latest"),
+        }
+    }
+}
+
+/// Something that a standard does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    reason: &'static str,
+    detail: String,
+}
+
+/// What a standard does not allow of a pod, or of the template of one.
+pub(crate) fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
+    check::all(standard.level, |minor| standard.version.includes(minor), pod)
+}
+
+/// `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
+pub(crate) fn details(violations: &[Violation]) -> String {
+    let texts = violations
+        .iter()
+        .map(|violation| match violation.detail.as_str() {
+            "" => violation.reason.to_owned(),
+            detail => format!("{} ({detail})", violation.reason),
+        });
+    texts.collect::<Vec<String>>().join(", ")
+}
+
+/// `hostPath volumes, privileged`.
+pub(crate) fn reasons(violations: &[Violation]) -> String {
+    let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
+    reasons.join(", ")
+}
+
+/// What is said of the pods that a namespace has already when its standard becomes stricter: one line for all pods with
+/// the same faults.
+pub(crate) fn existing<'a>(
+    namespace: &str,
+    standard: Standard,
+    pods: impl Iterator<Item = &'a Value>,
+) -> Vec<String> {
+    let mut by_reason: std::collections::BTreeMap<String, Vec<&str>> = std::collections::BTreeMap::new();
+    for pod in pods {
+        let violations = violations(standard, pod);
+        if !violations.is_empty() {
+            let name = text(pod, &["metadata", "name"]);
+            by_reason.entry(reasons(&violations)).or_default().push(name);
+        }
+    }
+    if by_reason.is_empty() {
+        return Vec::new();
+    }
+    let mut lines: Vec<String> = by_reason
+        .into_iter()
+        .map(|(reasons, pods)| {
+            let first = pods.iter().min().copied().unwrap_or_default();
+            match pods.len() {
+                1 => format!("{first}: {reasons}"),
+                2 => format!("{first} (and 1 other pod): {reasons}"),
+                count => format!("{first} (and {} other pods): {reasons}", count - 1),
+            }
+        })
+        .collect();
+    lines.sort();
+    lines.insert(
+        0,
+        format!(
+            "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{standard}\""
+        ),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests;

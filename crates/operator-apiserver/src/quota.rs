@@ -1,0 +1,355 @@
+//! What ResourceQuotas count, as `k8s.io/kubernetes/pkg/quota/v1` does.
+//!
+//! Pure: objects in, amounts out. Admission asks whether a write fits into the quotas of its namespace, a controller asks
+//! what the objects of a namespace use together.
+
+mod claim;
+mod pod;
+mod scope;
+mod service;
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value, json};
+
+use self::scope::Selector;
+use crate::builtin::pod_resources::{Amounts, add, amounts};
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, entries, is_zero};
+use crate::client::Gvr;
+use crate::object;
+
+/// The status that a ResourceQuota should have: `hard` as in its spec, and `used` as the objects of its namespace add up
+/// to. `None` if it has that status already.
+///
+/// `objects` are those of the quota's namespace, with their resources. `now` decides which pods should be gone.
+/// `is_served` says whether there is a resource of a group and plural: what is not served is not counted by
+/// `count/PLURAL.GROUP`.
+pub fn status<'a>(
+    quota: &Value,
+    objects: impl Iterator<Item = (&'a Gvr, &'a Value)>,
+    now: SystemTime,
+    is_served: impl Fn(&str, &str) -> bool,
+) -> Option<Value> {
+    let hard = at(quota, &["spec", "hard"]);
+    if is_zero(hard) {
+        return (!is_zero(at(quota, &["status"]))).then(|| json!({}));
+    }
+    let mut used: Amounts = amounts(at(quota, &["status", "used"]));
+    used.retain(|name, _| hard.get(name).is_some());
+    let counted = entries(hard, &[]).map(|(name, _)| name.as_str());
+    let mut total: Amounts = counted
+        .filter(|name| is_counted(name, &is_served))
+        .map(|name| (name.to_owned(), Quantity::default()))
+        .collect();
+    let selectors = scope::selectors(quota);
+    for (gvr, object) in objects {
+        let Some(evaluator) = Evaluator::of(&gvr.group, &gvr.resource) else {
+            continue;
+        };
+        if total.keys().any(|name| evaluator.covers(name)) && evaluator.matches(&selectors, object) {
+            let mut usage = evaluator.usage(object, now);
+            usage.retain(|name, _| total.contains_key(name));
+            add(&mut total, &usage);
+        }
+    }
+    used.extend(total);
+    let is_current = used == amounts(at(quota, &["status", "used"]))
+        && amounts(hard) == amounts(at(quota, &["status", "hard"]))
+        && ["hard", "used"]
+            .iter()
+            .all(|field| at(quota, &["status", field]).is_object());
+    (!is_current).then(|| json!({"hard": hard, "used": texts(&used)}))
+}
+
+/// Whether a change of an object may take something out of the quotas of its namespace.
+pub fn releases(gvr: &Gvr, old: &Value, new: &Value) -> bool {
+    // That a pod should be gone by now is no change of it.
+    let now = SystemTime::UNIX_EPOCH;
+    match (gvr.group.as_str(), gvr.resource.as_str()) {
+        ("", "pods") => {
+            pod::is_counted(old, now) && !pod::is_counted(new, now)
+                || Evaluator::PODS.usage(old, now) != Evaluator::PODS.usage(new, now)
+        }
+        ("", "services") => service::usage(old) != service::usage(new),
+        ("", "persistentvolumeclaims") => {
+            claim::usage(old) != claim::usage(new) || claim::classes(old) != claim::classes(new)
+        }
+        _ => false,
+    }
+}
+
+/// Whether something is counted under a name.
+fn is_counted(name: &str, is_served: impl Fn(&str, &str) -> bool) -> bool {
+    const COUNTED: [Evaluator<'_>; 3] = [Evaluator::PODS, Evaluator::SERVICES, Evaluator::CLAIMS];
+    if let Some(counted) = name.strip_prefix("count/") {
+        let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return Evaluator::of(group, resource).is_some() && is_served(group, resource);
+    }
+    ALIASES.contains(&name)
+        || claim::is_of_device_class(name)
+        || COUNTED.iter().any(|evaluator| evaluator.covers(name))
+}
+
+fn texts(amounts: &Amounts) -> Map<String, Value> {
+    amounts
+        .iter()
+        .map(|(name, amount)| (name.clone(), amount.to_string().into()))
+        .collect()
+}
+
+/// Objects that are counted by their plural too, as they were before `count/PLURAL` was.
+const ALIASES: [&str; 4] = [
+    "configmaps",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+];
+
+/// Resources that are not stored, and events.
+const IGNORED: [(&str, &str); 10] = [
+    ("", "bindings"),
+    ("", "componentstatuses"),
+    ("", "events"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+    ("events.k8s.io", "events"),
+];
+
+/// What of an object counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Pod,
+    Service,
+    Claim,
+    ResourceClaim,
+    Nothing,
+}
+
+/// How the objects of a resource are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evaluator<'a> {
+    group: &'a str,
+    resource: &'a str,
+    content: Content,
+}
+
+/// What happens to the object that is charged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// It is new.
+    Create,
+    /// It is changed, from what it was, through a subresource or without one.
+    Update { old: &'a Value, subresource: &'a str },
+}
+
+impl<'a> Evaluator<'a> {
+    const PODS: Self = Self::core("pods", Content::Pod);
+    const SERVICES: Self = Self::core("services", Content::Service);
+    const CLAIMS: Self = Self::core("persistentvolumeclaims", Content::Claim);
+
+    const fn core(resource: &'a str, content: Content) -> Self {
+        Self {
+            group: "",
+            resource,
+            content,
+        }
+    }
+
+    /// The evaluator of a resource; `None` if it is never counted.
+    pub(crate) fn of(group: &'a str, resource: &'a str) -> Option<Self> {
+        if IGNORED.contains(&(group, resource)) {
+            return None;
+        }
+        let content = match (group, resource) {
+            ("", "pods") => Content::Pod,
+            ("", "services") => Content::Service,
+            ("", "persistentvolumeclaims") => Content::Claim,
+            ("resource.k8s.io", "resourceclaims") => Content::ResourceClaim,
+            _ => Content::Nothing,
+        };
+        Some(Self {
+            group,
+            resource,
+            content,
+        })
+    }
+
+    /// Whether the objects may use what is counted under a name.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        self.is_own_count(name)
+            || match self.content {
+                Content::Pod => pod::covers(name),
+                Content::Service => service::covers(name),
+                Content::Claim => claim::covers(name),
+                Content::ResourceClaim => claim::is_of_device_class(name),
+                Content::Nothing => self.is_alias(name),
+            }
+    }
+
+    fn is_own_count(&self, name: &str) -> bool {
+        let Some(counted) = name.strip_prefix("count/") else {
+            return false;
+        };
+        match counted.strip_prefix(self.resource) {
+            Some("") => self.group.is_empty(),
+            Some(rest) => rest.strip_prefix('.') == Some(self.group) && !self.group.is_empty(),
+            None => false,
+        }
+    }
+
+    fn is_alias(&self, name: &str) -> bool {
+        self.group.is_empty() && self.resource == name && ALIASES.contains(&name)
+    }
+
+    /// Whether a change may make the object use more.
+    pub(crate) fn handles(&self, change: Change<'_>, object: &Value) -> bool {
+        let Change::Update { old, subresource } = change else {
+            return true;
+        };
+        match (self.content, subresource) {
+            (Content::Pod, "") => pod::has_deadline(old) != pod::has_deadline(object),
+            (Content::Pod, "resize")
+            | (Content::Service | Content::Claim | Content::ResourceClaim, "")
+            | (Content::Claim, "status") => true,
+            _ => false,
+        }
+    }
+
+    /// What an object uses.
+    pub(crate) fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
+        let mut usage = match self.content {
+            Content::Pod => pod::usage(object, now),
+            Content::Service => service::usage(object),
+            Content::Claim => claim::usage(object),
+            Content::ResourceClaim => claim::devices(object),
+            Content::Nothing => Amounts::new(),
+        };
+        let count = match self.group {
+            "" => format!("count/{}", self.resource),
+            group => format!("count/{}.{group}", self.resource),
+        };
+        usage.insert(count, Quantity::from(1));
+        if self.is_alias(self.resource) {
+            usage.insert(self.resource.to_owned(), Quantity::from(1));
+        }
+        usage
+    }
+
+    /// Whether an object is in all scopes. Only pods and claims have any.
+    fn matches(&self, selectors: &[Selector], object: &Value) -> bool {
+        selectors.iter().all(|selector| match self.content {
+            Content::Pod => pod::is_in_scope(object, selector),
+            Content::Claim => claim::is_in_scope(object, selector),
+            _ => false,
+        })
+    }
+
+    /// What an object should say and does not, for a quota of these names.
+    fn check(&self, names: &[&str], object: &Value) -> Result<(), String> {
+        match self.content {
+            Content::Pod => pod::check(names, object),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an object fits into a quota: the `used` of its status from then on, and `None` if nothing is charged.
+/// Otherwise why it does not fit.
+pub(crate) fn charge(
+    quota: &Value,
+    evaluator: &Evaluator<'_>,
+    change: Change<'_>,
+    object: &Value,
+    now: SystemTime,
+) -> Result<Option<Map<String, Value>>, String> {
+    let selectors = scope::selectors(quota);
+    let hard = amounts(at(quota, &["status", "hard"]));
+    let names: Vec<&str> = hard
+        .keys()
+        .map(String::as_str)
+        .filter(|name| evaluator.covers(name))
+        .collect();
+    if names.is_empty() || !evaluator.matches(&selectors, object) {
+        return Ok(None);
+    }
+    let name = object::name(quota);
+    evaluator
+        .check(&names, object)
+        .map_err(|why| format!("failed quota: {name}: {why}"))?;
+    let mut used = amounts(at(quota, &["status", "used"]));
+    if !names.iter().all(|name| used.contains_key(*name)) {
+        let names = names.join(",");
+        return Err(format!("status unknown for quota: {name}, resources: {names}"));
+    }
+    let requested = requested(evaluator, change, &selectors, object, now)?;
+    let requested: Amounts = requested
+        .into_iter()
+        .filter(|(name, amount)| hard.contains_key(name) && !amount.is_zero())
+        .collect();
+    if requested.is_empty() {
+        return Ok(None);
+    }
+    let before = used.clone();
+    add(&mut used, &requested);
+    let exceeded: Vec<&String> = requested
+        .keys()
+        .filter(|name| used.get(*name) > hard.get(*name))
+        .collect();
+    if exceeded.is_empty() {
+        return Ok(Some(texts(&used)));
+    }
+    Err(format!(
+        "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+        listed(&requested, &exceeded),
+        listed(&before, &exceeded),
+        listed(&hard, &exceeded),
+    ))
+}
+
+/// What a change adds to the usage of an object that was, or was not, in the scopes before.
+fn requested(
+    evaluator: &Evaluator<'_>,
+    change: Change<'_>,
+    selectors: &[Selector],
+    object: &Value,
+    now: SystemTime,
+) -> Result<Amounts, String> {
+    let mut usage = evaluator.usage(object, now);
+    let negative: Vec<&str> = usage
+        .iter()
+        .filter(|(_, amount)| amount.is_negative())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !negative.is_empty() {
+        let negative = negative.join(",");
+        return Err(format!("quota usage is negative for resource(s): {negative}"));
+    }
+    if let Change::Update { old, .. } = change
+        && evaluator.matches(selectors, old)
+    {
+        let before = evaluator.usage(old, now);
+        for (name, amount) in &mut usage {
+            if let Some(before) = before.get(name) {
+                *amount = amount.without(before);
+            }
+        }
+    }
+    Ok(usage)
+}
+
+/// Some amounts as texts name them: `cpu=1,memory=1Gi`.
+fn listed(amounts: &BTreeMap<String, Quantity>, names: &[&String]) -> String {
+    let listed = names
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
+    listed.collect::<Vec<String>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The scopes of a quota: which objects it is about.
+
+use serde_json::Value;
+
+use crate::builtin::tree::{list, text};
+
+/// One condition of a quota's scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Selector {
+    pub(super) scope: String,
+    operator: Operator,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operator {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+}
+
+/// The conditions of `spec.scopes` and `spec.scopeSelector`: all of them must hold.
+pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
+    let scopes = list(quota, &["spec", "scopes"]).iter().filter_map(Value::as_str);
+    let scopes = scopes.map(|scope| Selector {
+        scope: scope.to_owned(),
+        operator: Operator::Exists,
+    });
+    let expressions = list(quota, &["spec", "scopeSelector", "matchExpressions"]);
+    scopes.chain(expressions.iter().map(expressed)).collect()
+}
+
+fn expressed(expression: &Value) -> Selector {
+    let values = list(expression, &["values"]);
+    let values = values
+        .iter()
+        .filter_map(|value| value.as_str().map(str::to_owned));
+    Selector {
+        scope: text(expression, &["scopeName"]).to_owned(),
+        operator: match text(expression, &["operator"]) {
+            "In" => Operator::In(values.collect()),
+            "NotIn" => Operator::NotIn(values.collect()),
+            "DoesNotExist" => Operator::Absent,
+            _ => Operator::Exists,
+        },
+    }
+}
+
+impl Selector {
+    /// Whether an object that names these classes is meant.
+    pub(super) fn selects(&self, classes: &[&str]) -> bool {
+        let named = |values: &[String]| {
+            classes
+                .iter()
+                .any(|class| values.iter().any(|value| value == class))
+        };
+        match &self.operator {
+            Operator::Exists => !classes.is_empty(),
+            Operator::Absent => classes.is_empty(),
+            Operator::In(values) => named(values),
+            Operator::NotIn(values) => {
+                classes.is_empty()
+                    || classes
+                        .iter()
+                        .any(|class| values.iter().all(|value| value != class))
+            }
+        }
+    }
+}

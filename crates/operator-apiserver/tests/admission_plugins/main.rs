@@ -1,0 +1,32 @@
+//! The plug-ins that every server has: what they add to what clients write, and what they refuse.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+#[path = "../asking/mod.rs"]
+mod asking;
+mod limit_ranges;
+mod pod_security;
+mod quotas;
+
+use operator_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+/// The namespace of the tests.
+const HERE: &str = "/api/v1/namespaces/default";
+
+/// A server on which pods can be created.
+async fn server() -> ApiServer {
+    let server = ApiServer::builder().build().unwrap();
+    let account = json!({"metadata": {"name": "default"}});
+    asking::post(&server, &format!("{HERE}/serviceaccounts"), account)
+        .await
+        .is_done();
+    server
+}
+
+fn named(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+fn pod(name: &str, resources: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}})
+}
