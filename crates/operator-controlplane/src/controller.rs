@@ -11,6 +11,7 @@ pub(crate) mod garbage;
 pub(crate) mod job;
 pub(crate) mod namespace;
 pub(crate) mod node;
+pub(crate) mod node_lifecycle;
 pub(crate) mod quota;
 pub(crate) mod replica_set;
 pub(crate) mod scheduler;

@@ -139,6 +139,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::disruption::controller(),
         controller::volume::controller(options.nodes > 0),
         controller::quota::controller(),
+        controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
     if options.nodes > 0 {

@@ -4,12 +4,10 @@ use serde_json::{Value, json};
 
 use crate::kind::{LEASE, NODE};
 use crate::object::{Object, time};
-use crate::plan::{Action, World, create, update, update_status};
+use crate::plan::{Action, World, create, update_status};
 
 const LEASES: &str = "kube-node-lease";
 const VERSION: &str = "v1.36.2";
-/// The server gives this taint to every new node.
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The address of a node.
 pub(super) fn address(index: usize) -> String {
@@ -22,8 +20,7 @@ pub(super) fn pod_address(index: usize, number: u32) -> String {
     format!("10.{}.{high}.{low}", 128 + index % 128)
 }
 
-/// Creates the Node and its Lease, then says that it is ready, and last opens it to pods. A Node that is there is
-/// taken over.
+/// Creates the Node and its Lease, then says that it is ready. A Node that is there is taken over.
 pub(super) fn register(world: &World<'_>, name: &str, index: usize) -> Vec<Action> {
     let Some(node) = world.objects.get(&NODE, "", name) else {
         return vec![
@@ -32,27 +29,11 @@ pub(super) fn register(world: &World<'_>, name: &str, index: usize) -> Vec<Actio
         ];
     };
     if node.is_condition_true("Ready") {
-        return untaint(node).into_iter().collect();
+        return Vec::new();
     }
     update_status(&NODE, node, status(world, name, index))
         .into_iter()
         .collect()
-}
-
-/// Takes the taint off a node that is ready.
-fn untaint(node: &Value) -> Option<Action> {
-    let taints = node.items("/spec/taints");
-    let kept: Vec<Value> = taints
-        .iter()
-        .filter(|taint| taint.text("/key") != NOT_READY)
-        .cloned()
-        .collect();
-    if kept.len() == taints.len() {
-        return None;
-    }
-    let mut node = node.clone();
-    *node.pointer_mut("/spec/taints")? = kept.into();
-    Some(update(&NODE, node, None))
 }
 
 fn node(name: &str, index: usize) -> Value {
@@ -175,19 +156,6 @@ mod tests {
             panic!("an update")
         };
         assert!(object.is_condition_true("Ready"));
-        let mut ready = *object;
-        ready["spec"]["taints"] = json!([
-            {"key": "a", "effect": "NoSchedule"},
-            {"key": NOT_READY, "effect": "NoSchedule"},
-        ]);
-        scene.put(&NODE, ready);
-        let Some(Action::Update { object, .. }) = step(&scene).pop() else {
-            panic!("an update")
-        };
-        assert_eq!(
-            object["spec"]["taints"],
-            json!([{"key": "a", "effect": "NoSchedule"}])
-        );
         scene.put(&NODE, *object);
         assert!(step(&scene).is_empty());
     }
