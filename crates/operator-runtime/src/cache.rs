@@ -50,6 +50,22 @@ pub use selection::{ListOptions, Selectors, Transforms};
 pub(crate) use store::Consistency;
 
 /// How the cache watches.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use operator_runtime::cache::CacheOptions;
+/// use operator_runtime::prelude::*;
+///
+/// # async fn example() -> Result<()> {
+/// let options = CacheOptions {
+///     namespaces: vec!["team-a".to_owned(), "team-b".to_owned()],
+///     sync_period: Some(Duration::from_secs(3600)),
+///     ..CacheOptions::default()
+/// };
+/// let manager = Manager::builder("example-operator").cache_options(options).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
     /// The namespaces to watch; all when empty. Cluster-scoped kinds are watched as a whole in any case.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::Stream;
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::Cache;
 use crate::error::Result;
 use crate::event::Event;
 use crate::handler::{self, EventHandler};
@@ -72,6 +73,16 @@ pub trait Reconciler: Send + Sync + 'static {
 }
 
 /// What follows from a reconcile that succeeded.
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_runtime::Action;
+///
+/// // Look again in five minutes, behind everything that changes meanwhile.
+/// let later = Action::requeue_after(Duration::from_secs(300)).with_priority(-10);
+/// assert_ne!(later, Action::done());
+/// assert_eq!(Action::requeue_after(Duration::ZERO), Action::done());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "return it from `reconcile`"]
 pub struct Action {
@@ -240,7 +251,7 @@ impl Controller {
 
     /// [`Controller::owns`], of any kind, as any type, for certain events, or for every owner.
     pub fn owns_with<K: View>(mut self, watch: Watch<K>) -> Self {
-        let cache = self.manager.cache().clone();
+        let cache = self.cache_of(&watch);
         self.sources.push(Box::new(move |primary, filters| {
             let owner = primary.ok_or_else(|| ControllerError::OwnsWithoutFor(watch.kind.to_string()))?;
             let handler = handler::for_owner_of_kind::<K>(owner.clone(), !watch.every_owner);
@@ -265,7 +276,7 @@ impl Controller {
 
     /// [`Controller::watches`], of any kind, as any type, for certain events.
     pub fn watches_with<K: View>(mut self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
-        let cache = self.manager.cache().clone();
+        let cache = self.cache_of(&watch);
         let build = move |_: Option<&Kind>, filters| Ok(Source::kind(&cache, watch, handler, filters));
         self.sources.push(Box::new(build));
         self
@@ -331,6 +342,11 @@ impl Controller {
         R: Future<Output = Result<()>> + Send + 'static,
     {
         self.source(Source::raw(run))
+    }
+
+    fn cache_of<K>(&self, watch: &Watch<K>) -> Cache {
+        let other = watch.cache.as_ref();
+        other.unwrap_or_else(|| self.manager.cache()).clone()
     }
 
     fn source(mut self, source: Source) -> Self {

@@ -45,6 +45,29 @@ pub use self::lease::Timing;
 ///
 /// The manager calls `acquire`, starts the controllers, calls `keep`, and at the end, when nothing runs any more,
 /// `release`. It may drop the future of `acquire` or `keep` at any `await` and call the method again.
+///
+/// ```
+/// use futures::future::BoxFuture;
+/// use operator_runtime::election::Election;
+/// use operator_runtime::{Error, Result};
+///
+/// /// Somebody else sees to it that there is one instance: this one leads, from the beginning and for ever.
+/// struct Appointed;
+///
+/// impl Election for Appointed {
+///     fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+///         Box::pin(async { Ok(()) })
+///     }
+///
+///     fn keep(&mut self) -> BoxFuture<'_, Error> {
+///         Box::pin(std::future::pending())
+///     }
+///
+///     fn release(&mut self) -> BoxFuture<'_, ()> {
+///         Box::pin(async {})
+///     }
+/// }
+/// ```
 pub trait Election: Send + 'static {
     /// Waits until this instance leads.
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>>;

@@ -32,6 +32,16 @@ const REASON_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
 
 /// Records events; clones share the queue.
+///
+/// ```no_run
+/// # use k8s_openapi::api::apps::v1::Deployment;
+/// # use operator_runtime::prelude::*;
+/// # async fn example(manager: &Manager, deployment: &Deployment) -> Result<()> {
+/// let event = manager.recorder().event(deployment).action("Scale");
+/// event.warning("QuotaExceeded", "There is no room for a third replica").await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Entry>,

@@ -12,6 +12,18 @@ use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 /// Turns an event into the keys to reconcile; duplicates are fine.
 ///
 /// Every closure `Fn(&Event<K>) -> Vec<ObjectKey>` is a handler.
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Secret;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::EventHandler;
+/// use operator_runtime::ObjectKey;
+///
+/// // Whatever happens to a Secret, the one that reads it all is reconciled.
+/// let handler = |_: &Event<Secret>| vec![ObjectKey::cluster("vault")];
+/// let event = Event::Delete { object: Arc::new(Secret::default()), stale: false };
+/// assert_eq!(handler.requests(&event), [ObjectKey::cluster("vault")]);
+/// ```
 pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// The keys to reconcile because of `event`.
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey>;
@@ -32,6 +44,25 @@ pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
 ///
 /// Owners are matched by group and kind: neither by version, so that an upgrade of `O` loses nothing, nor by uid. The
 /// namespace of the request is the object's, if `O` is namespaced.
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::{ObjectKey, owner};
+///
+/// let mut web = Deployment::default();
+/// web.metadata.name = Some("web".to_owned());
+/// web.metadata.namespace = Some("default".to_owned());
+/// web.metadata.uid = Some("u-1".to_owned());
+/// let mut replicas = ReplicaSet::default();
+/// replicas.metadata.namespace = Some("default".to_owned());
+/// owner::set_controller_reference(&web, &mut replicas)?;
+/// let event = Event::Create { object: Arc::new(replicas), initial: false };
+/// let requests = handler::for_owner::<Deployment, ReplicaSet>().requests(&event);
+/// assert_eq!(requests, [ObjectKey::namespaced("default", "web")]);
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
 pub fn for_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_owner_of_kind(Kind::of::<O>(), true)
 }

@@ -37,11 +37,16 @@ impl Checks {
         };
         checks.add_health("ping", || Ok(()));
         checks.add_ready("ping", || Ok(()));
-        checks.add_ready("caches", move || match cache.unhealthy() {
+        checks.add_caches("caches", cache);
+        checks
+    }
+
+    /// Adds a check for readiness that fails while a watch of `cache` does.
+    pub(crate) fn add_caches(&self, name: &str, cache: Cache) {
+        self.add_ready(name, move || match cache.unhealthy() {
             unhealthy if unhealthy.is_empty() => Ok(()),
             unhealthy => Err(Error::msg(unhealthy.join("; "))),
         });
-        checks
     }
 
     pub(crate) fn add_health(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {

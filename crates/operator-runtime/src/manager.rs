@@ -21,20 +21,21 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
 use crate::controller::{ControllerError, ControllerOptions, Worker};
 use crate::election::Election;
 use crate::error::Result;
-use crate::event_recorder::{EventRecorder, Recorder};
+use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
-use crate::metrics::{Metrics, MetricsServer};
+use crate::metrics::{CacheMetrics, Metrics, MetricsServer};
 use crate::object::{Kind, Object};
 use crate::webhook::Webhook;
 
 mod args;
 mod base_context;
 mod builder;
+mod cluster;
 mod error;
 mod lifecycle;
 mod runnable;
@@ -46,6 +47,7 @@ pub use args::Args;
 pub use base_context::BaseContext;
 pub use builder::ManagerBuilder;
 use builder::Options;
+pub use cluster::Cluster;
 pub use error::ManagerError;
 use runnable::Member;
 pub use runnable::Runnable;
@@ -95,6 +97,8 @@ struct Inner {
     elected: watch::Sender<bool>,
     /// The names of the controllers, which are labels of metrics.
     names: Mutex<HashSet<String>>,
+    /// The names of the other clusters.
+    clusters: Mutex<HashSet<String>>,
     phase: Mutex<Phase>,
 }
 
@@ -233,6 +237,41 @@ impl Manager {
             Phase::Running(members) => members.send(member).map_err(|_| ManagerError::Stopping),
             Phase::Stopping => Err(ManagerError::Stopping),
         }
+    }
+
+    /// Adds another cluster, which the operator's own name writes to, and whose cache is started and stopped with that of
+    /// the manager; at once while the manager runs. Its objects in quarantine are told and not counted.
+    ///
+    /// # Errors
+    /// If there is one of this name, or the manager stops already.
+    pub fn add_cluster(
+        &self,
+        name: &str,
+        client: kube::Client,
+        options: CacheOptions,
+    ) -> Result<Cluster, ManagerError> {
+        if !self.inner.clusters.lock().insert(name.to_owned()) {
+            return Err(ManagerError::DuplicateCluster(name.to_owned()));
+        }
+        let operator = &self.inner.options.name;
+        let instance = builder::instance(operator);
+        let (recorder, sender) = event_recorder::recorder(client.clone(), operator, &instance);
+        let requests = self.inner.metrics.rest_client_layer(name);
+        let metrics = (CacheMetrics::default(), requests);
+        let cache = Cache::new(client.clone(), operator, options, metrics, recorder.clone());
+        self.inner
+            .checks
+            .add_caches(&format!("caches-{name}"), cache.clone());
+        let running = cluster::Running {
+            cache: cache.clone(),
+            recorder: sender,
+        };
+        self.add_member(Member::Cluster(running))?;
+        Ok(Cluster {
+            name: name.into(),
+            client: Client::new(client, cache, self.inner.metrics.client()),
+            recorder,
+        })
     }
 
     /// What every reconcile and every runnable is given.

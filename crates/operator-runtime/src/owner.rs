@@ -160,6 +160,24 @@ impl fmt::Display for Owner {
 ///
 /// # Errors
 /// If another object controls `object`, if their namespaces forbid it, or if `owner` has no uid.
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::owner::{self, OwnerError};
+///
+/// let config = |name: &str, uid: &str| {
+///     let mut config = ConfigMap::default();
+///     config.metadata.name = Some(name.to_owned());
+///     config.metadata.namespace = Some("default".to_owned());
+///     config.metadata.uid = Some(uid.to_owned());
+///     config
+/// };
+/// let (first, second, mut owned) = (config("first", "u-1"), config("second", "u-2"), config("owned", "u-3"));
+/// owner::set_controller_reference(&first, &mut owned)?;
+/// assert!(owner::is_controlled_by(&first, &owned));
+/// let refused = owner::set_controller_reference(&second, &mut owned);
+/// assert!(matches!(refused, Err(OwnerError::AlreadyOwned { .. })));
+/// # Ok::<(), OwnerError>(())
+/// ```
 pub fn set_controller_reference<K: Object>(
     owner: impl Into<Owner>,
     object: &mut K,

@@ -70,6 +70,19 @@ pub fn on_update<K: ?Sized + 'static>(
 ///
 /// Changes of the status, labels, annotations and finalizers are dropped; and so is every update of a kind that has
 /// no generation, such as ConfigMap: combine it with [`no_generation`] for those.
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let old = Deployment::default();
+/// let mut new = old.clone();
+/// new.metadata.labels = Some([("tier".to_owned(), "db".to_owned())].into());
+/// let event = Event::Update { old: Arc::new(old), new: Arc::new(new) };
+/// assert!(!predicate::generation_changed().test(&event));
+/// assert!(predicate::generation_changed().or(predicate::labels_changed()).test(&event));
+/// ```
 pub fn generation_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().generation != new.metadata().generation)
 }
@@ -99,6 +112,18 @@ pub fn resource_version_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<
 }
 
 /// Drops every event of objects whose annotation `key` is `true` (or `1`, `t`, `T`, `TRUE`, `True`).
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let mut object = ConfigMap::default();
+/// object.metadata.annotations = Some([("example.com/paused".to_owned(), "true".to_owned())].into());
+/// let event = Event::Create { object: Arc::new(object), initial: false };
+/// assert!(!predicate::not_paused("example.com/paused").test(&event));
+/// assert!(predicate::not_paused("example.com/other").test(&event));
+/// ```
 pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
     let key = key.to_owned();
     move |event: &Event<K>| {

@@ -32,6 +32,21 @@ fn variables(lookup: impl Fn(&str) -> Option<String>) -> Vec<EnvVar> {
 }
 
 /// Gives the variables to all containers of a pod, init containers included. What a container sets itself stays.
+/// ```
+/// use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
+/// use operator_runtime::proxy;
+///
+/// let variable = |value: &str| EnvVar {
+///     name: "NO_PROXY".to_owned(),
+///     value: Some(value.to_owned()),
+///     ..EnvVar::default()
+/// };
+/// let own = Container { env: Some(vec![variable("localhost")]), ..Container::default() };
+/// let mut pod = PodSpec { containers: vec![own, Container::default()], ..PodSpec::default() };
+/// proxy::inject(&mut pod, &[variable(".svc")]);
+/// assert_eq!(pod.containers[0].env, Some(vec![variable("localhost")]));
+/// assert_eq!(pod.containers[1].env, Some(vec![variable(".svc")]));
+/// ```
 pub fn inject(pod: &mut PodSpec, variables: &[EnvVar]) {
     let init = pod.init_containers.iter_mut().flatten();
     pod.containers

@@ -171,11 +171,24 @@ impl Informer {
         let Some(stored) = self.stored(key, consistency)? else {
             return Ok(None);
         };
-        let object = self.quarantine.view(&stored.object).map_err(|error| Malformed {
+        let object = self.view(&stored.object).map_err(|error| Malformed {
             metadata: Box::new(stored.object.metadata().clone()),
             error,
         })?;
         Ok(Some((object, stored.applied)))
+    }
+
+    /// The object as a `K`; one that is none stays in quarantine only while it is there.
+    fn view<K: View>(&self, object: &Arc<dyn Item>) -> Result<Arc<K>, String> {
+        let seen = self.quarantine.view(object);
+        if seen.is_err() {
+            let key = ObjectKey::of(object.as_ref());
+            let stored = self.stored(&key, Consistency::OwnWrites);
+            if !matches!(stored, Ok(Some(_))) {
+                self.quarantine.forget(&key);
+            }
+        }
+        seen
     }
 
     /// The objects as `K`, without those that do not fit; `None` if there is no such index.
@@ -185,9 +198,7 @@ impl Informer {
         consistency: Consistency,
     ) -> Option<Vec<Arc<K>>> {
         let objects = self.store.read().list(options, consistency)?;
-        let views = objects
-            .iter()
-            .filter_map(|object| self.quarantine.view(object).ok());
+        let views = objects.iter().filter_map(|object| self.view(object).ok());
         Some(views.collect())
     }
 

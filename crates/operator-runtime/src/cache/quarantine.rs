@@ -92,6 +92,14 @@ impl Quarantine {
         self.count(&state);
     }
 
+    /// Drops the complaints about an object that is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        let mut state = self.state.lock();
+        if state.complaints.remove(key).is_some() {
+            self.count(&state);
+        }
+    }
+
     /// Takes note of what became of objects that somebody complained about.
     pub(super) fn follow(&self, events: &[Event<dyn Item>]) {
         let mut state = self.state.lock();

@@ -8,7 +8,19 @@ use kube::core::ObjectList;
 use super::{Client, ClientError};
 use crate::object::{Kind, Object, ObjectKey, View};
 
-/// Reads from the API server itself, for the rare case in which the cache is not enough.
+/// Reads from the API server itself, for the rare case in which the cache is not enough: a kind that is not worth a
+/// watch, or an answer that others must not have changed meanwhile.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::Node;
+/// # use operator_runtime::prelude::*;
+/// # async fn example(ctx: Context) -> Result<()> {
+/// if let Some(node) = ctx.live().get::<Node>(ObjectKey::cluster("worker-1")).await? {
+///     tracing::info!(provider = ?node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()), "found");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct LiveReader<'a>(&'a Client);
 
 // === impl LiveReader ===

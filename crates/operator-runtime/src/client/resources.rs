@@ -20,6 +20,16 @@ use crate::owner::Owner;
 /// The objects of one kind as `K`, made by [`Client::dynamic`], [`Client::metadata`] or [`Client::resources`].
 ///
 /// Each function does what the one of [`Client`] with its name does.
+///
+/// ```no_run
+/// # use operator_runtime::{Kind, prelude::*};
+/// # async fn example(ctx: Context) -> Result<()> {
+/// // How many Secrets there are, for which their metadata is enough.
+/// let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
+/// let count = ctx.metadata(&secrets).list(None).await?.len();
+/// # Ok(())
+/// # }
+/// ```
 pub struct Resources<'a, K> {
     pub(super) client: &'a Client,
     pub(super) kind: Cow<'a, Kind>,

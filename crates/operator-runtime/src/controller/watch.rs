@@ -5,7 +5,9 @@ use std::fmt;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
+use crate::cache::Cache;
 use crate::event::Event;
+use crate::manager::Cluster;
 use crate::object::{Kind, Object, View};
 use crate::predicate::Predicate;
 
@@ -43,6 +45,8 @@ pub struct Watch<K> {
     pub(super) kind: Kind,
     pub(super) predicates: Vec<Box<dyn Predicate<K>>>,
     pub(super) every_owner: bool,
+    /// The cache of another cluster.
+    pub(super) cache: Option<Cache>,
 }
 
 // === impl Watch ===
@@ -82,6 +86,7 @@ impl<K: View> Watch<K> {
             kind: kind.clone(),
             predicates: Vec::new(),
             every_owner: false,
+            cache: None,
         }
     }
 
@@ -94,6 +99,12 @@ impl<K: View> Watch<K> {
     /// With `owns_with`: reconciles every owner of the kind of `for_`, instead of the one that controls the object.
     pub fn every_owner(mut self) -> Self {
         self.every_owner = true;
+        self
+    }
+
+    /// Watches the kind in another cluster than that of the manager.
+    pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
+        self.cache = Some(cluster.cache().clone());
         self
     }
 

@@ -29,6 +29,17 @@ const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
 ///
 /// It needs permission to get pods, nodes and config maps, to create and delete config maps, and to delete pods; and
 /// its pod needs the environment variable `POD_NAME`, from the field `metadata.name`.
+///
+/// ```no_run
+/// use operator_runtime::election::LeaderForLife;
+/// use operator_runtime::prelude::*;
+///
+/// # async fn example(client: kube::Client) -> Result<()> {
+/// let election = LeaderForLife::builder(client, "memcached-operator-lock").build()?;
+/// let manager = Manager::builder("memcached-operator").election(election).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "give it to a manager, or call `run`"]
 pub struct LeaderForLife {

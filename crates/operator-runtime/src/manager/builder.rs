@@ -275,6 +275,7 @@ impl ManagerBuilder {
             webhook_address: OnceLock::new(),
             elected: watch::Sender::new(false),
             names: Mutex::default(),
+            clusters: Mutex::default(),
             phase: Mutex::new(Phase::Setup(Box::new(setup))),
             options,
         };
@@ -338,7 +339,7 @@ fn election(
 }
 
 /// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.
-fn instance(name: &str) -> String {
+pub(super) fn instance(name: &str) -> String {
     std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))
         .unwrap_or_else(|_| name.to_owned())

@@ -48,6 +48,9 @@ pub enum ManagerError {
     /// A manager runs once, and some things must be there before it does.
     #[error("manager already started")]
     AlreadyStarted,
+    /// Clusters have names of their own.
+    #[error("there is a cluster {0:?} already: give one of the two another name")]
+    DuplicateCluster(String),
     /// Nothing is started any more.
     #[error("can't accept new runnable as stop procedure is already engaged")]
     Stopping,

@@ -22,6 +22,8 @@ struct Groups {
     /// Servers that must answer while the caches are filled.
     servers: Tasks,
     webhooks: Tasks,
+    /// The caches of other clusters.
+    caches: Tasks,
     /// What runs on every instance.
     others: Tasks,
     /// What runs on the leader.
@@ -120,6 +122,7 @@ impl Groups {
             events: tasks(),
             servers: tasks(),
             webhooks: tasks(),
+            caches: tasks(),
             others: tasks(),
             leader: tasks(),
             of_leader: Some(Vec::new()),
@@ -133,11 +136,11 @@ impl Groups {
             recorder.run(stop).await;
             Ok(())
         });
-        let (servers, others): (Vec<_>, Vec<_>) = setup
-            .members
-            .into_iter()
-            .partition(|member| member.group() == Group::Servers);
-        servers.into_iter().for_each(|member| self.add(member));
+        let mut members = setup.members;
+        members.sort_by_key(Member::group);
+        let of_servers = members.partition_point(|member| member.group() == Group::Servers);
+        let others = members.split_off(of_servers);
+        members.into_iter().for_each(|member| self.add(member));
         if let Some((server, listener)) = setup.metrics_server {
             let serve = async |stop| Ok(server.serve(listener, stop).await?);
             self.servers.spawn(serve);
@@ -156,6 +159,7 @@ impl Groups {
     fn add(&mut self, mut member: Member) {
         let tasks = match member.group() {
             Group::Servers => &mut self.servers,
+            Group::Caches => &mut self.caches,
             Group::Others => &mut self.others,
             Group::Leader => match &mut self.of_leader {
                 Some(waiting) => {
@@ -201,7 +205,7 @@ impl Groups {
         self.of_leader = None;
         self.others.stop().await;
         self.leader.stop().await;
-        cache.stop().await;
+        tokio::join!(cache.stop(), self.caches.stop());
         self.webhooks.stop().await;
         self.servers.stop().await;
         self.events.stop().await;

@@ -6,6 +6,7 @@ use std::future::Future;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster;
 use crate::controller::Worker;
 use crate::error::Result;
 
@@ -34,11 +35,13 @@ pub struct Runnable {
     run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
 }
 
-/// What is started and stopped together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is started and stopped together, in the order in which it is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     /// Servers that must answer while the caches are filled.
     Servers,
+    /// The caches of other clusters.
+    Caches,
     /// What runs on every instance.
     Others,
     /// What runs on the leader.
@@ -49,6 +52,7 @@ pub(super) enum Group {
 pub(super) enum Member {
     Runnable(Runnable),
     Controller(Worker),
+    Cluster(cluster::Running),
 }
 
 // === impl Runnable ===
@@ -102,6 +106,7 @@ impl Member {
             Self::Runnable(runnable) => runnable.group,
             Self::Controller(worker) if worker.shared.options.needs_leader_election => Group::Leader,
             Self::Controller(_) => Group::Others,
+            Self::Cluster(_) => Group::Caches,
         }
     }
 
@@ -119,6 +124,7 @@ impl Member {
                 (runnable.run)(stop)
             }
             Self::Controller(worker) => Box::pin(worker.run(stop)),
+            Self::Cluster(cluster) => Box::pin(cluster.run(stop)),
         }
     }
 }

@@ -10,6 +10,29 @@ use std::time::{Duration, Instant};
 use crate::object::ObjectKey;
 
 /// Says how long a key waits until it is tried again. Each queue has one of its own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::{Duration, Instant};
+/// use operator_runtime::ObjectKey;
+/// use operator_runtime::controller::{RateLimit, RateLimiter};
+///
+/// /// Everybody waits for a minute.
+/// #[derive(Debug)]
+/// struct Steady;
+///
+/// impl RateLimiter for Steady {
+///     fn when(&mut self, _: &ObjectKey, _: Instant) -> Duration {
+///         Duration::from_secs(60)
+///     }
+///
+///     fn forget(&mut self, _: &ObjectKey) {}
+/// }
+///
+/// let limit = RateLimit::Custom(Arc::new(|| Box::new(Steady)));
+/// let wait = limit.limiter().when(&ObjectKey::cluster("a"), Instant::now());
+/// assert_eq!(wait, Duration::from_secs(60));
+/// ```
 pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
     /// The wait of a key that is to be tried again now, and counts that.
     fn when(&mut self, key: &K, now: Instant) -> Duration;

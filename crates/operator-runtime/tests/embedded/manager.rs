@@ -7,9 +7,11 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body_util::Full;
 use k8s_openapi::api::core::v1::ConfigMap;
-use operator_runtime::controller::{ObjectReconciler, as_reconciler};
+use kube::runtime::wait::await_condition;
+use operator_runtime::cache::CacheOptions;
+use operator_runtime::controller::{ObjectReconciler, Watch, as_reconciler};
 use operator_runtime::election::Election;
-use operator_runtime::manager::{BaseContext, Runnable};
+use operator_runtime::manager::{BaseContext, Cluster, Runnable};
 use operator_runtime::prelude::*;
 use operator_runtime::{ControllerOptions, handler};
 use parking_lot::Mutex;
@@ -17,7 +19,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, get, in_time, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, get, in_time, key, plain_teller, probe, run, teller};
 
 /// What happened, in order.
 #[derive(Clone, Default)]
@@ -353,6 +355,82 @@ async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_ma
         );
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }
+}
+
+/// Copies widgets of another cluster into ConfigMaps of its own.
+struct Mirror(Cluster);
+
+impl Reconciler for Mirror {
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        if let Some(widget) = self.0.client().get::<Widget>(&request).await? {
+            let size = widget.spec.size.to_string();
+            ctx.in_namespace("default")
+                .apply(config_map(request.name(), &size))
+                .await?;
+            self.0
+                .client()
+                .status(&*widget)
+                .set("size", widget.spec.size)
+                .patch()
+                .await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test]
+async fn objects_of_another_cluster_are_reconciled() {
+    let (home, west, east) = (Bench::without_widgets(), Bench::new().await, Bench::new().await);
+    west.create("a", 1).await;
+    east.create("b", 2).await;
+    let manager = home.manager().await;
+    let mirror = async |name: &str, bench: &Bench| {
+        let cluster = manager
+            .add_cluster(name, bench.client.clone(), CacheOptions::default())
+            .unwrap();
+        assert_eq!(cluster.name(), name);
+        let controller = Controller::managed_by(&manager).named(name);
+        controller
+            .for_with(Watch::<Widget>::new().in_cluster(&cluster))
+            .complete(Mirror(cluster))
+            .unwrap();
+    };
+    mirror("west", &west).await;
+    let error = manager
+        .add_cluster("west", west.client.clone(), CacheOptions::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("a cluster \"west\" already"),
+        "{error}"
+    );
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    mirror("east", &east).await;
+    for (bench, name, size) in [(&west, "a", 1), (&east, "b", 2)] {
+        let is_seen = |widget: Option<&Widget>| {
+            let status = widget.and_then(|widget| widget.status.as_ref());
+            status.and_then(|status| status.size) == Some(size)
+        };
+        in_time(await_condition(bench.widgets(), name, is_seen))
+            .await
+            .unwrap();
+        let copy = manager
+            .client()
+            .live()
+            .get::<ConfigMap>(&key(name))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(copy.data.as_ref().unwrap()["value"], size.to_string());
+    }
+    let (code, text) = probe(&manager, "/readyz?verbose").await;
+    assert_eq!(code, 200, "{text}");
+    assert!(
+        text.contains("[+]caches-west ok\n") && text.contains("[+]caches-east ok\n"),
+        "{text}"
+    );
+    assert_eq!(home.network.count(|request| request.contains("widgets")), 0);
+    running.end().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,109 @@
+//! Other clusters than the one that the manager works on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::Cache;
+use crate::client::Client;
+use crate::error::Result;
+use crate::event_recorder::{EventRecorder, Recorder};
+
+/// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of its
+/// own, and an event recorder. The manager starts and stops it with its own cache, and the check `caches-NAME` of
+/// `/readyz` tells how its watches are. Clones are handles to the same one.
+///
+/// ```no_run
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::cache::CacheOptions;
+/// use operator_runtime::controller::Watch;
+/// use operator_runtime::manager::Cluster;
+/// use operator_runtime::prelude::*;
+///
+/// /// Copies what is in the west.
+/// struct Mirror {
+///     west: Cluster,
+/// }
+///
+/// impl Reconciler for Mirror {
+///     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+///         if let Some(deployment) = self.west.client().get::<Deployment>(&request).await? {
+///             let mut copy = Deployment { spec: deployment.spec.clone(), ..Deployment::default() };
+///             copy.metadata.name = deployment.metadata.name.clone();
+///             copy.metadata.namespace = deployment.metadata.namespace.clone();
+///             ctx.apply(copy).await?;
+///         }
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// # async fn example(manager: &Manager, kubeconfig: kube::Client) -> Result<()> {
+/// let west = manager.add_cluster("west", kubeconfig, CacheOptions::default())?;
+/// Controller::managed_by(manager)
+///     .named("mirror")
+///     .for_with(Watch::<Deployment>::new().in_cluster(&west))
+///     .complete(Mirror { west })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Manager::add_cluster`]: super::Manager::add_cluster
+#[derive(Clone)]
+pub struct Cluster {
+    pub(super) name: Arc<str>,
+    pub(super) client: Client,
+    pub(super) recorder: EventRecorder,
+}
+
+/// What runs of a cluster.
+pub(super) struct Running {
+    pub(super) cache: Cache,
+    pub(super) recorder: Recorder,
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Watches until `stop`, and writes the events that are left.
+    pub(super) async fn run(self, stop: CancellationToken) -> Result<()> {
+        self.cache.start();
+        let watch = async {
+            stop.cancelled().await;
+            self.cache.stop().await;
+        };
+        tokio::join!(self.recorder.run(stop.clone()), watch);
+        Ok(())
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// The name that the operator gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The client: reads from the cluster's cache, writes to the cluster.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        self.client.cache()
+    }
+
+    /// The event recorder: its events are in this cluster.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.recorder
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cluster = formatter.debug_struct("Cluster");
+        cluster.field("name", &self.name).finish_non_exhaustive()
+    }
+}
