@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions: read from YAML, installed, and waited for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,6 +10,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
 
+use crate::file::{self, FileError};
+
 const KIND: &str = "CustomResourceDefinition";
 
 /// Why a CustomResourceDefinition could not be installed.
@@ -18,22 +20,9 @@ pub enum CrdError {
     /// A value could not be written as JSON.
     #[error("not a JSON value")]
     Serialize(#[source] serde_json::Error),
-    /// A file or folder could not be read.
-    #[error("cannot read {}", .path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// A file is not YAML.
-    #[error("{}: {problem}", .path.display())]
-    Yaml {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        problem: String,
-    },
+    /// A file could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The API server refused a definition.
     #[error("the API server refused {name}")]
     Refused {
@@ -55,40 +44,11 @@ pub enum CrdError {
     },
 }
 
-/// The definitions in a YAML file, or in all YAML files of a folder, by name of the file.
+/// The definitions in a YAML file, or in all YAML files of a folder; other documents are passed over.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>, CrdError> {
-    let failed = |source| CrdError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    if !path.is_dir() {
-        return parse(path, &std::fs::read_to_string(path).map_err(failed)?);
-    }
-    let entries: Result<Vec<_>, _> = std::fs::read_dir(path).map_err(failed)?.collect();
-    let mut files: Vec<PathBuf> = entries
-        .map_err(failed)?
-        .into_iter()
-        .map(|entry| entry.path())
-        .collect();
-    files.retain(|file| {
-        file.extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml")
-    });
-    files.sort();
-    let mut definitions = Vec::new();
-    for file in files {
-        definitions.extend(read(&file)?);
-    }
-    Ok(definitions)
-}
-
-fn parse(path: &Path, text: &str) -> Result<Vec<Value>, CrdError> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| CrdError::Yaml {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    })?;
-    let is_definition = |document: &Value| document.get("kind").is_some_and(|kind| kind == KIND);
-    Ok(documents.into_iter().filter(is_definition).collect())
+    let mut documents = file::documents(path, false)?;
+    documents.retain(|document| document.get("kind").is_some_and(|kind| kind == KIND));
+    Ok(documents)
 }
 
 /// Creates a definition, or replaces the one that is there, and waits until it is established.
@@ -159,7 +119,9 @@ mod tests {
     #[test]
     fn only_definitions_are_taken_from_a_file_of_several_documents() {
         let text = "kind: ConfigMap\n---\nkind: CustomResourceDefinition\nmetadata: {name: a}\n---\n";
-        let found = parse(Path::new("x.yaml"), text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.yaml"), text).unwrap();
+        let found = read(folder.path()).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0]["metadata"]["name"], "a");
     }

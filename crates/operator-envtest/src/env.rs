@@ -1,6 +1,7 @@
 //! The environment of a test: a back end, a client, and what is installed at the start.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::backend::{self, Backend, Running};
 use crate::crd::{self, CrdError};
 use crate::impersonate;
+use crate::webhook::{self, WebhookError};
 
 /// How long assertions wait, unless the builder says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +47,9 @@ pub enum Error {
     /// A CustomResourceDefinition could not be installed.
     #[error("a CustomResourceDefinition could not be installed")]
     Crd(#[from] CrdError),
+    /// The webhooks of the operator could not be installed.
+    #[error("the webhooks could not be installed")]
+    Webhook(#[from] WebhookError),
     /// A request to the API server failed.
     #[error("cannot {action}")]
     Request {
@@ -168,6 +173,36 @@ impl TestEnv {
             let crd = serde_json::to_value(crd).map_err(CrdError::Serialize)?;
             crd::install(&self.client, crd, self.timeout).await?;
         }
+        Ok(())
+    }
+
+    /// Registers the webhooks of the operator under test: the webhook configurations in a YAML file or a tree of
+    /// folders, such as a scaffold's `config`, and the conversions that patches of definitions there name. Other
+    /// documents are passed over. In place of the Service of a cluster they lead to `address`, where `authority` (the
+    /// PEM of a certificate) has signed the server's certificate.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use operator_envtest::TestEnv;
+    /// # let (address, authority) = ("127.0.0.1:9443".parse()?, String::new());
+    /// let env = TestEnv::builder().crd_path("config/crd/bases").start().await?;
+    /// // `Manager::webhook_address` and `Certificates::authority` of operator-runtime know the two.
+    /// env.install_webhooks("config", address, &authority).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The embedded API server asks them from the next request on.
+    ///
+    /// # Errors
+    /// If there are none, one of them is refused, or the definition of a conversion is not installed.
+    pub async fn install_webhooks(
+        &self,
+        path: impl AsRef<Path>,
+        address: SocketAddr,
+        authority: &str,
+    ) -> Result<(), Error> {
+        let endpoint = webhook::Endpoint { address, authority };
+        webhook::install(&self.client, path.as_ref(), &endpoint).await?;
         Ok(())
     }
 

@@ -41,11 +41,15 @@ mod backend;
 mod crd;
 mod env;
 mod eventually;
+mod file;
 mod impersonate;
+mod webhook;
 
 pub use backend::Backend;
 pub use crd::CrdError;
 pub use env::{Builder, Error, TestEnv};
 pub use eventually::NotReached;
+pub use file::{FileError, read_object};
 pub use operator_apiserver as apiserver;
 pub use operator_controlplane::{Clock, Controllers, Delays};
+pub use webhook::WebhookError;
