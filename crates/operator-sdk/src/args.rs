@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Init(InitArgs),
-    /// Add an API to the project.
+    /// Add an API or webhooks to the project.
     #[command(subcommand, arg_required_else_help = true)]
     Create(CreateCommand),
     /// Take something out of the project.

@@ -43,7 +43,7 @@ pub(crate) struct OldLocalArgs {
 /// Build the operator and run it on this machine, until Ctrl-C.
 ///
 /// It talks to the cluster of the kubeconfig, or with `--embedded` to a control plane that is started for it, with the
-/// CRDs of config/crd/bases installed. The exit code is the operator's.
+/// CRDs of config/crd/bases installed. The exit code is the operator's, or 130 where Ctrl-C ended the build.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
     after_help = "Examples:\n  operator-sdk run local --embedded -- --zap-log-level=info\n  operator-sdk run local --watch-namespace default --enable-webhooks"
@@ -92,7 +92,8 @@ pub(crate) struct WebhookArgs {
 /// Develop: build and run the operator, and again whenever its source changes, until Ctrl-C.
 ///
 /// A source that does not compile leaves the running operator as it is. After each successful build the manifests are
-/// written anew, and the CRDs of the cluster follow them. Standard error shows the steps and the operator's log.
+/// written anew, and the CRDs of the cluster follow them. Standard error shows the steps and the operator's log. Ctrl-C
+/// ends all of it, with exit code 0.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk dev --embedded --kubeconfig kubeconfig")]
 pub(crate) struct DevArgs {

@@ -1,10 +1,13 @@
 //! Building a project's operator with cargo.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
+use tokio::io::AsyncReadExt;
 
 use crate::report::Hinted;
 
@@ -61,13 +64,70 @@ struct Message {
 
 /// Builds the project in `root`, with cargo's own progress on standard error; the path of the program.
 pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
-    // Set when this tool itself was started by cargo: the same toolchain then serves both.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let started = |source| BuildError::Start {
-        program: cargo.to_string_lossy().into_owned(),
-        source,
+    let mut child = command(root, options).spawn().map_err(cannot_start)?;
+    let program = child
+        .stdout
+        .take()
+        .and_then(|output| program_of(root, BufReader::new(output)));
+    let status = child.wait().map_err(cannot_start)?;
+    built(status, program)
+}
+
+/// As [`build`], unless `end` is there first: then cargo and the compilers end too, and there is no program.
+pub(crate) async fn build_until(
+    root: &Path,
+    options: &BuildOptions,
+    end: impl Future<Output = ()>,
+) -> Result<Option<PathBuf>, BuildError> {
+    let mut command = tokio::process::Command::from(command(root, options));
+    // A group of its own: Ctrl-C comes here alone, and all of the group gets one signal from here.
+    command.process_group(0).kill_on_drop(true);
+    let mut child = command.spawn().map_err(cannot_start)?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let mut output = child.stdout.take();
+    let mut messages = Vec::new();
+    let finished = async {
+        if let Some(output) = &mut output {
+            output.read_to_end(&mut messages).await?;
+        }
+        child.wait().await
     };
-    let mut command = Command::new(&cargo);
+    let status = tokio::select! {
+        status = finished => Some(status.map_err(cannot_start)?),
+        () = end => None,
+    };
+    let Some(status) = status else {
+        if let Some(group) = group.and_then(Pid::from_raw) {
+            // They may have ended in this moment, and then there is nobody to tell.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        let _ = child.wait().await;
+        return Ok(None);
+    };
+    built(status, program_of(root, messages.as_slice())).map(Some)
+}
+
+fn built(status: ExitStatus, program: Option<PathBuf>) -> Result<PathBuf, BuildError> {
+    match status.success() {
+        true => program.ok_or(BuildError::NoProgram),
+        false => Err(BuildError::Failed),
+    }
+}
+
+fn cannot_start(source: io::Error) -> BuildError {
+    BuildError::Start {
+        program: cargo().to_string_lossy().into_owned(),
+        source,
+    }
+}
+
+/// Set when this tool itself was started by cargo: the same toolchain then serves both.
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn command(root: &Path, options: &BuildOptions) -> Command {
+    let mut command = Command::new(cargo());
     command
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(options.release.then_some("--release"))
@@ -86,16 +146,7 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
         command.env("RUSTFLAGS", all.trim());
     }
     forget_outer_package(&mut command);
-    let mut child = command.spawn().map_err(started)?;
-    let program = child
-        .stdout
-        .take()
-        .and_then(|output| program_of(root, BufReader::new(output)));
-    let status = child.wait().map_err(started)?;
-    if !status.success() {
-        return Err(BuildError::Failed);
-    }
-    program.ok_or(BuildError::NoProgram)
+    command
 }
 
 /// Whether the toolchain has the standard library of a target.

@@ -4,10 +4,14 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM, caught from the moment that the value is made.
+/// What a shell gives as the exit code of a program that Ctrl-C ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// SIGINT, SIGTERM and SIGHUP (the terminal is gone), caught from the moment that the value is made.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 // === impl Ends ===
@@ -17,6 +21,7 @@ impl Ends {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
@@ -25,6 +30,7 @@ impl Ends {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

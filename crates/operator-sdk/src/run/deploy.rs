@@ -19,7 +19,7 @@ use crate::args::{ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, U
 use crate::process::api::{Api, ApplyOptions};
 use crate::process::cluster::ClusterError;
 use crate::process::objects::{Objects, name_of, text};
-use crate::process::signal::Ends;
+use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::Project;
 use crate::report::{Failure, Hinted, Report};
 
@@ -28,9 +28,6 @@ const LABEL: &str = "rust.operator-sdk.dev/project";
 
 /// The directory of the CRDs.
 const CRDS: &str = "config/crd";
-
-/// The exit code of a program that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 
 /// Something did not come about in a cluster.
 #[derive(Debug, thiserror::Error)]

@@ -80,7 +80,11 @@ impl Loop<'_> {
         let root = self.world.project.root.clone();
         loop {
             let mut seen = sources(&root);
-            if let Err(failure) = self.build_and_start().await {
+            let outcome = self.build_and_start(ends).await;
+            if let Ok(None) = outcome {
+                return Ok(());
+            }
+            if let Err(failure) = outcome {
                 self.report.failure(&failure);
                 let still = if self.running.is_some() {
                     "the operator runs on as it was"
@@ -121,15 +125,14 @@ impl Loop<'_> {
         }
     }
 
-    /// A new operator takes the place of the old one only when it was built, and its kinds are in the cluster.
-    async fn build_and_start(&mut self) -> Result<(), Failure> {
+    /// A new operator takes the place of the old one only when it was built, and its kinds are in the cluster. Nothing
+    /// if a signal ended the build.
+    async fn build_and_start(&mut self, ends: &mut Ends) -> Result<Option<()>, Failure> {
         let project = self.world.project;
         let options = local::build_options(&self.args.local);
         self.report.progress("dev: building");
-        let program = {
-            let (root, options) = (project.root.clone(), options.clone());
-            let built = tokio::task::spawn_blocking(move || cargo::build(&root, &options)).await;
-            built.map_err(|error| ClusterError::from(std::io::Error::other(error)))??
+        let Some(program) = cargo::build_until(&project.root, &options, ends.next()).await? else {
+            return Ok(None);
         };
         manifests::generate_in(&project.root, false, &options, self.report)?;
         self.install().await?;
@@ -143,7 +146,7 @@ impl Loop<'_> {
         }
         self.running = Some(Running { operator, webhooks });
         self.report.progress("dev: the operator runs");
-        registered
+        registered.map(Some)
     }
 
     /// The CRDs of the project, as they are now.

@@ -13,7 +13,7 @@ use crate::process::api::Api;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::operator::{self, Operator, Start};
-use crate::process::signal::Ends;
+use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::{Project, layout};
 use crate::report::{Failure, Report};
 
@@ -22,9 +22,12 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
     check(args)?;
     let project = Project::read(&current_directory()?)?;
     let named = kubeconfig(args)?;
-    let program = cargo::build(&project.root, &build_options(args))?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
+        let built = cargo::build_until(&project.root, &build_options(args), ends.next()).await?;
+        let Some(program) = built else {
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
         let world = World::open(&project, args, named, report).await?;
         let outcome = world.run(program, args, &mut ends, report).await;
         world.close().await;

@@ -1,0 +1,238 @@
+//! What a person at a terminal meets: questions, and the end by Ctrl-C.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use common::{Dir, sample_dir, target_dir};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// A terminal with a program in its foreground.
+struct Terminal {
+    device: File,
+    child: Child,
+    shown: String,
+}
+
+// === impl Terminal ===
+
+impl Terminal {
+    /// Starts the tool in a session whose terminal it is.
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        Self::start_in(directory, arguments, &target_dir())
+    }
+
+    /// As [`start`](Self::start), and builds there.
+    fn start_in(directory: &Path, arguments: &[&str], target: &Path) -> Self {
+        let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&device).unwrap();
+        unlockpt(&device).unwrap();
+        let name = ptsname(&device, Vec::new()).unwrap().into_string().unwrap();
+        let side = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
+        let child = Command::new("setsid")
+            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_operator-sdk")])
+            .args(arguments)
+            .current_dir(directory)
+            .env("CARGO_TARGET_DIR", target)
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .expect("setsid (util-linux) must be installed: this test does not skip");
+        Self {
+            device: device.into(),
+            child,
+            shown: String::new(),
+        }
+    }
+
+    /// Reads on until the terminal shows a text.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        while !self.shown.contains(text) {
+            assert!(self.read(), "{text:?} is missing: {}", self.shown);
+        }
+        let end = self.shown.find(text).unwrap() + text.len();
+        self.shown.drain(..end);
+    }
+
+    /// Whether there was more to read: a terminal that no program has open any more is an error to Linux.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let count = self.device.read(&mut bytes).unwrap_or(0);
+        self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        count > 0
+    }
+
+    fn types(&mut self, text: &str) {
+        self.device.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads to the end; how the program ended, and what it showed.
+    fn ends(mut self) -> (ExitStatus, String) {
+        while self.read() {}
+        (self.child.wait().unwrap(), std::mem::take(&mut self.shown))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const CTRL_C: &str = "\u{3}";
+
+/// The processes with a text in their command lines.
+fn processes_with(text: &str) -> Vec<String> {
+    let command_of = |entry: std::io::Result<std::fs::DirEntry>| {
+        let bytes = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+    };
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(command_of);
+    all.filter(|command| command.contains(text)).collect()
+}
+
+const CREATE: [&str; 8] = [
+    "create",
+    "api",
+    "--group",
+    "shop",
+    "--version",
+    "v1",
+    "--kind",
+    "Order",
+];
+
+#[test]
+fn create_api_asks_what_was_not_said() {
+    let dir = Dir::project();
+    let mut terminal = Terminal::start(&dir.path, &CREATE);
+    terminal.shows("Create Resource [Y/n]? ");
+    terminal.types("perhaps\n");
+    terminal.shows("Create Resource [Y/n]? ");
+    terminal.types("\n");
+    terminal.shows("Create Controller [Y/n]? ");
+    terminal.types("n\n");
+    let (status, shown) = terminal.ends();
+    assert!(status.success(), "{shown}");
+    let files = dir.files();
+    assert!(files.contains_key("src/api/v1/order_types.rs"));
+    assert!(!files.contains_key("src/controller/order_controller.rs"));
+
+    // What was said is not asked.
+    let (status, shown) = Terminal::start(
+        &dir.path,
+        &[&CREATE[..], &["--resource=false", "--controller"]].concat(),
+    )
+    .ends();
+    assert!(status.success() && !shown.contains("[Y/n]"), "{shown}");
+    assert!(dir.files().contains_key("src/controller/order_controller.rs"));
+}
+
+#[test]
+fn nothing_is_deleted_without_a_yes() {
+    let dir = Dir::project();
+    dir.ok(&CREATE);
+    let before = dir.files();
+    let delete: Vec<&str> = ["delete"].iter().chain(&CREATE[1..]).copied().collect();
+    for answer in ["\n", "no\n"] {
+        let mut terminal = Terminal::start(&dir.path, &delete);
+        terminal.shows("src/api/v1/order_types.rs");
+        terminal.shows("Remove them [y/N]? ");
+        terminal.types(answer);
+        let (status, shown) = terminal.ends();
+        assert!(
+            status.success() && shown.contains("Nothing was removed."),
+            "{shown}"
+        );
+        assert_eq!(dir.files(), before);
+    }
+    let mut terminal = Terminal::start(&dir.path, &delete);
+    terminal.shows("Remove them [y/N]? ");
+    terminal.types("y\n");
+    assert!(terminal.ends().0.success());
+    assert!(!dir.files().contains_key("src/api/v1/order_types.rs"));
+}
+
+#[test]
+fn ctrl_c_at_a_question_changes_nothing() {
+    let dir = Dir::project();
+    let before = dir.files();
+    let mut terminal = Terminal::start(&dir.path, &CREATE);
+    terminal.shows("Create Resource [Y/n]? ");
+    terminal.types(CTRL_C);
+    let (status, shown) = terminal.ends();
+    assert!(!status.success(), "{shown}");
+    assert_eq!(dir.files(), before);
+}
+
+/// A project whose build does not come to an end.
+fn endless() -> Dir {
+    let dir = Dir::project();
+    dir.write(
+        "Cargo.toml",
+        "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
+    );
+    dir.write(
+        "build.rs",
+        "fn main() { loop { std::thread::sleep(std::time::Duration::from_secs(1)); } }\n",
+    );
+    dir.write("src/lib.rs", "");
+    dir.write("src/main.rs", "fn main() {}\n");
+    std::fs::remove_file(dir.path.join("Cargo.lock")).unwrap();
+    dir
+}
+
+#[test]
+fn ctrl_c_ends_a_build_and_all_of_its_processes() {
+    for (command, code) in [("run local", 130), ("dev", 0)] {
+        let dir = endless();
+        let target = dir.path.join("target");
+        let kubeconfig = dir.path.join("kubeconfig");
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        arguments.extend(["--embedded", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+        let mut terminal = Terminal::start_in(&dir.path, &arguments, &target);
+        let target = target.to_str().unwrap();
+        let begin = std::time::Instant::now();
+        while processes_with(&format!("{target}/debug/build")).is_empty() {
+            assert!(begin.elapsed() < common::running::PATIENCE, "nothing is built");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        terminal.types(CTRL_C);
+        let (status, shown) = terminal.ends();
+        assert_eq!(status.code(), Some(code), "{command}: {shown}");
+        assert!(!shown.contains("does not build"), "{shown}");
+        assert_eq!(processes_with(target), Vec::<String>::new(), "{command}");
+        assert!(!kubeconfig.exists(), "{command}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_operator_with_the_tool() {
+    for (command, runs) in [
+        ("run local", "Starting workers"),
+        ("dev", "dev: the operator runs"),
+    ] {
+        let dir = Dir::named("terminal");
+        let kubeconfig = dir.path.join("kubeconfig");
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        let own = format!("--leader-election-namespace=ends-{}", std::process::id());
+        arguments.extend(["--embedded", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+        arguments.extend(["--", "--health-probe-bind-address=0", &own]);
+        let mut terminal = Terminal::start(&sample_dir(), &arguments);
+        terminal.shows(runs);
+        assert_eq!(processes_with(&own).len(), 2, "the tool and the operator");
+        terminal.types(CTRL_C);
+        let (status, shown) = terminal.ends();
+        assert_eq!(status.code(), Some(0), "{command}: {shown}");
+        assert_eq!(processes_with(&own), Vec::<String>::new(), "{command}");
+        assert!(!kubeconfig.exists(), "{command}");
+    }
+}
