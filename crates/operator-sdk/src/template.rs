@@ -5,6 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
+use crate::edit::rust;
 use crate::plan::PlanError;
 
 /// The version of Kubernetes that the SDK is built for.
@@ -75,6 +76,10 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(syntax);
     environment.add_filter("rust", |text: String| format!("{text:?}"));
+    environment.add_filter("length", |text: String| text.chars().count());
+    environment.add_function("imports", |path: String, names: Vec<String>| {
+        rust::use_line("use", &path, &names)
+    });
     Ok(environment)
 }
 
@@ -123,6 +128,8 @@ pub(crate) struct ApiValues {
     pub(crate) port_name: String,
     pub(crate) plural: String,
     pub(crate) namespaced: bool,
+    /// The file of the sample.
+    pub(crate) sample: String,
     /// The module of the type: `api::v1` in this crate, or a path from another one.
     pub(crate) api_path: String,
     /// Whether the type is somebody else's.

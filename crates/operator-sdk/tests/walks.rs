@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,15 @@ impl Walk {
         let kubeconfig = dir.path.join("kubeconfig");
         let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(&kubeconfig));
         cluster.line_with("ready");
+        let engine = dir.path.join("bin/docker");
+        std::fs::create_dir(dir.path.join("bin")).unwrap();
+        let log = dir.path.join("docker.log");
+        std::fs::write(
+            &engine,
+            format!("#!/bin/sh\necho \"docker $*\" >> {}\n", log.display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).unwrap();
         Self {
             root: dir.path.join(OPERATOR),
             dir,
@@ -45,10 +55,25 @@ impl Walk {
         }
     }
 
-    /// A program as the user of the guide would start it: with the tool on the PATH.
+    /// What docker was asked to do since the last look; it writes that down, and does nothing.
+    fn docker_was_asked(&self) -> Vec<String> {
+        let log = self.dir.path.join("docker.log");
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(log).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with("docker version"));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// A program as the user of the guide would start it: with the tool on the PATH, and an engine.
     fn program(&self, program: &str, directory: &Path) -> Command {
         let tool = Path::new(env!("CARGO_BIN_EXE_operator-sdk")).parent().unwrap();
-        let path = format!("{}:{}", tool.display(), std::env::var("PATH").unwrap());
+        let bin = self.dir.path.join("bin");
+        let path = format!(
+            "{}:{}:{}",
+            bin.display(),
+            tool.display(),
+            std::env::var("PATH").unwrap()
+        );
         let mut command = Command::new(program);
         command
             .current_dir(directory)
@@ -123,6 +148,8 @@ impl Walk {
         self.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
         let replicas = "kubectl get deployment memcached-sample -o jsonpath={.status.readyReplicas}";
         self.sees(replicas, "3");
+        assert!(self.types("kubectl get deployment").contains("memcached-sample"));
+        assert_eq!(self.types("kubectl get pods").matches("Running").count(), 3);
         let nodes = self.types("kubectl get memcached/memcached-sample -o jsonpath={.status.nodes[*]}");
         assert_eq!(nodes.split(' ').count(), 3, "{nodes}");
         self.write(SAMPLE, &self.read(SAMPLE).replace("size: 3", "size: 4"));
@@ -177,6 +204,20 @@ fn the_guides_of_0_8_0_10_and_0_19() {
         walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
 
         // 1. As a Deployment inside of the cluster: in place of `sed` and four times `kubectl create`.
+        walk.types("operator-sdk build quay.io/example/memcached-operator:v0.0.1");
+        walk.types("docker push quay.io/example/memcached-operator:v0.0.1");
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let runtime = checkout.join("operator-runtime/../..");
+        assert_eq!(
+            walk.docker_was_asked(),
+            [
+                format!(
+                    "docker build -t quay.io/example/memcached-operator:v0.0.1 -f Dockerfile --build-context=sdk={} .",
+                    runtime.display()
+                ),
+                "docker push quay.io/example/memcached-operator:v0.0.1".to_owned(),
+            ]
+        );
         walk.types("operator-sdk deploy --image quay.io/example/memcached-operator:v0.0.1 --force-conflicts");
         let deployment = "-n memcached-operator-system deployment/memcached-operator-controller-manager";
         let image = "jsonpath={.spec.template.spec.containers[0].image}{.status.availableReplicas}";
@@ -226,7 +267,16 @@ fn the_walkthrough_of_1_15() {
         &text.replacen(reconciled, &format!("{finalizer}{reconciled}"), 1),
     );
 
+    for line in ["init --help", "create --help", "create api --help"] {
+        assert!(
+            walk.types(&format!("operator-sdk {line}"))
+                .contains("Usage: operator-sdk")
+        );
+    }
+    walk.types("make generate");
     walk.types("make manifests");
+    // `go test controllers/`
+    walk.types("make test");
     walk.types("make install");
     walk.types("kubectl wait crd/memcacheds.cache.example.com --for=condition=Established --timeout=60s");
     let operator = walk.starts("operator-sdk run local --operator-flags --health-probe-bind-address=0");
@@ -241,6 +291,32 @@ fn the_walkthrough_of_1_15() {
     several_namespaces(&walk);
     one_leader(&walk);
 
+    install_and_run(&walk);
+
+    // The guide has its reader change the Makefile's IMG.
+    let makefile = walk.read("Makefile");
+    let (before, after) = (
+        "\nIMG ?= controller:latest\n",
+        "\nIMG ?= $(IMAGE_TAG_BASE):v$(VERSION)\n",
+    );
+    assert!(makefile.contains(before), "{makefile}");
+    walk.write("Makefile", &makefile.replace(before, after));
+    walk.types("make docker-build docker-push");
+    let asked = walk.docker_was_asked();
+    assert!(
+        asked[0].starts_with("docker build --build-context sdk=")
+            && asked[0].ends_with(" -t example.com/memcached-operator:v0.0.1 ."),
+        "{asked:?}"
+    );
+    assert_eq!(asked[1..], ["docker push example.com/memcached-operator:v0.0.1"]);
+    walk.types("make docker-buildx PLATFORMS=linux/arm64");
+    assert!(walk.docker_was_asked()[0].contains("buildx build"));
+    walk.types("make build-installer");
+    assert!(
+        walk.read("dist/install.yaml")
+            .contains("image: example.com/memcached-operator:v0.0.1")
+    );
+
     walk.types("make deploy IMG=registry.example.com/memcached-operator:v0.0.1");
     let deployment = "-n memcached-operator-system deployment/memcached-operator-controller-manager";
     walk.types(&format!("kubectl rollout status {deployment} --timeout=60s"));
@@ -250,6 +326,19 @@ fn the_walkthrough_of_1_15() {
     assert_eq!(image, "registry.example.com/memcached-operator:v0.0.1");
     walk.types("make undeploy");
     walk.sees("kubectl get crds -o name", "");
+}
+
+/// `make install run`, until Ctrl-C.
+#[track_caller]
+fn install_and_run(walk: &Walk) {
+    let mut make = walk.program("make", &walk.root);
+    make.args(["install", "run"])
+        .env("RUN_FLAGS", "-- --health-probe-bind-address=0");
+    let operator = Running::start(&mut make);
+    walk.types(&format!("kubectl apply -f {SAMPLE}"));
+    walk.types("kubectl wait memcached/memcached-sample --for=condition=Available --timeout=60s");
+    walk.types(&format!("kubectl delete -f {SAMPLE}"));
+    operator.stop();
 }
 
 /// `WATCH_NAMESPACE=a,b`: what is elsewhere is left alone.

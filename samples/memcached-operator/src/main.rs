@@ -29,7 +29,8 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {
         Some(Command::Manifests) => {
-            println!("{}", memcached_operator::manifests().to_json());
+            let manifests = memcached_operator::manifests();
+            println!("{}", manifests.to_json());
             ExitCode::SUCCESS
         }
         None => match run(&args).await {

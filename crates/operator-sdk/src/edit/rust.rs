@@ -51,11 +51,7 @@ pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Resu
     if uses.iter().any(|(there, _)| there == module) {
         return Ok(source.to_owned());
     }
-    let list = match names {
-        [one] => one.clone(),
-        many => format!("{{{}}}", many.join(", ")),
-    };
-    let line = format!("pub use {module}::{list};\n");
+    let line = use_line("pub use", module, names);
     if let Some(edited) = insert_sorted(source, &uses, module, &line) {
         return Ok(edited);
     }
@@ -275,14 +271,19 @@ pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<St
     });
     let mut all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let Some((item, there)) = found else {
-        return Ok(insert_use(source, &file, path, &use_line(path, &sorted(all))));
+        return Ok(insert_use(
+            source,
+            &file,
+            path,
+            &use_line("use", path, &sorted(all)),
+        ));
     };
     if all.iter().all(|name| there.contains(name)) || there.iter().any(|name| name == "*") {
         return Ok(source.to_owned());
     }
     all.extend(there);
     let mut edited = source.to_owned();
-    let line = use_line(path, &sorted(all));
+    let line = use_line("use", path, &sorted(all));
     edited.replace_range(item.span().byte_range(), line.trim_end());
     Ok(edited)
 }
@@ -329,7 +330,7 @@ pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result
         return Ok(without_lines(source, range));
     }
     let mut edited = source.to_owned();
-    edited.replace_range(range, use_line(path, &sorted(there)).trim_end());
+    edited.replace_range(range, use_line("use", path, &sorted(there)).trim_end());
     Ok(edited)
 }
 
@@ -378,13 +379,15 @@ fn imported(tree: &syn::UseTree, path: &str) -> Option<Vec<String>> {
 }
 
 /// A `use` of names in the form of rustfmt.
-fn use_line(path: &str, names: &[String]) -> String {
+/// `use path::{…};` in one line, or wrapped as rustfmt does; `start` may be `pub use`.
+pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     if let [one] = names {
-        return format!("use {path}::{one};\n");
+        return format!("{start} {path}::{one};\n");
     }
-    let line = format!("use {path}::{{{}}};\n", names.join(", "));
-    if line.len() <= MAX_WIDTH {
-        return line;
+    let line = format!("{start} {path}::{{{}}};", names.join(", "));
+    // rustfmt keeps two columns free.
+    if line.len() + 2 <= MAX_WIDTH {
+        return format!("{line}\n");
     }
     let mut lines = vec![String::new()];
     for name in names {
@@ -397,7 +400,7 @@ fn use_line(path: &str, names: &[String]) -> String {
             line.push_str(&format!("{gap}{name},"));
         }
     }
-    format!("use {path}::{{\n{}\n}};\n", lines.join("\n"))
+    format!("{start} {path}::{{\n{}\n}};\n", lines.join("\n"))
 }
 
 /// Whether a file implements a trait for a type, both by their last names.

@@ -256,25 +256,33 @@ fn write_test(
     let module = layout::webhook_module(&api.kind);
     let ours = format!("{}::{}::{module}", api.crate_name, place.webhook_path());
     let type_ = format!("{}Webhook", api.kind);
+    let validator: &[&str] = if api.foreign {
+        &["AdmissionRequest", "Validator"]
+    } else {
+        &[]
+    };
     let parts = [
         (
             parts.defaulting,
-            "Defaulter",
+            &["AdmissionRequest", "Defaulter"] as &[&str],
             "webhook/test_defaulter.rs",
             "defaults_stay_when_they_are_there",
         ),
         (
             parts.programmatic_validation,
-            "Validator",
+            validator,
             "webhook/test_validator.rs",
             "a_valid_object_is_taken",
         ),
     ];
-    for (_, trait_, template, test) in parts.into_iter().filter(|(wanted, ..)| *wanted) {
+    for (_, names, template, test) in parts.into_iter().filter(|(wanted, ..)| *wanted) {
         let item = template::render(template, api)?;
         draft.edit_rust(&path, None, |source| {
-            let source = rust::add_imports(source, RUNTIME, &["AdmissionRequest", trait_])?;
-            let source = rust::add_imports(&source, &ours, &[&type_])?;
+            let mut source = source.to_owned();
+            if !names.is_empty() {
+                source = rust::add_imports(&source, RUNTIME, names)?;
+                source = rust::add_imports(&source, &ours, &[&type_])?;
+            }
             Ok(match rust::has_function(&source, test) {
                 true => source,
                 false => rust::add_item(&source, &item),
@@ -598,9 +606,9 @@ fn remove_calls(
     let path = place.webhook_test();
     if gone.conversion && draft.get(&path).is_some() {
         // Its tests name a type that does not convert any more.
-        draft.edit_rust(&path, None, |source| {
-            rust::remove_functions(source, "_comes_back_whole")
-        })?;
+        for suffix in ["_comes_back_whole", "_is_served_too"] {
+            draft.edit_rust(&path, None, |source| rust::remove_functions(source, suffix))?;
+        }
         draft.edit_rust(&path, None, |source| {
             rust::remove_imports(source, RUNTIME, &["Convertible", "hub_round_trip", "round_trip"])
         })?;

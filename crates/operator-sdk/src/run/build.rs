@@ -79,7 +79,7 @@ fn builder_of(args: &BuildArgs, project: &Project, report: &Report) -> Builder {
         BuilderArg::Podman => Builder::Engine(Engine::Podman),
         BuilderArg::Buildah => Builder::Engine(Engine::Buildah),
         BuilderArg::Oci => Builder::Oci,
-        BuilderArg::Auto if wants_oci(args) || needs_paths(project) => Builder::Oci,
+        BuilderArg::Auto if wants_oci(args) || is_out_of_reach(project) => Builder::Oci,
         BuilderArg::Auto => match Engine::ALL.into_iter().find(|engine| engine.works()) {
             Some(engine) => Builder::Engine(engine),
             None => {
@@ -109,25 +109,43 @@ fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
     flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
 }
 
-/// A container's build sees the project's directory alone, so that dependencies by path are not there.
-fn needs_paths(project: &Project) -> bool {
+/// A container's build sees the project's directory and its contexts alone: dependencies by other paths are not there.
+fn is_out_of_reach(project: &Project) -> bool {
+    let is_outside = |(_, path): &(String, String)| path.starts_with("..") || path.starts_with('/');
+    sdk_context(project).is_none() && path_dependencies(project).iter().any(is_outside)
+}
+
+/// The dependencies that Cargo.toml names by path: name and path.
+fn path_dependencies(project: &Project) -> Vec<(String, String)> {
     let manifest = project.tree.get("Cargo.toml").unwrap_or_default();
     let document: toml_edit::DocumentMut = manifest.parse().unwrap_or_default();
     let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
     let items = tables
         .iter()
         .filter_map(|name| document.get(name)?.as_table_like());
-    let mut paths = items
+    let path_of = |item: &toml_edit::Item| Some(item.as_table_like()?.get("path")?.as_str()?.to_owned());
+    items
         .flat_map(|table| table.iter())
-        .filter_map(|(_, item)| item.as_table_like()?.get("path")?.as_str());
-    paths.any(|path| path.starts_with("..") || path.starts_with('/'))
+        .filter_map(|(name, item)| Some((name.to_owned(), path_of(item)?)))
+        .collect()
+}
+
+/// The checkout of the SDK as a build context, where the Dockerfile takes the SDK's crates from one.
+fn sdk_context(project: &Project) -> Option<String> {
+    let dockerfile = project.tree.get("Dockerfile")?;
+    let dependencies = path_dependencies(project);
+    let (_, runtime) = dependencies
+        .iter()
+        .find(|(name, _)| name == "operator-runtime" && dockerfile.contains("--from=sdk"))?;
+    Some(format!("--build-context=sdk={runtime}/../.."))
 }
 
 fn with_engine(args: &BuildArgs, project: &Project, engine: Engine, report: &Report) -> Result<(), Failure> {
     if let Some(flag) = oci_flag(args) {
         return Err(ImageError::OtherBuilder(flag, engine.program()).into());
     }
-    let arguments = words(args.image_build_args.as_deref().unwrap_or_default())?;
+    let mut arguments = words(args.image_build_args.as_deref().unwrap_or_default())?;
+    arguments.extend(sdk_context(project));
     engine.build(&project.root, &args.image, &arguments)?;
     if args.push {
         engine.push(&project.root, &args.image)?;

@@ -5,7 +5,10 @@ use kube::api::PostParams;
 use operator_envtest::TestEnv;
 use operator_runtime::prelude::*;
 
-use {{ crate_name }}::{{ api_path }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
+use {{ crate_name }}::{{ api_path }}::{{ kind }};
+
+/// What config/ shows to users is what the operator is tried with.
+const SAMPLE: &str = "{{ sample }}";
 
 #[tokio::test]
 async fn an_object_becomes_available() -> Result<()> {
@@ -26,9 +29,10 @@ async fn an_object_becomes_available() -> Result<()> {
 {% else %}
     let objects: Api<{{ kind }}> = Api::all(env.client());
 {% endif %}
-    let sample = {{ kind }}::new("sample", {{ kind }}Spec::default());
+    let sample: {{ kind }} = operator_envtest::read_object(SAMPLE)?;
     objects.create(&PostParams::default(), &sample).await?;
-    env.eventually(&objects, "sample", |object| {
+    let name = sample.metadata.name.unwrap_or_default();
+    env.eventually(&objects, &name, |object| {
         object
             .status
             .as_ref()

@@ -6,8 +6,7 @@ use kube::{Api, CustomResourceExt};
 use operator_envtest::TestEnv;
 use operator_runtime::prelude::*;
 
-use {{ crate_name }}::{{ api_path }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
-
+{{ imports(crate_name ~ "::" ~ api_path, [kind, kind ~ "Spec"]) }}
 /// A control plane with the definition installed and the operator running.
 async fn start() -> Result<TestEnv> {
     let env = TestEnv::builder()

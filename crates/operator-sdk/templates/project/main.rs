@@ -27,7 +27,8 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {
         Some(Command::Manifests) => {
-            println!("{}", {{ crate_name }}::manifests().to_json());
+            let manifests = {{ crate_name }}::manifests();
+            println!("{}", manifests.to_json());
             ExitCode::SUCCESS
         }
         None => match run(&args).await {

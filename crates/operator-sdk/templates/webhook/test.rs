@@ -1,21 +1,60 @@
+{% if foreign %}
 {{ header }}//! The webhooks of {{ kind }}, asked as the API server asks them.
 
-{% if foreign and api_path < "operator_runtime" %}
+{% if api_path < "operator_runtime" %}
 use {{ api_path }}::{{ kind }};
 {% endif %}
 use operator_runtime::prelude::*;
-{% if foreign and not api_path < "operator_runtime" %}
+{% if not api_path < "operator_runtime" %}
 use {{ api_path }}::{{ kind }};
-{% elif not foreign %}
-
-use {{ crate_name }}::{{ api_path }}::{{ "{" }}{{ kind }}, {{ kind }}Spec};
 {% endif %}
 
 /// An object as a user may write it.
 fn sample() -> {{ kind }} {
-{% if foreign %}
     {{ kind }}::default()
-{% else %}
-    {{ kind }}::new("sample", {{ kind }}Spec::default())
-{% endif %}
 }
+{% else %}
+{{ header }}//! The webhooks of {{ kind }}, asked by an API server that runs inside this process.
+
+use kube::Api;
+use kube::api::PostParams;
+use operator_envtest::TestEnv;
+use operator_runtime::certificates::Certificates;
+use operator_runtime::prelude::*;
+
+use {{ crate_name }}::{{ api_path }}::{{ kind }};
+
+/// What config/ shows to users is what the webhooks are tried with.
+const SAMPLE: &str = "{{ sample }}";
+
+/// A control plane with the kinds, the operator, and what the API server asks it.
+async fn start() -> Result<TestEnv> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/bases")
+        .start()
+        .await?;
+    // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
+    let certificates = Certificates::self_signed(["127.0.0.1"])?;
+    let manager = Manager::builder("{{ project_name }}")
+        .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
+        .webhook_certificates(certificates.clone())
+        .build()
+        .await?;
+    {{ crate_name }}::setup(&manager)?;
+
+    // What the manifests in config/ tell a cluster, with the address and the authority of this test.
+    let address = manager
+        .webhook_address()
+        .expect("the operator has webhooks");
+    let authority = certificates.authority().expect("it was made above");
+    env.install_webhooks("config", address, &authority).await?;
+    tokio::spawn(manager.run_until(std::future::pending()));
+    Ok(env)
+}
+
+/// An object as a user may write it.
+fn sample() -> Result<{{ kind }}> {
+    Ok(operator_envtest::read_object(SAMPLE)?)
+}
+{% endif %}

@@ -1,3 +1,4 @@
+{% if foreign %}
 #[tokio::test]
 async fn a_valid_object_is_taken() -> Result<()> {
     let (webhook, request) = ({{ kind }}Webhook, AdmissionRequest::default());
@@ -9,3 +10,29 @@ async fn a_valid_object_is_taken() -> Result<()> {
     assert!(updated.is_ok(), "{updated:?}");
     Ok(())
 }
+{% else %}
+#[tokio::test]
+async fn a_valid_object_is_taken() -> Result<()> {
+    let env = start().await?;
+    let objects: Api<{{ kind }}> = {{ "Api::default_namespaced" if namespaced else "Api::all" }}(env.client());
+    let created = objects.create(&PostParams::default(), &sample()?).await?;
+    let name = created.metadata.name.unwrap_or_default();
+    let changed = env
+        .update(&objects, &name, |object| {
+            let annotations = object.metadata.annotations.get_or_insert_default();
+            annotations.insert("changed".to_owned(), "yes".to_owned());
+        })
+        .await?;
+    assert!(changed.metadata.annotations.is_some());
+
+    // TODO: check that what is wrong is refused, with the field in the message:
+    //     let mut wrong = sample()?;
+    //     wrong.metadata.name = Some("wrong".to_owned());
+    //     wrong.spec.size = 2;
+    //     let refused = objects.create(&PostParams::default(), &wrong).await;
+    //     let message = refused.expect_err("the size is even").to_string();
+    //     assert!(message.contains("spec.size: must be odd"), "{message}");
+    env.stop().await;
+    Ok(())
+}
+{% endif %}

@@ -272,6 +272,7 @@ pub(crate) fn base_values(group: &str, version: &str, kind: &str, project: &Proj
         port_name: port_name(kind),
         plural: there.map_or_else(|| names::plural_of(kind), Resource::plural),
         namespaced: there.is_some_and(Resource::namespaced),
+        sample: sample_of(group, version, kind),
         api_path: place.api_path(),
         foreign: false,
         external: false,
@@ -280,6 +281,17 @@ pub(crate) fn base_values(group: &str, version: &str, kind: &str, project: &Proj
         controller_name: None,
         image: None,
     }
+}
+
+/// The file of the sample of a kind.
+fn sample_of(group: &str, version: &str, kind: &str) -> String {
+    let kind = Kind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        ..Kind::default()
+    };
+    layout::sample(&kind.sample_file())
 }
 
 fn whole_group(group: &str, domain: &str) -> String {
