@@ -58,6 +58,7 @@ pub(crate) mod openapi;
 pub(crate) mod protobuf;
 pub mod yaml;
 
+pub use authz::Authorization;
 pub use call::Body;
 pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use server::{ApiServer, Builder, Error};

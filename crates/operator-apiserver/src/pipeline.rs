@@ -82,6 +82,9 @@ fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
         let known = authn::authenticate(registry, token, &[]);
         call.user = known.map_err(|_| status::unauthorized())?.user;
     }
+    if call.user.is_anonymous() && !registry.anonymous {
+        return Err(status::unauthorized());
+    }
     let asked = Attributes::of(&call.user, &call.info);
     if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
         call.user = user;

@@ -27,6 +27,7 @@ pub(crate) use self::resource::{
 };
 use crate::admission;
 use crate::authn::User;
+use crate::authz;
 use crate::clock::{self, Clock};
 use crate::crd;
 use crate::keyring::Keyring;
@@ -53,6 +54,9 @@ pub(crate) struct Registry {
     pub(crate) issuer: Arc<Issuer>,
     /// Tokens that never change, with their users.
     pub(crate) static_tokens: HashMap<String, User>,
+    pub(crate) authorization: authz::Authorization,
+    /// Whether requests without credentials are answered.
+    pub(crate) anonymous: bool,
     /// The admission plug-ins that are off, by name.
     pub(crate) disabled_plugins: BTreeSet<String>,
     /// Where keys and certificates are kept.
@@ -136,6 +140,8 @@ impl Registry {
             stop: CancellationToken::new(),
             issuer: Arc::default(),
             static_tokens: HashMap::new(),
+            authorization: authz::Authorization::default(),
+            anonymous: true,
             disabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),

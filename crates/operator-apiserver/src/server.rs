@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
+use crate::authz::Authorization;
 use crate::bootstrap;
 use crate::call::{self, Body};
 use crate::client::Client;
@@ -78,6 +79,8 @@ pub struct Builder {
     history_events: usize,
     data_directory: Option<PathBuf>,
     disabled_plugins: BTreeSet<String>,
+    authorization: Authorization,
+    anonymous: bool,
     tokens: Tokens,
 }
 
@@ -108,6 +111,8 @@ impl ApiServer {
             history_events: HISTORY_EVENTS,
             data_directory: None,
             disabled_plugins: BTreeSet::new(),
+            authorization: Authorization::default(),
+            anonymous: true,
             tokens: Tokens::default(),
         }
     }
@@ -272,6 +277,21 @@ impl Builder {
         self
     }
 
+    /// Who decides what users may do, `--authorization-mode` of kube-apiserver. The default is [`Authorization::Rbac`].
+    #[must_use]
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
+    /// Whether requests over HTTPS without credentials are answered, as those of `system:anonymous`:
+    /// `--anonymous-auth` of kube-apiserver. The default is that they are.
+    #[must_use]
+    pub fn anonymous_auth(mut self, allowed: bool) -> Self {
+        self.anonymous = allowed;
+        self
+    }
+
     /// The URL that tokens of service accounts name as their issuer, `--service-account-issuer` of kube-apiserver;
     /// tokens for the server itself have it as their audience. Nothing is fetched from it. The default is
     /// `https://127.0.0.1:16443/`.
@@ -335,6 +355,8 @@ impl Builder {
         };
         let mut registry = Registry::new(store, self.clock, random);
         registry.disabled_plugins = self.disabled_plugins;
+        registry.authorization = self.authorization;
+        registry.anonymous = self.anonymous;
         registry.keyring = self
             .data_directory
             .as_deref()

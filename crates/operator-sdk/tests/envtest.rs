@@ -145,7 +145,6 @@ impl Environment {
             format!("--service-account-key-file={}", path("sa-signer.crt")),
             format!("--service-account-signing-key-file={}", path("sa-signer.key")),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--of-another-version=1".to_owned(),
         ]
     }
 
@@ -202,7 +201,7 @@ async fn the_api_server_knows_clients_by_their_certificates_and_ends_on_sigterm(
     let path = environment.assets.join("kube-apiserver");
     let mut program = Program::start(&path, &environment.arguments());
     let url = program.after("serving on ", &mut seen);
-    assert!(seen.contains("does not know --of-another-version"), "{seen}");
+    assert_eq!(seen, "", "nothing to warn of");
 
     let anonymous = environment.client(&url, None).await;
     for path in ["/healthz", "/readyz", "/livez"] {
@@ -281,6 +280,61 @@ async fn known_by_a_token_of_the_given_key(environment: &Environment, url: &str,
     assert_eq!(user, "system:serviceaccount:default:robot");
 }
 
+/// Flags that suites append to those of the test environment.
+const APPENDED: &[&str] = &[
+    "--admission-control-config-file=admission.yaml",
+    "--advertise-address=127.0.0.1",
+    "--audit-log-path=-",
+    "--audit-policy-file=audit.yaml",
+    "--enable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook",
+    "--enable-priority-and-fairness=false",
+    "--feature-gates=WatchList=true,AllBeta=false",
+    "--max-mutating-requests-inflight=0",
+    "--max-requests-inflight=0",
+    "--runtime-config=api/all=true",
+    "--service-cluster-ip-range=10.1.0.0/16",
+    "--v=5",
+];
+
+#[tokio::test]
+async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
+    let environment = Environment::new();
+    environment
+        .dir
+        .write("tokens.csv", "secret,jane,1,\"developers\"\n");
+    let tokens = environment.dir.path.join("tokens.csv");
+    let mut arguments = environment.arguments();
+    arguments.retain(|argument| !argument.starts_with("--authorization-mode"));
+    arguments.extend(APPENDED.iter().map(|flag| (*flag).to_owned()));
+    arguments.push(format!("--token-auth-file={}", tokens.display()));
+    arguments.push("--authorization-mode=AlwaysAllow".to_owned());
+    arguments.push("--anonymous-auth=false".to_owned());
+    let mut seen = String::new();
+    let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
+    let url = program.after("serving on ", &mut seen);
+    for (flag, why) in [
+        ("--audit-policy-file is ignored", "there is no audit log"),
+        ("--admission-control-config-file is ignored", "no configuration"),
+        ("not from 10.1.0.0/16", "10.0.0.0/24"),
+    ] {
+        assert!(seen.contains(flag) && seen.contains(why), "{flag}: {seen}");
+    }
+    let anonymous = environment.client(&url, None).await;
+    let refused = get(&anonymous, "/healthz").await.unwrap_err().to_string();
+    assert!(refused.contains("Unauthorized"), "{refused}");
+    let jane = AuthInfo {
+        token: Some("secret".to_owned().into()),
+        ..AuthInfo::default()
+    };
+    let jane = environment.connect(&url, jane).await;
+    let namespace = get(&jane, "/api/v1/namespaces/default").await.unwrap();
+    assert!(
+        namespace.contains("\"name\":\"default\""),
+        "everything is allowed"
+    );
+    assert!(program.terminate().success());
+}
+
 #[test]
 fn etcd_is_healthy_and_ends_on_sigterm() {
     let environment = Environment::new();
@@ -351,7 +405,20 @@ fn what_cannot_be_used_is_named() {
     bad("--service-account-key-file=missing.pub", "missing.pub");
     bad("--cert-dir=missing", "missing/apiserver.crt of --cert-dir");
     bad("serve", "unexpected argument \"serve\"");
-    bad("--cert-dir", "flag --cert-dir needs a value");
+    bad("--cert-dir", "flag needs an argument: --cert-dir");
+    bad("--of-another-version=1", "unknown flag: --of-another-version");
+    bad("--allow-privileged=perhaps", "\"--allow-privileged\"");
+    bad("--authorization-mode=Nobody", "it is not a valid mode");
+    bad("--authorization-mode=Webhook", "this mode is not there");
+    bad("--feature-gates=WatchList", "--feature-gates: NAME=true");
+    bad(
+        "--disable-admission-plugins=Nothing",
+        "no admission plug-in of that name",
+    );
+    bad(
+        "--oidc-issuer-url=https://a",
+        "--oidc-issuer-url is not supported",
+    );
     environment.dir.write("client-cert-auth-ca.crt", "no certificate");
     bad("", "client authorities");
     environment.dir.write("apiserver.key", "no key");

@@ -14,10 +14,8 @@ pub(crate) struct Flag {
 /// What was given.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GoFlags {
-    /// The last value of every known flag.
-    values: BTreeMap<&'static str, String>,
-    /// Flags that the program does not know.
-    pub(crate) unknown: Vec<String>,
+    /// The values of every known flag, in the order given.
+    values: BTreeMap<&'static str, Vec<String>>,
     pub(crate) help: bool,
     pub(crate) version: bool,
 }
@@ -27,8 +25,12 @@ pub(crate) struct GoFlags {
 pub(crate) enum GoFlagsError {
     #[error("unexpected argument {0:?}")]
     Positional(String),
-    #[error("flag --{0} needs a value")]
+    #[error("flag needs an argument: --{0}")]
     Valueless(&'static str),
+    #[error("unknown flag: --{0}")]
+    Unknown(String),
+    #[error("invalid argument {value:?} for \"--{flag}\" flag: a boolean is needed")]
+    NotBoolean { flag: &'static str, value: String },
 }
 
 impl GoFlags {
@@ -52,30 +54,53 @@ impl GoFlags {
             match known.iter().find(|flag| flag.name == name) {
                 Some(flag) if flag.type_.is_empty() => {
                     let value = value.unwrap_or_else(|| "true".to_owned());
-                    given.values.insert(flag.name, value);
+                    let (flag, value) = (flag.name, boolean(flag.name, value)?);
+                    given.values.entry(flag).or_default().push(value);
                 }
                 Some(flag) => {
                     let value = value.or_else(next).ok_or(GoFlagsError::Valueless(flag.name))?;
-                    given.values.insert(flag.name, value);
+                    given.values.entry(flag.name).or_default().push(value);
                 }
-                None => given.special(name, value.or_else(next)),
+                None => given.special(name)?,
             }
         }
         Ok(given)
     }
 
-    fn special(&mut self, name: &str, value: Option<String>) {
-        match (name, value) {
-            ("help" | "h", _) => self.help = true,
-            ("version", _) => self.version = true,
-            _ => self.unknown.push(name.to_owned()),
+    fn special(&mut self, name: &str) -> Result<(), GoFlagsError> {
+        match name {
+            "help" | "h" => self.help = true,
+            "version" => self.version = true,
+            _ => return Err(GoFlagsError::Unknown(name.to_owned())),
         }
+        Ok(())
+    }
+
+    /// Every part of every value of a flag that takes lists.
+    pub(crate) fn parts(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.values.get(name).into_iter().flatten();
+        let parts = values.flat_map(|value| value.split(','));
+        parts.map(str::trim).filter(|part| !part.is_empty())
+    }
+
+    /// The names of the flags that were given.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.values.keys().copied()
     }
 
     /// The last value of a flag; empty is as good as not given.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        let value = self.values.get(name).map(String::as_str);
-        value.filter(|value| !value.is_empty())
+        let value = self.values.get(name).and_then(|values| values.last());
+        value.map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+/// A boolean in one of Go's spellings.
+fn boolean(flag: &'static str, value: String) -> Result<String, GoFlagsError> {
+    match value.as_str() {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok("true".to_owned()),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok("false".to_owned()),
+        _ => Err(GoFlagsError::NotBoolean { flag, value }),
     }
 }
 
@@ -127,15 +152,27 @@ mod tests {
             assert_eq!(given.value("cert-dir"), Some("d"), "{line}");
             assert_eq!(given.value("secure-port"), Some("1"), "{line}");
             assert_eq!(given.value("allow-privileged"), Some("true"), "{line}");
-            assert!(given.unknown.is_empty(), "{line}");
         }
     }
 
     #[test]
-    fn unknown_flags_take_their_value_along() {
-        let given = parse("--what=1 --else x --switch --secure-port=1").unwrap();
-        assert_eq!(given.unknown, ["what", "else", "switch"]);
-        assert_eq!(given.value("secure-port"), Some("1"));
+    fn unknown_flags_and_odd_booleans_are_refused() {
+        assert_eq!(parse("--what=1"), Err(GoFlagsError::Unknown("what".to_owned())));
+        assert_eq!(parse("--switch"), Err(GoFlagsError::Unknown("switch".to_owned())));
+        let flag = "allow-privileged";
+        let value = "perhaps".to_owned();
+        assert_eq!(
+            parse("--allow-privileged=perhaps"),
+            Err(GoFlagsError::NotBoolean { flag, value })
+        );
+        assert_eq!(parse("--allow-privileged=F").unwrap().value(flag), Some("false"));
+    }
+
+    #[test]
+    fn lists_are_gathered_from_every_value() {
+        let given = parse("--cert-dir=a,b --cert-dir c --cert-dir=").unwrap();
+        assert_eq!(given.parts("cert-dir").collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(given.names().collect::<Vec<_>>(), ["cert-dir"]);
     }
 
     #[test]

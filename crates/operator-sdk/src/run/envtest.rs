@@ -66,12 +66,6 @@ impl Program {
             report.line(&format!("Kubernetes v{}", crate::template::KUBERNETES_VERSION));
             return Ok(());
         }
-        for name in &given.unknown {
-            report.progress(&format!(
-                "warning: {} does not know --{name}, and ignores it",
-                self.name
-            ));
-        }
         (self.run)(&given, report)
     }
 

@@ -20,33 +20,55 @@ use crate::report::{Failure, Report};
 
 const CLIENT_URLS: &str = "listen-client-urls";
 
-/// The flags that test environments pass.
+const fn flag(name: &'static str, type_: &'static str, help: &'static str) -> Flag {
+    Flag { name, type_, help }
+}
+
+const NOTHING: &str = "Accepted; it changes nothing here.";
+
+/// The flags that test environments pass, and those that their users add.
+#[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
-    Flag {
-        name: CLIENT_URLS,
-        type_: "strings",
-        help: "Where /health is answered, over HTTP.",
-    },
-    Flag {
-        name: "advertise-client-urls",
-        type_: "strings",
-        help: "Accepted; there are no other members.",
-    },
-    Flag {
-        name: "listen-peer-urls",
-        type_: "strings",
-        help: "Accepted; there are no other members.",
-    },
-    Flag {
-        name: "data-dir",
-        type_: "string",
-        help: "Accepted; nothing is stored.",
-    },
-    Flag {
-        name: "unsafe-no-fsync",
-        type_: "",
-        help: "Accepted; nothing is stored.",
-    },
+    flag(CLIENT_URLS, "strings", "Where /health is answered, over HTTP."),
+    flag("advertise-client-urls", "strings", "Accepted; there are no other members."),
+    flag("listen-peer-urls", "strings", "Accepted; there are no other members."),
+    flag("data-dir", "string", "Accepted; nothing is stored."),
+    flag("unsafe-no-fsync", "", "Accepted; nothing is stored."),
+    flag("name", "string", NOTHING),
+    flag("wal-dir", "string", NOTHING),
+    flag("snapshot-count", "uint", NOTHING),
+    flag("heartbeat-interval", "uint", NOTHING),
+    flag("election-timeout", "uint", NOTHING),
+    flag("initial-election-tick-advance", "", NOTHING),
+    flag("max-snapshots", "uint", NOTHING),
+    flag("max-wals", "uint", NOTHING),
+    flag("quota-backend-bytes", "int", NOTHING),
+    flag("backend-batch-interval", "duration", NOTHING),
+    flag("backend-batch-limit", "int", NOTHING),
+    flag("max-txn-ops", "uint", NOTHING),
+    flag("max-request-bytes", "uint", NOTHING),
+    flag("max-concurrent-streams", "uint", NOTHING),
+    flag("grpc-keepalive-min-time", "duration", NOTHING),
+    flag("grpc-keepalive-interval", "duration", NOTHING),
+    flag("grpc-keepalive-timeout", "duration", NOTHING),
+    flag("initial-advertise-peer-urls", "strings", NOTHING),
+    flag("initial-cluster", "string", NOTHING),
+    flag("initial-cluster-state", "string", NOTHING),
+    flag("initial-cluster-token", "string", NOTHING),
+    flag("strict-reconfig-check", "", NOTHING),
+    flag("pre-vote", "", NOTHING),
+    flag("auto-compaction-retention", "string", NOTHING),
+    flag("auto-compaction-mode", "string", NOTHING),
+    flag("enable-pprof", "", NOTHING),
+    flag("metrics", "string", NOTHING),
+    flag("listen-metrics-urls", "strings", NOTHING),
+    flag("logger", "string", NOTHING),
+    flag("log-outputs", "strings", NOTHING),
+    flag("log-level", "string", NOTHING),
+    flag("log-format", "string", NOTHING),
+    flag("force-new-cluster", "", NOTHING),
+    flag("host-whitelist", "strings", NOTHING),
+    flag("cors", "strings", NOTHING),
 ];
 
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {

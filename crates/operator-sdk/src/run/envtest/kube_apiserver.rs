@@ -1,126 +1,29 @@
 //! The embedded API server behind the flags of kube-apiserver. No controllers run, as beside a real one alone.
 
+mod flags;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use operator_apiserver::{ApiServer, Builder, ListenOptions, ServerIdentity};
+use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, ServerIdentity};
 
 use super::bad_value;
-use crate::args::go_flags::{Flag, GoFlags};
+use crate::args::go_flags::GoFlags;
 use crate::process::cluster::ClusterError;
 use crate::process::signal::Ends;
 use crate::report::{Failure, Report};
 
-/// The flags that test environments pass.
-pub(super) const FLAGS: &[Flag] = &[
-    Flag {
-        name: "advertise-address",
-        type_: "ip",
-        help: "Accepted.",
-    },
-    Flag {
-        name: "allow-privileged",
-        type_: "",
-        help: "Accepted; privileged containers are always allowed.",
-    },
-    Flag {
-        name: "authorization-mode",
-        type_: "strings",
-        help: "Accepted; RBAC authorises.",
-    },
-    Flag {
-        name: "bind-address",
-        type_: "ip",
-        help: "The address to listen on. (default 0.0.0.0)",
-    },
-    Flag {
-        name: "cert-dir",
-        type_: "string",
-        help: "Where apiserver.crt and apiserver.key are.",
-    },
-    Flag {
-        name: "client-ca-file",
-        type_: "string",
-        help: "The authorities of client certificates, in PEM.",
-    },
-    Flag {
-        name: "disable-admission-plugins",
-        type_: "strings",
-        help: "Plug-ins to turn off.",
-    },
-    Flag {
-        name: "enable-admission-plugins",
-        type_: "strings",
-        help: "Accepted.",
-    },
-    Flag {
-        name: "etcd-servers",
-        type_: "strings",
-        help: "Accepted; objects are held in memory.",
-    },
-    Flag {
-        name: "feature-gates",
-        type_: "mapStringBool",
-        help: "Accepted.",
-    },
-    Flag {
-        name: "runtime-config",
-        type_: "mapStringString",
-        help: "Accepted.",
-    },
-    Flag {
-        name: "secure-port",
-        type_: "int",
-        help: "The port of HTTPS. (default 6443)",
-    },
-    Flag {
-        name: "service-account-issuer",
-        type_: "strings",
-        help: "Whom tokens of service accounts name as their issuer; the first one is used.",
-    },
-    Flag {
-        name: "service-account-key-file",
-        type_: "strings",
-        help: "Files with keys, in PEM, that tokens of service accounts are checked with.",
-    },
-    Flag {
-        name: "service-account-signing-key-file",
-        type_: "string",
-        help: "The key, in PEM, that tokens of service accounts are signed with.",
-    },
-    Flag {
-        name: "service-cluster-ip-range",
-        type_: "string",
-        help: "Accepted; 10.0.0.0/24 is used.",
-    },
-    Flag {
-        name: "tls-cert-file",
-        type_: "string",
-        help: "The server's certificate, in PEM.",
-    },
-    Flag {
-        name: "tls-private-key-file",
-        type_: "string",
-        help: "The key of --tls-cert-file, in PEM.",
-    },
-    Flag {
-        name: "token-auth-file",
-        type_: "string",
-        help: "Users with fixed bearer tokens, as lines of token,user,uid,\"group1,group2\".",
-    },
-    Flag {
-        name: "v",
-        type_: "int",
-        help: "Accepted; RUST_LOG says how much is logged.",
-    },
-];
+pub(super) use self::flags::FLAGS;
 
 pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
+    check_flags(given, report)?;
     let options = listen_options(given)?;
-    let disabled = given.value("disable-admission-plugins").unwrap_or_default();
-    let disabled = disabled.split(',').map(str::trim);
-    let builder = with_tokens(ApiServer::builder().disable_admission_plugins(disabled), given)?;
+    let builder = ApiServer::builder()
+        .authorization(authorization(given)?)
+        .anonymous_auth(given.value("anonymous-auth") != Some("false"))
+        .disable_admission_plugins(disabled_plugins(given, report)?);
+    let builder = with_tokens(builder, given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
@@ -133,13 +36,92 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     })
 }
 
+/// Refuses what would be ignored at somebody's peril, and says what is ignored.
+fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
+    for flag in given.names() {
+        let reason = |table: &[(&str, &'static str)]| {
+            let row = table.iter().find(|(name, _)| *name == flag);
+            row.map(|(_, why)| *why)
+        };
+        if let Some(why) = reason(flags::REFUSED) {
+            return Err(Failure {
+                message: format!("--{flag} is not supported: {why}"),
+                hint: Some(format!("leave --{flag} out")),
+            });
+        }
+        if let Some(why) = reason(flags::WARNED) {
+            report.progress(&format!("warning: --{flag} is ignored: {why}"));
+        }
+    }
+    for part in given.parts("feature-gates") {
+        let value = part.split_once('=').map(|(_, value)| value);
+        if !matches!(value, Some("true" | "false")) {
+            return Err(bad_value(
+                "feature-gates",
+                part,
+                "NAME=true or NAME=false is needed",
+            ));
+        }
+    }
+    let range = given.value("service-cluster-ip-range");
+    if let Some(range) = range.filter(|range| *range != "10.0.0.0/24") {
+        report.progress(&format!(
+            "warning: addresses of services are drawn from 10.0.0.0/24, not from {range}"
+        ));
+    }
+    Ok(())
+}
+
+/// Who decides: any mode that allows everything makes the others moot.
+fn authorization(given: &GoFlags) -> Result<Authorization, Failure> {
+    const MODE: &str = "authorization-mode";
+    let modes: Vec<&str> = given.parts(MODE).collect();
+    for mode in &modes {
+        match *mode {
+            "AlwaysAllow" | "AlwaysDeny" | "Node" | "RBAC" => {}
+            "ABAC" | "Webhook" => return Err(bad_value(MODE, mode, "this mode is not there")),
+            _ => return Err(bad_value(MODE, mode, "it is not a valid mode")),
+        }
+    }
+    Ok(if modes.is_empty() || modes.contains(&"AlwaysAllow") {
+        Authorization::AlwaysAllow
+    } else if modes.contains(&"RBAC") {
+        Authorization::Rbac
+    } else {
+        Authorization::AlwaysDeny
+    })
+}
+
+/// The plug-ins to turn off. What is on by default need not be turned on, and what is not is not there.
+fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Failure> {
+    const ENABLE: &str = "enable-admission-plugins";
+    const DISABLE: &str = "disable-admission-plugins";
+    let known = |flag, plugin: &str| {
+        let row = flags::PLUGINS.iter().find(|(name, _)| *name == plugin);
+        row.ok_or_else(|| bad_value(flag, plugin, "there is no admission plug-in of that name"))
+    };
+    for plugin in given.parts(ENABLE) {
+        let (name, by_default) = known(ENABLE, plugin)?;
+        if !by_default && *name != "AlwaysAdmit" {
+            report.progress(&format!("warning: the admission plug-in {name} is not there"));
+        }
+        if given.parts(DISABLE).any(|disabled| disabled == plugin) {
+            let why = format!("--{ENABLE} turns it on");
+            return Err(bad_value(DISABLE, plugin, why));
+        }
+    }
+    for plugin in given.parts(DISABLE) {
+        known(DISABLE, plugin)?;
+    }
+    Ok(given.parts(DISABLE).map(str::to_owned).collect())
+}
+
 /// What the server has to know of tokens: who signs them, and those that never change.
 fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
-    let parts = |flag| given.value(flag).into_iter().flat_map(|value| value.split(','));
-    if let Some(issuer) = parts(ISSUER).next() {
+    if let Some(issuer) = given.parts(ISSUER).next() {
         builder = builder.service_account_issuer(issuer);
     }
-    for path in parts(KEY_FILE) {
+    for path in given.parts(KEY_FILE) {
         builder = builder.service_account_key(read(KEY_FILE, Path::new(path))?);
     }
     if let Some(path) = given.value(SIGNING_KEY_FILE) {
