@@ -9,10 +9,12 @@
 mod operation;
 mod schema;
 mod v2;
+mod v2_protobuf;
 
 use serde_json::{Map, Value, json};
 
 pub(crate) use v2::document as v2_document;
+pub(crate) use v2_protobuf::encode as encode_v2;
 
 /// A resource as its OpenAPI document shows it.
 #[derive(Clone, Debug)]

@@ -16,6 +16,7 @@ use serde_json::{Map, Number, Value};
 
 pub(crate) use self::status::encode as encode_status;
 use self::table::{Cardinality, Field, FieldType, Messages};
+pub(crate) use self::wire::Writer;
 use self::wire::{Reader, WireValue};
 
 /// The media type of the bodies that [`decode`] reads.

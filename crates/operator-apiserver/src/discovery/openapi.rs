@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
@@ -25,8 +25,29 @@ pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
         .map(|definition| &**definition)
         .collect();
     with_resources(&definitions, |resources| {
-        negotiated(call, &openapi::v2_document(resources))
+        let document = openapi::v2_document(resources);
+        if !wants_protobuf(call) {
+            return negotiated(call, &document);
+        }
+        let bytes = Bytes::from(openapi::encode_v2(&document));
+        Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes))
     })
+}
+
+/// What the v2 document is called in protobuf; the `@` of the name by which it is asked for may not stand in an answer.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Whether the first form that the client names and that there is is the one in protobuf.
+fn wants_protobuf(call: &Call) -> bool {
+    let accepted = call.header(ACCEPT);
+    let mut names = accepted
+        .split(',')
+        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    let known = names.find(|name| {
+        name.starts_with("application/com.github.proto-openapi.spec.v2")
+            || matches!(*name, "application/json" | "*/*" | "application/*")
+    });
+    known.is_some_and(|name| name.ends_with("v1.0+protobuf"))
 }
 
 /// `/openapi/v3` and the documents below it.

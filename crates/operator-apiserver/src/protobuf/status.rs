@@ -2,45 +2,41 @@
 
 use serde_json::Value;
 
-use super::MAGIC;
-
-const LENGTH_DELIMITED: u64 = 2;
-const SEVEN_BITS: u64 = 0x7f;
-const MORE: u8 = 0x80;
+use super::{MAGIC, Writer};
 
 /// The bytes of a Status in the envelope of all protobuf bodies.
 pub(crate) fn encode(status: &Value) -> Vec<u8> {
-    let mut kind = Message::default();
+    let mut kind = Writer::default();
     kind.text(1, status, "apiVersion").text(2, status, "kind");
-    let mut unknown = Message::default();
+    let mut unknown = Writer::default();
     unknown
-        .bytes(1, &kind.0)
-        .bytes(2, &body(status).0)
-        .bytes(3, &[])
-        .bytes(4, &[]);
-    [MAGIC, &unknown.0].concat()
+        .message(1, &kind.bytes)
+        .message(2, &body(status).bytes)
+        .message(3, &[])
+        .message(4, &[]);
+    [MAGIC, &unknown.bytes].concat()
 }
 
-fn body(status: &Value) -> Message {
-    let mut metadata = Message::default();
+fn body(status: &Value) -> Writer {
+    let mut metadata = Writer::default();
     for field in 1..=3 {
-        metadata.bytes(field, &[]);
+        metadata.message(field, &[]);
     }
-    let mut message = Message::default();
+    let mut message = Writer::default();
     message
-        .bytes(1, &metadata.0)
+        .message(1, &metadata.bytes)
         .text(2, status, "status")
         .text(3, status, "message")
         .text(4, status, "reason");
     if let Some(found) = status.get("details") {
-        message.bytes(5, &details(found).0);
+        message.message(5, &details(found).bytes);
     }
     message.number(6, status, "code");
     message
 }
 
-fn details(details: &Value) -> Message {
-    let mut message = Message::default();
+fn details(details: &Value) -> Writer {
+    let mut message = Writer::default();
     message
         .text(1, details, "name")
         .text(2, details, "group")
@@ -51,49 +47,17 @@ fn details(details: &Value) -> Message {
         .into_iter()
         .flatten()
     {
-        let mut inner = Message::default();
+        let mut inner = Writer::default();
         inner
             .text(1, cause, "reason")
             .text(2, cause, "message")
             .text(3, cause, "field");
-        message.bytes(4, &inner.0);
+        message.message(4, &inner.bytes);
     }
     message
         .number(5, details, "retryAfterSeconds")
         .text(6, details, "uid");
     message
-}
-
-/// A message under construction. As Go does, fields are written whether they are empty or not.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value > SEVEN_BITS {
-            self.0.push((value & SEVEN_BITS) as u8 | MORE);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
-        self.varint(field << 3 | LENGTH_DELIMITED);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    fn text(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
-        let text = parent.get(name).and_then(Value::as_str).unwrap_or_default();
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn number(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
-        self.varint(field << 3);
-        self.varint(parent.get(name).and_then(Value::as_u64).unwrap_or_default());
-        self
-    }
 }
 
 #[cfg(test)]

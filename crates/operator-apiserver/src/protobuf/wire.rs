@@ -1,5 +1,7 @@
 //! The protobuf wire format: tags, varints, lengths. Total: every input gives a value or an [`Error`].
 
+use serde_json::Value;
+
 use super::Error;
 use super::table::{Field, FieldType};
 
@@ -113,5 +115,61 @@ impl<'a> Reader<'a> {
         let (head, rest) = self.rest.split_at_checked(length).ok_or(Error::UnexpectedEnd)?;
         self.rest = rest;
         Ok(head)
+    }
+}
+
+const LENGTH_DELIMITED: u64 = 2;
+const SEVEN_BITS: u64 = 0x7f;
+const MORE: u8 = 0x80;
+
+/// A message under construction. Fields are written in the order of the calls, whether they are empty or not.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn varint(&mut self, mut value: u64) {
+        while value > SEVEN_BITS {
+            self.bytes.push((value & SEVEN_BITS) as u8 | MORE);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// A field whose value has a length: a text, bytes, another message.
+    pub(crate) fn message(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
+        self.varint(field << 3 | LENGTH_DELIMITED);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// The text in a field of an object; empty where there is none.
+    pub(crate) fn text(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
+        let text = parent.get(name).and_then(Value::as_str).unwrap_or_default();
+        self.message(field, text.as_bytes())
+    }
+
+    /// The number in a field of an object; 0 where there is none.
+    pub(crate) fn number(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
+        self.integer(
+            field,
+            parent.get(name).and_then(Value::as_u64).unwrap_or_default(),
+        )
+    }
+
+    /// An integer, or a boolean as 0 or 1.
+    pub(crate) fn integer(&mut self, field: u64, value: u64) -> &mut Self {
+        self.varint(field << 3);
+        self.varint(value);
+        self
+    }
+
+    /// A floating-point number.
+    pub(crate) fn double(&mut self, field: u64, value: f64) -> &mut Self {
+        self.varint(field << 3 | 1);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
     }
 }
