@@ -61,7 +61,21 @@ pub(crate) async fn admit(
         limit_ranger::default(registry, write, operation, object, old);
     }
     complete(registry, write, operation, object)?;
+    complete_change(registry, write, object, old);
     change(registry, write, operation, Some(object), old).await
+}
+
+/// The plug-ins that complete a changed pod as they completed the new one.
+fn complete_change(registry: &Registry, write: &Write, object: &mut Value, old: Option<&Value>) {
+    let Some(old) = old.filter(|_| write.definition.is("", "pods") && write.subresource.is_empty()) else {
+        return;
+    };
+    if is_enabled(registry, "Priority") {
+        priority::keep(object, old);
+    }
+    if is_enabled(registry, "DefaultTolerationSeconds") {
+        default_toleration_seconds::admit(object);
+    }
 }
 
 /// The plug-ins that complete a new object of a built-in kind.

@@ -53,6 +53,17 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
     Ok(())
 }
 
+/// A changed pod that leaves its priority out keeps it.
+pub(super) fn keep(pod: &mut Value, old: &Value) {
+    let spec = object::child_mut(pod, "spec");
+    for field in ["priority", "preemptionPolicy"] {
+        let kept = old.get("spec").and_then(|spec| spec.get(field));
+        if let Some(kept) = kept.filter(|_| spec.get(field).is_none_or(Value::is_null)) {
+            spec.insert(field.to_owned(), kept.clone());
+        }
+    }
+}
+
 /// The class of pods that name none: the one marked as the default, the lowest if there are several.
 fn default_class(registry: &Registry) -> Option<std::sync::Arc<Value>> {
     let classes = registry.store.list(TABLE, "").objects;

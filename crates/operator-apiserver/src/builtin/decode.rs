@@ -126,7 +126,7 @@ impl Decoder {
             FieldKind::List(_) | FieldKind::Map(_) | FieldKind::Bytes
         );
         if is_collection && is_zero(&value) {
-            let given = !value.is_null() && !field.omit_empty;
+            let given = !value.is_null() && (field.keeps_empty || !field.omit_empty);
             return Ok(if given { Some(value) } else { absent });
         }
         let is_scalar = is_scalar(field.kind);

@@ -7,8 +7,8 @@
 //! * lists, maps, times, quantities and the like are `omitempty`, the latter pointers.
 //!
 //! `go-fields-1.36.txt` lists the fields that differ, or whose Go type has a name of its own. Marks: `*` a pointer,
-//! `&` a value, `!` always written, `~` with `omitempty`, `-` none. The struct tags of the published Go modules are
-//! the source. Knows no object.
+//! `&` a value, `!` always written, `~` with `omitempty`, `=` with defaults that tell an empty list from none, `-`
+//! none. The struct tags and defaults of the published Go modules are the source. Knows no object.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,6 +25,8 @@ pub(super) struct GoField {
     pub(super) pointer: bool,
     /// Not written when empty.
     pub(super) omit_empty: bool,
+    /// An empty list is not the same as none, to the defaults.
+    pub(super) keeps_empty: bool,
     /// The name of the type, where it has one of its own: `v1.Protocol`.
     pub(super) type_name: Option<&'static str>,
 }
@@ -109,6 +111,7 @@ fn go_field(field: &'static Field, exception: Option<Marks>) -> GoField {
         kind: &field.kind,
         pointer: (pointer || marks.contains('*')) && !marks.contains('&'),
         omit_empty: (omit_empty || marks.contains('~')) && !marks.contains('!'),
+        keeps_empty: marks.contains('='),
         type_name,
     }
 }

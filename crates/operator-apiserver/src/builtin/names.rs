@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::Gvk;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -76,6 +77,19 @@ pub(crate) fn dns_subdomain(text: &str) -> Faults {
     let mut faults = no_longer_than(text, 253);
     if !is_subdomain_text(text) {
         faults.push(SUBDOMAIN.to_owned());
+    }
+    faults
+}
+
+/// A DNS subdomain whose labels may have underscores inside and in front: `_sip._tcp.example.com`.
+pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 253);
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        is_word(label, is_lower, |byte| is_lower(byte) || b"-_".contains(&byte))
+    };
+    if !text.split('.').all(is_label) {
+        faults.push(UNDERSCORED_SUBDOMAIN.to_owned());
     }
     faults
 }
@@ -197,6 +211,50 @@ pub(crate) fn ip_address(text: &str) -> Faults {
     }
 }
 
+/// Whether a text is an address of the old family.
+pub(crate) fn is_ipv4(text: &str) -> bool {
+    text.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// Whether a text is an address of the new family.
+pub(crate) fn is_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+/// An address that an endpoint can be reached at, or a service from outside.
+pub(crate) fn endpoint_address(text: &str) -> Faults {
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return vec!["must be a valid IP address".to_owned()];
+    };
+    let mut faults = Vec::new();
+    if address.is_unspecified() {
+        faults.push(format!("may not be unspecified ({text})"));
+    }
+    if address.is_loopback() {
+        faults.push("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+    }
+    let (local, multicast) = match address {
+        IpAddr::V4(address) => (
+            address.is_link_local(),
+            address.octets().starts_with(&[224, 0, 0]),
+        ),
+        IpAddr::V6(address) => (
+            address.is_unicast_link_local(),
+            address
+                .segments()
+                .first()
+                .is_some_and(|first| first & 0xff0f == 0xff02),
+        ),
+    };
+    if local {
+        faults.push("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+    }
+    if multicast {
+        faults.push("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+    }
+    faults
+}
+
 /// A network in CIDR notation.
 pub(crate) fn cidr(text: &str) -> Faults {
     if parse_cidr(text).is_some() {
@@ -254,6 +312,8 @@ pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<Strin
         }
         ("rbac.authorization.k8s.io" | "flowcontrol.apiserver.k8s.io", _) => path_segment(name),
         ("certificates.k8s.io", _) => Vec::new(),
+        // An APIService is called as its version and its group, which its validation looks at.
+        ("apiregistration.k8s.io", _) => path_segment(name),
         ("networking.k8s.io", "IPAddress") if !is_prefix => ip_address(name),
         ("batch", "CronJob") if !is_prefix => {
             let mut faults = dns_subdomain(name);

@@ -139,6 +139,11 @@ impl Quantity {
         }
     }
 
+    /// The next whole number away from zero, in plain digits.
+    pub(crate) fn whole_units(&self) -> String {
+        (round_up(self.nanos, NANOS) / NANOS).to_string()
+    }
+
     /// Smaller than nothing.
     pub(crate) fn is_negative(&self) -> bool {
         self.nanos < 0

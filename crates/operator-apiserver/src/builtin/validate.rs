@@ -6,19 +6,24 @@
 
 mod admission;
 mod admission_policy;
+mod affinity;
+mod api_service;
 mod batch;
 mod check;
 mod config;
 mod container;
 mod event;
 mod network;
+mod node;
 mod pod;
+mod pod_update;
 mod policy;
 mod quota;
 mod rbac;
 mod review;
 mod security;
 mod service;
+mod status;
 mod storage;
 mod volume;
 mod volume_source;
@@ -46,25 +51,13 @@ pub(crate) fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
 /// Checks a changed object, metadata apart; `subresource` is empty for the resource itself.
 pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
     let mut check = Check::default();
-    match (subresource, gvk.group, gvk.kind) {
-        ("", ..) => match update_rule(gvk) {
-            Some(rule) => rule(&mut check, object, old),
-            None => {
-                if let Some(rule) = create_rule(gvk) {
-                    rule(&mut check, object);
-                }
-            }
-        },
-        ("ephemeralcontainers", "", "Pod") => {
-            pod::validate_ephemeral_update(&mut check, object, old);
-        }
-        ("resize", "", "Pod") => pod::validate_resize(&mut check, object, old),
-        ("status", "apps", "Deployment" | "ReplicaSet" | "StatefulSet")
-        | ("status", "", "ReplicationController") => {
-            workload::replica_counts(&mut check, gvk.kind, object);
-        }
-        ("status", "", "ResourceQuota") => quota::resource_quota_status(&mut check, object),
-        ("scale", ..) => policy::scale(&mut check, object),
+    let rule = match subresource {
+        "" => update_rule(gvk),
+        _ => subresource_rule(gvk, subresource),
+    };
+    match (rule, create_rule(gvk)) {
+        (Some(rule), _) => rule(&mut check, object, old),
+        (None, Some(rule)) if subresource.is_empty() => rule(&mut check, object),
         _ => {}
     }
     check.errors
@@ -99,6 +92,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("", "Event") => event::core,
         ("events.k8s.io", "Event") => event::create,
         ("", "LimitRange") => quota::limit_range,
+        ("", "Node") => node::node,
         ("", "PersistentVolume") => storage::persistent_volume,
         ("", "PersistentVolumeClaim") => storage::claim,
         ("", "Pod") => pod::validate_create,
@@ -107,6 +101,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("", "ResourceQuota") => quota::resource_quota,
         ("", "Secret") => config::secret,
         ("", "Service") => service::service,
+        ("apiregistration.k8s.io", "APIService") => api_service::api_service,
         ("apps", "ControllerRevision") => config::revision,
         ("apps", "DaemonSet") => workload::daemon_set,
         ("apps", "Deployment") => workload::deployment,
@@ -167,10 +162,12 @@ fn admission_rule(kind: &str) -> Option<CreateRule> {
 fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
     let rule: UpdateRule = match (gvk.group, gvk.kind) {
         ("", "ConfigMap") => config::config_map_update,
+        ("", "Endpoints") => network::endpoints_update,
+        ("", "Node") => node::node_update,
         ("events.k8s.io", "Event") => event::update,
         ("", "PersistentVolume") => storage::persistent_volume_update,
         ("", "PersistentVolumeClaim") => storage::claim_update,
-        ("", "Pod") => pod::validate_update,
+        ("", "Pod") => pod_update::validate_update,
         ("", "Secret") => config::secret_update,
         ("", "Service") => service::service_update,
         ("", "ResourceQuota") => quota::resource_quota_update,
@@ -204,12 +201,79 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
             |check, object, old| rbac::binding_update(check, object, old, true)
         }
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update,
+        ("storage.k8s.io", "CSIDriver") => storage::csi_driver_update,
         ("storage.k8s.io", "CSINode") => storage::csi_node_update,
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
+        ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment_update,
         _ => return None,
     };
     Some(rule)
 }
+
+/// What the body of a subresource is checked for.
+fn subresource_rule(gvk: &Gvk, subresource: &str) -> Option<UpdateRule> {
+    let rule: UpdateRule = match (subresource, gvk.group, gvk.kind) {
+        ("ephemeralcontainers", "", "Pod") => pod_update::validate_ephemeral_update,
+        ("resize", "", "Pod") => pod_update::validate_resize,
+        ("finalize", "", "Namespace") => |check, object, _| status::namespace_finalizers(check, object),
+        ("scale", ..) => |check, object, _| policy::scale(check, object),
+        ("status", ..) => return status_rule(gvk),
+        _ => return None,
+    };
+    Some(rule)
+}
+
+fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
+    let rule: UpdateRule = match (gvk.group, gvk.kind) {
+        ("", "Namespace") => |check, object, _| status::namespace(check, object),
+        ("", "Node") => node::node_update,
+        ("", "PersistentVolumeClaim") => |check, object, _| status::claim(check, object),
+        ("", "Pod") => status::pod,
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => {
+            |check, object, _| workload::replica_counts(check, "ReplicaSet", object)
+        }
+        ("", "ResourceQuota") => |check, object, _| quota::resource_quota_status(check, object),
+        ("", "Service") | ("networking.k8s.io", "Ingress") => {
+            |check, object, _| status::load_balancer(check, object)
+        }
+        ("apiregistration.k8s.io", "APIService") => {
+            |check, object, _| api_service::api_service_status(check, object)
+        }
+        ("apps", "DaemonSet") => |check, object, old| status::counts(check, object, old, DAEMON_COUNTS),
+        ("apps", "Deployment") => |check, object, old| {
+            workload::replica_counts(check, "Deployment", object);
+            status::collisions(check, object, old);
+        },
+        ("apps", "StatefulSet") => |check, object, old| {
+            workload::replica_counts(check, "StatefulSet", object);
+            status::collisions(check, object, old);
+        },
+        ("batch", "Job") => status::job,
+        ("policy", "PodDisruptionBudget") => {
+            |check, object, old| status::counts(check, object, old, BUDGET_COUNTS)
+        }
+        _ => return None,
+    };
+    Some(rule)
+}
+
+const DAEMON_COUNTS: &[&str] = &[
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+];
+
+const BUDGET_COUNTS: &[&str] = &[
+    "disruptionsAllowed",
+    "currentHealthy",
+    "desiredHealthy",
+    "expectedPods",
+];
 
 fn pod_template(check: &mut Check, object: &Value) {
     pod::template(

@@ -84,6 +84,7 @@ fn validate_change(object: &Value, old: &Value) -> Vec<Error> {
         "uid",
         "creationTimestamp",
         "deletionTimestamp",
+        "deletionGracePeriodSeconds",
     ] {
         let (new, live) = (object::meta(object, field), object::meta(old, field));
         if new != live {

@@ -260,7 +260,8 @@ fn set_node_ports(
         .filter_map(Value::as_object_mut)
         .enumerate()
     {
-        let given = port.get("nodePort").and_then(Value::as_u64).unwrap_or(0);
+        let asked = port.get("nodePort").and_then(Value::as_i64).unwrap_or(0);
+        let given = u64::try_from(asked).unwrap_or(u64::MAX);
         let field = path().child("ports").index(index).child("nodePort");
         let range = u64::from(NODE_PORT_MIN)..u64::from(NODE_PORT_MIN + NODE_PORTS);
         if given == 0 {
@@ -273,7 +274,7 @@ fn set_node_ports(
             used.insert(given);
         } else if !range.contains(&given) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-            errors.push(Error::invalid(field, given.into(), why));
+            errors.push(Error::invalid(field, asked.into(), why));
         } else if !used.insert(given) {
             errors.push(Error::invalid(
                 field,

@@ -202,14 +202,14 @@ fn must_be_specified(write: &Write) -> Status {
 
 /// What no request changes.
 fn restore_server_fields(object: &mut Value, old: &Value) {
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ] {
+    for field in ["uid", "creationTimestamp", "selfLink"] {
         object::copy_meta(object, old, field);
+    }
+    // Nobody takes a deletion back; validation refuses to begin one.
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if object::meta(old, field).is_some() {
+            object::copy_meta(object, old, field);
+        }
     }
     object::set_meta(object, "name", Some(object::name(old).into()));
 }

@@ -74,7 +74,7 @@ const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs a
 /// The options in the body; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
-        query_options(call)
+        query_options(call)?
     } else {
         let media = Media::parse(call.header(CONTENT_TYPE), false)?;
         body::decode(&call.body, media, ("v1", "DeleteOptions"))
@@ -95,10 +95,16 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
 }
 
 /// The parameters of the URL in the form of a body.
-fn query_options(call: &Call) -> Value {
+fn query_options(call: &Call) -> Result<Value, Status> {
     let mut options = json!({});
-    if let Ok(seconds) = call.query.text("gracePeriodSeconds").parse::<i64>() {
-        options["gracePeriodSeconds"] = seconds.into();
+    let seconds = call.query.text("gracePeriodSeconds");
+    if !seconds.is_empty() {
+        let parsed: Result<i64, _> = seconds.parse();
+        let refuse = |_| {
+            let quoted = object::go_quote(seconds);
+            status::bad_request(format!("strconv.ParseInt: parsing {quoted}: invalid syntax"))
+        };
+        options["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();
     }
     if let Some(policy) = call.query.get("propagationPolicy") {
         options["propagationPolicy"] = policy.into();
@@ -106,5 +112,5 @@ fn query_options(call: &Call) -> Value {
     if call.query.get("orphanDependents").is_some() {
         options["orphanDependents"] = call.query.flag("orphanDependents").into();
     }
-    options
+    Ok(options)
 }

@@ -50,7 +50,8 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let mut write = write(call, definition)?;
     let media = call.header(CONTENT_TYPE);
-    if matches!(media, JSON_PATCH | MERGE_PATCH | STRATEGIC_PATCH) {
+    let is_strategic = media == STRATEGIC_PATCH && definition.builtin_type().is_some();
+    if matches!(media, JSON_PATCH | MERGE_PATCH) || is_strategic {
         // A missing object is told before a patch that cannot be read.
         registry.load(&write)?;
     }

@@ -139,8 +139,9 @@ fn stateful_set_strategy(strategy: &mut Object) {
 /// Claim templates name their own type.
 fn claim_templates(spec: &mut Object) {
     for claim in objects_in(spec, "volumeClaimTemplates") {
-        set_if_zero(claim, "apiVersion", "v1");
-        set_if_zero(claim, "kind", "PersistentVolumeClaim");
+        for (field, value) in [("apiVersion", "v1"), ("kind", "PersistentVolumeClaim")] {
+            claim.insert(field.to_owned(), value.into());
+        }
     }
 }
 

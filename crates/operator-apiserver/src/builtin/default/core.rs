@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Rule::{Code, FilledText, Number};
+use super::Rule::{Code, FilledText, Number, Text};
 use super::TypeRules;
 use super::pod::copy_missing;
 use crate::builtin::tree::{
@@ -28,14 +28,14 @@ pub(super) const RULES: &[TypeRules] = &[
         "api.core.v1.PersistentVolumeSpec",
         &[
             FilledText("persistentVolumeReclaimPolicy", "Retain"),
-            FilledText("volumeMode", "Filesystem"),
+            Text("volumeMode", "Filesystem"),
         ],
     ),
     ("api.core.v1.PersistentVolume", &[Code(pending)]),
     ("api.core.v1.PersistentVolumeClaim", &[Code(pending)]),
     (
         "api.core.v1.PersistentVolumeClaimSpec",
-        &[FilledText("volumeMode", "Filesystem")],
+        &[Text("volumeMode", "Filesystem")],
     ),
     (
         "api.core.v1.ReplicationController",

@@ -101,12 +101,27 @@ fn service_path(check: &mut Check, value: &str, path: &Path) {
     if value.is_empty() {
         return;
     }
+    if matches!(value, "/" | "//") {
+        if value == "//" {
+            check.invalid(path.clone(), &value.into(), "segment[0] may not be empty");
+        }
+        return;
+    }
     if !value.starts_with('/') {
         check.invalid(path.clone(), &value.into(), "must start with a '/'");
-    } else if value != "/" {
-        let empty = value.trim_start_matches('/').trim_end_matches('/');
-        if value == "//" || empty.split('/').any(str::is_empty) {
-            check.invalid(path.clone(), &value.into(), "segment[0] may not be empty");
+    }
+    // The first character is taken for a slash, whatever it is.
+    let mut rest = value.chars();
+    rest.next();
+    let rest = rest.as_str();
+    for (index, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if step.is_empty() {
+            let detail = format!("segment[{index}] may not be empty");
+            check.invalid(path.clone(), &value.into(), detail);
+            continue;
+        }
+        for fault in names::dns_subdomain(step) {
+            check.invalid(path.clone(), &value.into(), format!("segment[{index}]: {fault}"));
         }
     }
 }

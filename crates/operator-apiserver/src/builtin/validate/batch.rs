@@ -20,11 +20,41 @@ fn generated_selector(check: &mut Check, object: &Value, path: &Path) {
     if at(spec, &["manualSelector"]) == &Value::Bool(true) || at(spec, &["selector"]).is_null() {
         return;
     }
+    let (uid, name) = (
+        text(object, &["metadata", "uid"]),
+        text(object, &["metadata", "name"]),
+    );
+    let template = path.child("template").child("metadata");
+    for (label, expected) in [
+        ("controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+    ] {
+        generated_label(
+            check,
+            at(spec, &["template", "metadata", "labels"]),
+            (label, expected),
+            &template,
+        );
+    }
     let selector = at(spec, &["selector"]);
-    let uid = at(object, &["metadata", "uid"]);
-    let expected = json!({ "batch.kubernetes.io/controller-uid": uid });
+    let expected = json!({
+        "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid, "job-name": name,
+    });
     if selector_is_valid(selector) && !selects(selector, &expected) {
         check.invalid(path.child("selector"), selector, "`selector` not auto-generated");
+    }
+}
+
+fn generated_label(check: &mut Check, labels: &Value, (label, expected): (&str, &str), path: &Path) {
+    let path = path.child("labels").key(label);
+    let detail = format!("must be '{expected}'");
+    match at(labels, &[label]).as_str() {
+        None => check.required(path, &detail),
+        Some(found) if found != expected => check.invalid(path, labels, detail),
+        Some(_) => {}
     }
 }
 
@@ -139,6 +169,7 @@ fn failure_policy(check: &mut Check, spec: &Value, path: &Path) {
 pub(super) fn job_update(check: &mut Check, object: &Value, old: &Value) {
     let path = Path::new("spec");
     let (spec, old) = (at(object, &["spec"]), at(old, &["spec"]));
+    generated_selector(check, object, &path);
     job_with_selector(check, spec, &path);
     let mut fixed = |field: &str| {
         check.immutable(at(spec, &[field]), at(old, &[field]), path.child(field));

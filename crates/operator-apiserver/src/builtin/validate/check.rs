@@ -110,6 +110,19 @@ impl Check {
         }
     }
 
+    /// A text that has some form when it is there, an empty one too: in Go, one behind a pointer.
+    pub(crate) fn pointer_form(
+        &mut self,
+        parent: &Value,
+        path: &Path,
+        name: &str,
+        form: fn(&str) -> Vec<String>,
+    ) {
+        if let Some(value) = at(parent, &[name]).as_str() {
+            self.faults(&path.child(name), value, form(value));
+        }
+    }
+
     /// A text that must be given.
     pub(crate) fn required_text(&mut self, parent: &Value, path: &Path, name: &str) {
         if text(parent, &[name]).is_empty() {
@@ -292,8 +305,12 @@ pub(crate) struct GoPrint(
     pub(crate) &'static [GoPrint],
 );
 
-/// Prints an object as Go prints an internal struct: in the order of the struct, with nulls.
+/// Prints an object, or a list of them, as Go prints an internal struct: in the order of the struct, with nulls.
 pub(crate) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
+    if let Some(items) = value.as_array() {
+        let items: Vec<String> = items.iter().map(|item| render_go(item, fields)).collect();
+        return format!("[{}]", items.join(","));
+    }
     if !value.is_object() {
         return "null".to_owned();
     }

@@ -15,7 +15,7 @@ const DATA_MAX: usize = 1024 * 1024;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
 /// The number of bytes in base64.
-fn decoded_len(value: &Value) -> usize {
+pub(super) fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
@@ -129,7 +129,13 @@ pub(super) fn secret_update(check: &mut Check, object: &Value, old: &Value) {
 }
 
 pub(super) fn runtime_class(check: &mut Check, object: &Value) {
-    check.required_form(object, &Path::default(), "handler", names::dns_label);
+    let handler = text(object, &["handler"]);
+    check.faults(&Path::new("handler"), handler, names::dns_label(handler));
+    pod::overhead(
+        check,
+        at(object, &["overhead", "podFixed"]),
+        &Path::new("overhead"),
+    );
     let scheduling = at(object, &["scheduling"]);
     let path = Path::new("scheduling");
     check.labels(at(scheduling, &["nodeSelector"]), &path.child("nodeSelector"));
@@ -145,6 +151,7 @@ pub(super) fn runtime_class(check: &mut Check, object: &Value) {
 }
 
 pub(super) fn runtime_class_update(check: &mut Check, object: &Value, old: &Value) {
+    runtime_class(check, object);
     check.immutable(
         at(object, &["handler"]),
         at(old, &["handler"]),

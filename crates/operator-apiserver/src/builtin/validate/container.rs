@@ -118,15 +118,17 @@ fn common(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) 
     );
 }
 
-/// An image must be named, without white space around the name.
+/// An image must be named.
 pub(super) fn image(check: &mut Check, container: &Value, path: &Path) {
+    check.required_text(container, path, "image");
+}
+
+/// In a pod, unlike in a template, an image is named without white space around the name.
+pub(super) fn trimmed_image(check: &mut Check, container: &Value, path: &Path) {
     let image = text(container, &["image"]);
-    let path = path.child("image");
-    if image.is_empty() {
-        check.required(path, "");
-    } else if image.trim() != image {
+    if image.trim() != image {
         check.invalid(
-            path,
+            path.child("image"),
             &image.into(),
             "must not have leading or trailing whitespace",
         );
@@ -300,7 +302,11 @@ pub(super) fn field_reference(check: &mut Check, reference: &Value, path: &Path,
         }
         return;
     }
-    if !KNOWN_FIELDS.contains(&field) {
+    let version = text(reference, &["apiVersion"]);
+    if !version.is_empty() && version != "v1" {
+        let detail = format!("error converting fieldPath: unsupported pod version: {version}");
+        check.invalid(path, &field.into(), detail);
+    } else if !KNOWN_FIELDS.contains(&field) {
         let detail = format!("error converting fieldPath: field label not supported: {field}");
         check.invalid(path, &field.into(), detail);
     } else if !allowed.contains(&field) {
@@ -416,9 +422,15 @@ pub(super) fn is_native(name: &str) -> bool {
 
 fn resource(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     resource_name(check, name, path);
+    resource_amount(check, name, quantity, path);
+}
+
+/// How much there is of a resource: not less than nothing, and whole where it comes in pieces.
+pub(super) fn resource_amount(check: &mut Check, name: &str, quantity: &Value, path: &Path) {
     check.non_negative_quantity(quantity, path);
     let whole = Quantity::from_json(quantity).is_ok_and(|quantity| quantity.is_whole());
-    if !is_native(name) && !whole {
+    let in_pieces = !is_native(name) || matches!(name, "pods" | "services" | "secrets" | "configmaps");
+    if in_pieces && !whole {
         check.invalid(path.clone(), quantity, "must be an integer");
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn ingress(check: &mut Check, object: &Value) {
         let path = path.child("tls").index(index);
         check.optional_form(tls, &path, "secretName", names::dns_subdomain);
     }
-    check.optional_form(spec, &path, "ingressClassName", names::dns_subdomain);
+    check.pointer_form(spec, &path, "ingressClassName", names::dns_subdomain);
 }
 
 fn host_faults(host: &str) -> Vec<String> {
@@ -91,7 +91,7 @@ fn ingress_path(check: &mut Check, item: &Value, path: &Path) {
     let value = text(item, &["path"]);
     let value_path = path.child("path");
     match at(item, &["pathType"]).as_str() {
-        None => check.required(path.child("pathType"), "pathType must be specified"),
+        None => return check.required(path.child("pathType"), "pathType must be specified"),
         Some("Exact" | "Prefix") => {
             if value.starts_with('/') {
                 let illegal = ["//", "/./", "/../", "%2f", "%2F"];
@@ -133,17 +133,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
             "resource or service backend is required",
         ),
         (true, false) => {
-            let path = path.child("resource");
-            if let Some(group) = at(resource, &["apiGroup"]).as_str() {
-                check.faults(&path.child("apiGroup"), group, names::dns_subdomain(group));
-            }
-            for field in ["kind", "name"] {
-                let value = text(resource, &[field]);
-                if value.is_empty() {
-                    check.required(path.child(field), &format!("{field} is required"));
-                }
-                check.faults(&path.child(field), value, names::path_segment(value));
-            }
+            typed_reference(check, resource, &path.child("resource"));
         }
         (false, true) => {
             check.required_form(service, &path.child("service"), "name", names::dns_1035_label);
@@ -167,6 +157,40 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
     }
 }
 
+/// A reference to an object of any kind.
+fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
+    check.pointer_form(reference, path, "apiGroup", names::dns_subdomain);
+    for field in ["kind", "name"] {
+        let value = text(reference, &[field]);
+        if value.is_empty() {
+            check.required(path.child(field), &format!("{field} is required"));
+        }
+        check.faults(&path.child(field), value, names::path_segment(value));
+    }
+}
+
+/// What a class of ingresses is configured by.
+fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
+    typed_reference(check, parameters, path);
+    let namespace = at(parameters, &["namespace"]);
+    let scope = at(parameters, &["scope"]).as_str();
+    let namespace_path = path.child("namespace");
+    match (scope, namespace.as_str()) {
+        (None, _) => check.required(path.child("scope"), ""),
+        (Some("Namespace"), None) => {
+            check.required(namespace_path, "`parameters.scope` is set to 'Namespace'");
+        }
+        (Some("Namespace"), Some(name)) => {
+            check.faults(&namespace_path, name, names::dns_label(name));
+        }
+        (Some("Cluster"), Some(_)) => {
+            check.forbidden(namespace_path, "`parameters.scope` is set to 'Cluster'");
+        }
+        (Some("Cluster"), None) => {}
+        (Some(_), _) => check.one_of(parameters, path, "scope", &["Cluster", "Namespace"]),
+    }
+}
+
 pub(super) fn ingress_class(check: &mut Check, object: &Value) {
     let path = Path::new("spec");
     let controller = text(object, &["spec", "controller"]);
@@ -179,15 +203,21 @@ pub(super) fn ingress_class(check: &mut Check, object: &Value) {
             "must be a domain-prefixed path (such as \"acme.io/foo\")",
         );
     }
+    let parameters = at(object, &["spec", "parameters"]);
+    if !parameters.is_null() {
+        class_parameters(check, parameters, &path.child("parameters"));
+    }
 }
 
 pub(super) fn ingress_class_update(check: &mut Check, object: &Value, old: &Value) {
-    ingress_class(check, object);
+    // In Go, a text that is not there is an empty one.
+    let controller = |object: &Value| Value::from(text(object, &["spec", "controller"]));
     check.immutable(
-        at(object, &["spec", "controller"]),
-        at(old, &["spec", "controller"]),
+        &controller(object),
+        &controller(old),
         Path::new("spec").child("controller"),
     );
+    ingress_class(check, object);
 }
 
 pub(super) fn network_policy(check: &mut Check, object: &Value) {
@@ -332,8 +362,11 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
         for field in given {
             for (index, address) in list(subset, &[field]).iter().enumerate() {
                 let ip = text(address, &["ip"]);
-                let path = path.child(field).index(index).child("ip");
-                check.faults(&path, ip, names::ip_address(ip));
+                let path = path.child(field).index(index);
+                check.faults(&path.child("ip"), ip, names::ip_address(ip));
+                check.optional_form(address, &path, "hostname", names::dns_label);
+                check.pointer_form(address, &path, "nodeName", names::dns_subdomain);
+                check.faults(&path.child("ip"), ip, names::endpoint_address(ip));
             }
         }
         let ports = list(subset, &["ports"]);
@@ -346,7 +379,15 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
             }
             check.port(at(port, &["port"]), &path.child("port"));
             check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
+            check.pointer_form(port, &path, "appProtocol", names::qualified_name);
         }
+    }
+}
+
+/// The subsets are looked at when they change.
+pub(super) fn endpoints_update(check: &mut Check, object: &Value, old: &Value) {
+    if at(object, &["subsets"]) != at(old, &["subsets"]) {
+        endpoints(check, object);
     }
 }
 
@@ -358,8 +399,8 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
     } else {
         check.one_of(object, &root, "addressType", &["FQDN", "IPv4", "IPv6"]);
     }
-    for (index, endpoint) in list(object, &["endpoints"]).iter().enumerate() {
-        let path = Path::new("endpoints").index(index).child("addresses");
+    for (position, endpoint) in list(object, &["endpoints"]).iter().enumerate() {
+        let path = Path::new("endpoints").index(position).child("addresses");
         let addresses = list(endpoint, &["addresses"]);
         if addresses.is_empty() {
             check.required(path.clone(), "must contain at least 1 address");
@@ -369,13 +410,11 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
         }
         for (index, address) in addresses.iter().enumerate() {
             let address = address.as_str().unwrap_or_default();
-            let faults = match kind {
-                "FQDN" => names::dns_subdomain(address),
-                "IPv4" | "IPv6" => names::ip_address(address),
-                _ => Vec::new(),
-            };
-            check.faults(&path.index(index), address, faults);
+            slice_address(check, kind, address, &path, index);
         }
+        let path = Path::new("endpoints").index(position);
+        check.pointer_form(endpoint, &path, "nodeName", names::dns_subdomain);
+        check.pointer_form(endpoint, &path, "hostname", names::dns_label);
     }
     let mut seen = HashSet::new();
     for (index, port) in list(object, &["ports"]).iter().enumerate() {
@@ -388,8 +427,26 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
             check.duplicate(path.child("name"), &name.into());
         }
         check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
-        check.optional_form(port, &path, "appProtocol", names::qualified_name);
+        check.pointer_form(port, &path, "appProtocol", names::qualified_name);
     }
+}
+
+fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, index: usize) {
+    let item = path.index(index);
+    let (is_kind, article) = match kind {
+        "IPv4" => (names::is_ipv4(address), "an IPv4"),
+        "IPv6" => (names::is_ipv6(address), "an IPv6"),
+        "FQDN" => return check.faults(&item, address, names::dns_subdomain(address)),
+        _ => return,
+    };
+    if !names::ip_address(address).is_empty() {
+        return check.faults(&item, address, names::ip_address(address));
+    }
+    if !is_kind {
+        let detail = format!("must be {article} address");
+        check.invalid(path.clone(), &address.into(), detail);
+    }
+    check.faults(&item, address, names::endpoint_address(address));
 }
 
 pub(super) fn endpoint_slice_update(check: &mut Check, object: &Value, old: &Value) {

@@ -1,31 +1,48 @@
 //! Pods and pod templates.
 
-use serde_json::Value;
-use structural_schema::field::Path;
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use structural_schema::field::{Error, Path};
 
 use super::check::Check;
-use super::{container, security, volume};
+use super::{affinity, container, security, volume};
 use crate::builtin::names;
-use crate::builtin::quantity::Quantity;
-use crate::builtin::tree::{Object, at, entries, is_zero, list, objects_in, text};
+use crate::builtin::tree::{at, entries, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     let path = Path::new("spec");
     let spec = at(pod, &["spec"]);
-    spec_rules(check, spec, &path);
+    pod_rules(check, spec, &path);
     if !list(spec, &["ephemeralContainers"]).is_empty() {
         check.forbidden(path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !text(spec, &["nodeName"]).is_empty() && !list(spec, &["schedulingGates"]).is_empty() {
+        check.forbidden(
+            path.child("nodeName"),
+            "cannot be set until all schedulingGates have been cleared",
+        );
+    }
+}
+
+/// The spec of a pod, with what is left to whoever makes pods where it stands in a template.
+pub(super) fn pod_rules(check: &mut Check, spec: &Value, path: &Path) {
+    spec_rules(check, spec, path);
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
+        for (index, container) in list(spec, &[field]).iter().enumerate() {
+            container::trimmed_image(check, container, &path.child(field).index(index));
+        }
     }
 }
 
 /// A pod template: the labels, the annotations and the spec.
 pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
-    let metadata = path.child("metadata");
-    check.labels(at(template, &["metadata", "labels"]), &metadata.child("labels"));
+    // The real server's paths leave `metadata` out here.
+    check.labels(at(template, &["metadata", "labels"]), &path.child("labels"));
     annotations(
         check,
         at(template, &["metadata", "annotations"]),
-        &metadata.child("annotations"),
+        &path.child("annotations"),
     );
     let spec = at(template, &["spec"]);
     spec_rules(check, spec, &path.child("spec"));
@@ -58,13 +75,11 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     } else {
         check.one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"]);
     }
-    dns(check, spec, path);
+    dns_policy(check, spec, path);
     check.labels(at(spec, &["nodeSelector"]), &path.child("nodeSelector"));
     security::pod(check, spec, path);
-    for (index, secret) in list(spec, &["imagePullSecrets"]).iter().enumerate() {
-        check.required_text(secret, &path.child("imagePullSecrets").index(index), "name");
-    }
-    affinity(check, at(spec, &["affinity"]), &path.child("affinity"));
+    affinity::affinity(check, at(spec, &["affinity"]), &path.child("affinity"));
+    dns_config(check, spec, &path.child("dnsConfig"));
     for (index, gate) in list(spec, &["readinessGates"]).iter().enumerate() {
         let path = path.child("readinessGates").index(index);
         let condition = text(gate, &["conditionType"]);
@@ -74,6 +89,7 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
             names::qualified_name(condition),
         );
     }
+    scheduling_gates(check, spec, &path.child("schedulingGates"));
     topology_spread(check, spec, &path.child("topologySpreadConstraints"));
     check.optional_form(spec, path, "serviceAccountName", names::dns_subdomain);
     check.optional_form(spec, path, "nodeName", names::dns_subdomain);
@@ -83,8 +99,31 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     tolerations(check, spec, &path.child("tolerations"));
     host_aliases(check, spec, &path.child("hostAliases"));
     check.optional_form(spec, path, "priorityClassName", names::dns_subdomain);
-    check.optional_form(spec, path, "runtimeClassName", names::dns_subdomain);
-    check.optional_one_of(spec, path, "preemptionPolicy", &["Never", "PreemptLowerPriority"]);
+    check.pointer_form(spec, path, "runtimeClassName", names::dns_subdomain);
+    if text(spec, &["preemptionPolicy"]).is_empty() && at(spec, &["preemptionPolicy"]).is_string() {
+        check.required(path.child("preemptionPolicy"), "");
+    } else {
+        check.optional_one_of(spec, path, "preemptionPolicy", &["PreemptLowerPriority", "Never"]);
+    }
+    overhead(check, at(spec, &["overhead"]), &path.child("overhead"));
+}
+
+/// What running a pod costs beside its containers.
+pub(super) fn overhead(check: &mut Check, overhead: &Value, path: &Path) {
+    if !overhead.is_null() {
+        container::resources(check, &json!({ "limits": overhead }), path);
+    }
+}
+
+fn scheduling_gates(check: &mut Check, spec: &Value, path: &Path) {
+    let mut seen = HashSet::new();
+    for (index, gate) in list(spec, &["schedulingGates"]).iter().enumerate() {
+        let (name, path) = (text(gate, &["name"]), path.index(index));
+        check.faults(&path, name, names::qualified_name(name));
+        if !seen.insert(name) {
+            check.duplicate(path, &name.into());
+        }
+    }
 }
 
 fn active_deadline(check: &mut Check, spec: &Value, path: &Path) {
@@ -99,109 +138,69 @@ fn active_deadline(check: &mut Check, spec: &Value, path: &Path) {
     }
 }
 
-fn dns(check: &mut Check, spec: &Value, path: &Path) {
-    let policy = text(spec, &["dnsPolicy"]);
-    let servers = list(spec, &["dnsConfig", "nameservers"]);
-    if policy.is_empty() {
+const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const NAME_SERVERS_MAX: usize = 3;
+const SEARCH_PATHS_MAX: usize = 32;
+const SEARCH_CHARACTERS_MAX: usize = 2048;
+
+fn dns_policy(check: &mut Check, spec: &Value, path: &Path) {
+    if text(spec, &["dnsPolicy"]).is_empty() {
         check.required(path.child("dnsPolicy"), "");
     } else {
-        check.one_of(
-            spec,
-            path,
-            "dnsPolicy",
-            &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"],
+        check.one_of(spec, path, "dnsPolicy", DNS_POLICIES);
+    }
+}
+
+fn dns_config(check: &mut Check, spec: &Value, path: &Path) {
+    let config = at(spec, &["dnsConfig"]);
+    let servers = list(config, &["nameservers"]);
+    if text(spec, &["dnsPolicy"]) == "None" {
+        if config.is_null() {
+            let detail = "must provide `dnsConfig` when `dnsPolicy` is None";
+            return check.required(path.clone(), detail);
+        }
+        if servers.is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return check.required(path.child("nameservers"), detail);
+        }
+    }
+    let servers_path = path.child("nameservers");
+    if servers.len() > NAME_SERVERS_MAX {
+        let detail = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
+        check.invalid(servers_path.clone(), at(config, &["nameservers"]), detail);
+    }
+    for (index, server) in servers.iter().enumerate() {
+        let server = server.as_str().unwrap_or_default();
+        check.faults(&servers_path.index(index), server, names::ip_address(server));
+    }
+    dns_searches(check, at(config, &["searches"]), &path.child("searches"));
+    for (index, option) in list(config, &["options"]).iter().enumerate() {
+        if text(option, &["name"]).is_empty() {
+            check.required(path.child("options").index(index), "must not be empty");
+        }
+    }
+}
+
+fn dns_searches(check: &mut Check, searches: &Value, path: &Path) {
+    let all: Vec<&str> = list(searches, &[]).iter().filter_map(Value::as_str).collect();
+    if all.len() > SEARCH_PATHS_MAX {
+        let detail = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
+        check.invalid(path.clone(), searches, detail);
+    }
+    if all.join(" ").len() > SEARCH_CHARACTERS_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_CHARACTERS_MAX} characters (including spaces) in the search list"
+        );
+        check.invalid(path.clone(), searches, detail);
+    }
+    for (index, search) in all.iter().enumerate().filter(|(_, search)| **search != ".") {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        check.faults(
+            &path.index(index),
+            search,
+            names::dns_subdomain_with_underscore(search),
         );
     }
-    let config = path.child("dnsConfig");
-    if policy == "None" && at(spec, &["dnsConfig"]).is_null() {
-        check.required(config, "must provide `dnsConfig` when `dnsPolicy` is None");
-    } else if policy == "None" && servers.is_empty() {
-        check.required(
-            config.child("nameservers"),
-            "must provide at least one DNS nameserver when `dnsPolicy` is None",
-        );
-    } else {
-        for (index, server) in servers.iter().enumerate() {
-            let server = server.as_str().unwrap_or_default();
-            let path = config.child("nameservers").index(index);
-            check.faults(&path, server, names::ip_address(server));
-        }
-    }
-}
-
-fn affinity(check: &mut Check, affinity: &Value, path: &Path) {
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-    let node = at(affinity, &["nodeAffinity", required]);
-    if node.is_object() {
-        node_selector(check, node, &path.child("nodeAffinity").child(required));
-    }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        for (index, term) in list(affinity, &[kind, required]).iter().enumerate() {
-            let path = path.child(kind).child(required).index(index);
-            pod_affinity_term(check, term, &path);
-        }
-        for (index, weighted) in list(affinity, &[kind, preferred]).iter().enumerate() {
-            let path = path.child(kind).child(preferred).index(index);
-            let weight = at(weighted, &["weight"]);
-            if !weight.as_i64().is_some_and(|weight| (1..=100).contains(&weight)) {
-                check.invalid(path.child("weight"), weight, "must be in the range 1-100");
-            }
-            let term = at(weighted, &["podAffinityTerm"]);
-            pod_affinity_term(check, term, &path.child("podAffinityTerm"));
-        }
-    }
-}
-
-fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
-    check.label_selector(at(term, &["labelSelector"]), &path.child("labelSelector"));
-    let key = text(term, &["topologyKey"]);
-    if key.is_empty() {
-        check.required(path.child("topologyKey"), "can not be empty");
-    } else {
-        check.faults(&path.child("topologyKey"), key, names::qualified_name(key));
-    }
-}
-
-/// A selector of nodes, as in node affinity.
-pub(super) fn node_selector(check: &mut Check, selector: &Value, path: &Path) {
-    let terms = list(selector, &["nodeSelectorTerms"]);
-    let path = path.child("nodeSelectorTerms");
-    if terms.is_empty() {
-        check.required(path.clone(), "must have at least one node selector term");
-    }
-    for (index, term) in terms.iter().enumerate() {
-        let path = path.index(index).child("matchExpressions");
-        for (index, expression) in list(term, &["matchExpressions"]).iter().enumerate() {
-            node_requirement(check, expression, &path.index(index));
-        }
-    }
-}
-
-fn node_requirement(check: &mut Check, expression: &Value, path: &Path) {
-    let values = list(expression, &["values"]);
-    match text(expression, &["operator"]) {
-        "In" | "NotIn" if values.is_empty() => check.required(
-            path.child("values"),
-            "must be specified when `operator` is 'In' or 'NotIn'",
-        ),
-        "Exists" | "DoesNotExist" if !values.is_empty() => check.forbidden(
-            path.child("values"),
-            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-        ),
-        "Gt" | "Lt" if values.len() != 1 => check.required(
-            path.child("values"),
-            "must be specified single value when `operator` is 'Lt' or 'Gt'",
-        ),
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        _ => check.invalid(
-            path.child("operator"),
-            at(expression, &["operator"]),
-            "not a valid selector operator",
-        ),
-    }
-    let key = text(expression, &["key"]);
-    check.faults(&path.child("key"), key, names::qualified_name(key));
 }
 
 fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
@@ -220,6 +219,17 @@ fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
             "whenUnsatisfiable",
             &["DoNotSchedule", "ScheduleAnyway"],
         );
+        let same = |other: &&Value| {
+            ["topologyKey", "whenUnsatisfiable"]
+                .iter()
+                .all(|field| text(other, &[field]) == text(constraint, &[field]))
+        };
+        let rest = list(spec, &["topologySpreadConstraints"]).iter().skip(index + 1);
+        if rest.clone().any(|other| same(&other)) {
+            let pair = ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, &[field]));
+            let shown = format!("{{{}, {}}}", pair[0], pair[1]);
+            check.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), &shown.into());
+        }
         check.label_selector(at(constraint, &["labelSelector"]), &path.child("labelSelector"));
     }
 }
@@ -244,7 +254,7 @@ pub(super) fn tolerations(check: &mut Check, spec: &Value, path: &Path) {
         if !seconds.is_null() && text(toleration, &["effect"]) != "NoExecute" {
             check.invalid(
                 path.child("effect"),
-                at(toleration, &["effect"]),
+                &text(toleration, &["effect"]).into(),
                 "effect must be 'NoExecute' when `tolerationSeconds` is set",
             );
         }
@@ -257,10 +267,16 @@ pub(super) fn tolerations(check: &mut Check, spec: &Value, path: &Path) {
             }
             "Exists" if !value.is_empty() => check.invalid(
                 path.child("operator"),
-                toleration,
+                &value.into(),
                 "value must be empty when `operator` is 'Exists'",
             ),
             "Exists" => {}
+            // Comparing numbers is a feature that is off by default.
+            "Lt" | "Gt" => {
+                let (path, supported) = (path.child("operator"), ["Equal", "Exists", "Lt", "Gt"]);
+                let error = Error::not_supported(path, &operator.into(), &supported);
+                check.errors.push(error);
+            }
             _ => check.one_of(toleration, &path, "operator", &["Equal", "Exists"]),
         }
         if !text(toleration, &["effect"]).is_empty() {
@@ -283,158 +299,6 @@ fn host_aliases(check: &mut Check, spec: &Value, path: &Path) {
             let name = name.as_str().unwrap_or_default();
             let path = path.child("hostnames").index(index);
             check.faults(&path, name, names::dns_subdomain(name));
-        }
-    }
-}
-
-// === updates ===
-
-const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
-    let path = Path::new("spec");
-    let (spec, old_spec) = (at(pod, &["spec"]), at(old, &["spec"]));
-    spec_rules(check, spec, &path);
-    for field in ["containers", "initContainers"] {
-        if list(spec, &[field]).len() != list(old_spec, &[field]).len()
-            || names_of(spec, field) != names_of(old_spec, field)
-        {
-            check.forbidden(path.child(field), "pod updates may not add or remove containers");
-            return;
-        }
-    }
-    for field in ["containers", "initContainers"] {
-        for (index, container) in list(spec, &[field]).iter().enumerate() {
-            container::image(check, container, &path.child(field).index(index));
-        }
-    }
-    updated_deadline(check, spec, old_spec, &path);
-    if !keeps_tolerations(spec, old_spec) {
-        check.forbidden(
-            path.child("tolerations"),
-            "existing toleration can not be modified except its tolerationSeconds",
-        );
-    }
-    if without_updatable(spec, old_spec) != *old_spec {
-        check.forbidden(path, UPDATABLE);
-    }
-}
-
-fn names_of<'a>(spec: &'a Value, field: &str) -> Vec<&'a str> {
-    let containers = list(spec, &[field]).iter();
-    containers.map(|container| text(container, &["name"])).collect()
-}
-
-fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
-    let deadline = at(spec, &["activeDeadlineSeconds"]);
-    let path = path.child("activeDeadlineSeconds");
-    match (deadline.as_i64(), at(old, &["activeDeadlineSeconds"]).as_i64()) {
-        (Some(new), Some(old)) if new > old => {
-            check.invalid(path, deadline, "must be less than or equal to previous value");
-        }
-        (None, Some(_)) => check.invalid(
-            path,
-            deadline,
-            "must not update from a positive integer to nil value",
-        ),
-        _ => {}
-    }
-}
-
-/// Whether every toleration of the old spec is still there, apart from its seconds.
-fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
-    let same = |left: &Value, right: &Value| {
-        ["key", "operator", "value", "effect"]
-            .iter()
-            .all(|field| at(left, &[field]) == at(right, &[field]))
-    };
-    let new = list(spec, &["tolerations"]);
-    list(old, &["tolerations"])
-        .iter()
-        .all(|old| new.iter().any(|new| same(new, old)))
-}
-
-/// The new spec with the old values of everything that an update may change.
-fn without_updatable(spec: &Value, old: &Value) -> Value {
-    let mut spec = spec.clone();
-    let Some(root) = spec.as_object_mut() else {
-        return spec;
-    };
-    for field in ["activeDeadlineSeconds", "tolerations"] {
-        copy(root, old, field);
-    }
-    let grace = at(old, &["terminationGracePeriodSeconds"]).as_i64();
-    if grace.is_some_and(|seconds| seconds < 0)
-        && root.get("terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(1)
-    {
-        copy(root, old, "terminationGracePeriodSeconds");
-    }
-    for field in ["containers", "initContainers"] {
-        let images = list(old, &[field]).iter().map(|c| at(c, &["image"]).clone());
-        for (container, image) in objects_in(root, field).zip(images) {
-            container.insert("image".to_owned(), image);
-        }
-    }
-    spec
-}
-
-fn copy(root: &mut Object, old: &Value, field: &str) {
-    match old.get(field) {
-        Some(value) => root.insert(field.to_owned(), value.clone()),
-        None => root.remove(field),
-    };
-}
-
-/// Ephemeral containers can be added, and that is all.
-pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Value) {
-    let path = Path::new("spec").child("ephemeralContainers");
-    let spec = at(pod, &["spec"]);
-    spec_rules(check, spec, &Path::new("spec"));
-    for existing in list(old, &["spec", "ephemeralContainers"]) {
-        let name = text(existing, &["name"]);
-        let new = list(spec, &["ephemeralContainers"]).iter();
-        match new.clone().find(|new| text(new, &["name"]) == name) {
-            None => check.forbidden(
-                path.clone(),
-                format!("existing ephemeral containers {name:?} may not be removed\n"),
-            ),
-            Some(new) if new != existing => check.forbidden(
-                path.clone(),
-                format!("existing ephemeral containers {name:?} may not be changed\n"),
-            ),
-            Some(_) => {}
-        }
-    }
-}
-
-/// Resizing keeps the quality-of-service class.
-pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
-    let path = Path::new("spec");
-    spec_rules(check, at(pod, &["spec"]), &path);
-    let old_class = text(old, &["status", "qosClass"]);
-    let class = super::super::qos_class(at(pod, &["spec"]));
-    if !old_class.is_empty() && class != old_class {
-        check.invalid(
-            Path::new("status").child("qosClass"),
-            &class.into(),
-            "Pod QOS Class may not change as a result of resizing",
-        );
-    }
-    for (index, container) in list(pod, &["spec", "containers"]).iter().enumerate() {
-        let previous = list(old, &["spec", "containers"]).get(index);
-        let previous = previous.unwrap_or(&Value::Null);
-        let limit = |of: &Value| Quantity::from_json(at(of, &["resources", "limits", "memory"]));
-        let removed = |field: &str| {
-            is_zero(at(container, &["resources", field])) && !is_zero(at(previous, &["resources", field]))
-        };
-        if removed("limits") && limit(previous).is_ok() {
-            check.forbidden(
-                path.child("containers")
-                    .index(index)
-                    .child("resources")
-                    .child("limits"),
-                "resource limits cannot be removed",
-            );
         }
     }
 }

@@ -26,7 +26,12 @@ pub(super) fn service(check: &mut Check, object: &Value) {
     addresses(check, spec, &path);
     for (index, ip) in list(spec, &["externalIPs"]).iter().enumerate() {
         let ip = ip.as_str().unwrap_or_default();
-        check.faults(&path.child("externalIPs").index(index), ip, names::ip_address(ip));
+        let path = path.child("externalIPs").index(index);
+        if names::ip_address(ip).is_empty() {
+            check.faults(&path, ip, names::endpoint_address(ip));
+        } else {
+            check.faults(&path, ip, names::ip_address(ip));
+        }
     }
     if kind.is_empty() {
         check.required(path.child("type"), "");
@@ -44,7 +49,11 @@ pub(super) fn service(check: &mut Check, object: &Value) {
 }
 
 fn is_headless(spec: &Value) -> bool {
-    list(spec, &["clusterIPs"]).first() == Some(&"None".into()) || text(spec, &["clusterIP"]) == "None"
+    match list(spec, &["clusterIPs"]) {
+        [] => text(spec, &["clusterIP"]) == "None",
+        [only] => only == "None",
+        _ => false,
+    }
 }
 
 fn by_type(check: &mut Check, spec: &Value, path: &Path) {
@@ -96,7 +105,7 @@ fn service_ports(check: &mut Check, ports: &[Value], path: &Path) {
             check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
         }
         check.port(at(port, &["targetPort"]), &path.child("targetPort"));
-        check.optional_form(port, &path, "appProtocol", names::qualified_name);
+        check.pointer_form(port, &path, "appProtocol", names::qualified_name);
     }
 }
 
@@ -163,6 +172,15 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
         [] if !single.is_empty() => vec![single],
         all => all.iter().filter_map(Value::as_str).collect(),
     };
+    if given.len() > 2 {
+        let detail = "may only hold up to 2 values";
+        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
+    }
+    let all_addresses = given.iter().all(|ip| names::ip_address(ip).is_empty());
+    if all_addresses && given.len() == 2 && given.iter().filter(|ip| names::is_ipv4(ip)).count() != 1 {
+        let detail = "may specify no more than one IP for each IP family";
+        check.invalid(path.clone(), at(spec, &["clusterIPs"]), detail);
+    }
     for (index, ip) in given.iter().enumerate() {
         let path = path.index(index);
         if *ip == "None" {
@@ -252,7 +270,9 @@ fn traffic(check: &mut Check, spec: &Value, path: &Path) {
     let external = matches!(kind, "LoadBalancer" | "NodePort")
         || kind == "ClusterIP" && !list(spec, &["externalIPs"]).is_empty();
     let policy = at(spec, &["externalTrafficPolicy"]);
-    if external {
+    if external && is_zero(policy) {
+        check.required(path.child("externalTrafficPolicy"), "");
+    } else if external {
         check.one_of(spec, path, "externalTrafficPolicy", &["Cluster", "Local"]);
     } else if !is_zero(policy) {
         check.invalid(
@@ -260,6 +280,12 @@ fn traffic(check: &mut Check, spec: &Value, path: &Path) {
             policy,
             "may only be set for externally-accessible services",
         );
+    }
+    health_check_port(check, spec, path);
+    if at(spec, &["internalTrafficPolicy"]).is_null()
+        && matches!(kind, "ClusterIP" | "LoadBalancer" | "NodePort")
+    {
+        check.required(path.child("internalTrafficPolicy"), "");
     }
     check.optional_one_of(spec, path, "internalTrafficPolicy", &["Cluster", "Local"]);
     check.optional_one_of(
@@ -270,19 +296,29 @@ fn traffic(check: &mut Check, spec: &Value, path: &Path) {
     );
 }
 
+fn health_check_port(check: &mut Check, spec: &Value, path: &Path) {
+    let port = at(spec, &["healthCheckNodePort"]);
+    let local = text(spec, &["externalTrafficPolicy"]) == "Local";
+    let path = path.child("healthCheckNodePort");
+    if is_zero(port) {
+        // The registry draws one where it is needed.
+        return;
+    }
+    if text(spec, &["type"]) == "LoadBalancer" && local {
+        check.port(port, &path);
+    } else {
+        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        check.invalid(path, port, detail);
+    }
+}
+
 pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     let path = Path::new("spec");
     let (spec, before) = (at(object, &["spec"]), at(old, &["spec"]));
     let is_external = |spec| text(spec, &["type"]) == "ExternalName";
-    if !is_external(spec) && !is_external(before) {
-        let (new, old) = (text(spec, &["clusterIP"]), text(before, &["clusterIP"]));
-        if !old.is_empty() && new != old {
-            check.invalid(
-                path.child("clusterIPs").index(0),
-                at(spec, &["clusterIPs"]),
-                "may not change once set",
-            );
-        }
+    let headless = is_headless(spec) && is_headless(before);
+    if !is_external(spec) && !is_external(before) && !headless {
+        kept_addresses(check, spec, before, &path);
     }
     let class = "loadBalancerClass";
     let both = [spec, before]
@@ -291,5 +327,36 @@ pub(super) fn service_update(check: &mut Check, object: &Value, old: &Value) {
     if both && at(spec, &[class]) != at(before, &[class]) {
         check.invalid(path.child(class), at(spec, &[class]), "may not change once set");
     }
+    let port = "healthCheckNodePort";
+    let needs_port =
+        |spec| text(spec, &["type"]) == "LoadBalancer" && text(spec, &["externalTrafficPolicy"]) == "Local";
+    if needs_port(spec) && needs_port(before) && at(spec, &[port]) != at(before, &[port]) {
+        check.forbidden(path.child(port), "field is immutable");
+    }
     service(check, object);
+}
+
+/// The addresses that a service was given stay; a second one can come and go.
+fn kept_addresses(check: &mut Check, spec: &Value, before: &Value, path: &Path) {
+    let given = at(spec, &["clusterIPs"]);
+    let (new, old) = (list(spec, &["clusterIPs"]), list(before, &["clusterIPs"]));
+    let path_of_all = path.child("clusterIPs");
+    if new.is_empty() && !old.is_empty() {
+        let detail = "primary clusterIP can not be unset";
+        check.invalid(path_of_all.index(0), given, detail);
+    }
+    let shared = if new.len() == old.len() { new.len() } else { 1 };
+    for (index, (new, old)) in new.iter().zip(old).take(shared).enumerate() {
+        if new != old {
+            check.invalid(path_of_all.index(index), given, "may not change once set");
+        }
+    }
+    let single = text(spec, &["ipFamilyPolicy"]) == "SingleStack";
+    if new.len() == 1 && old.len() > 1 && !single {
+        check.invalid(
+            path.child("ipFamilyPolicy"),
+            at(spec, &["ipFamilyPolicy"]),
+            "must be set to 'SingleStack' when releasing the secondary clusterIP",
+        );
+    }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
-use super::check::Check;
-use super::pod;
+use super::affinity;
+use super::check::{Check, GoPrint, render_go};
 use super::volume_source::{self, Owner};
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
@@ -39,6 +39,36 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     }
     check.optional_form(spec, path, "storageClassName", names::dns_subdomain);
     check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
+    data_source(check, at(spec, &["dataSource"]), &path.child("dataSource"));
+    data_source(check, at(spec, &["dataSourceRef"]), &path.child("dataSourceRef"));
+    let source = |field: &str| ["apiGroup", "kind", "name"].map(|part| text(spec, &[field, part]));
+    let both = ["dataSource", "dataSourceRef"]
+        .iter()
+        .all(|field| !at(spec, &[field]).is_null());
+    if both && source("dataSource") != source("dataSourceRef") {
+        let shown = path.child("dataSource").to_string().into();
+        check.invalid(path.clone(), &shown, "must match dataSourceRef");
+    }
+}
+
+/// Where a volume gets its first contents from.
+fn data_source(check: &mut Check, source: &Value, path: &Path) {
+    if source.is_null() {
+        return;
+    }
+    check.required_text(source, path, "name");
+    check.required_text(source, path, "kind");
+    let (group, kind) = (text(source, &["apiGroup"]), text(source, &["kind"]));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        check.invalid(
+            path.clone(),
+            &kind.into(),
+            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+        );
+    }
+    if !group.is_empty() {
+        check.faults(&path.child("apiGroup"), group, names::dns_subdomain(group));
+    }
 }
 
 fn access_modes(check: &mut Check, spec: &Value, path: &Path) {
@@ -101,7 +131,7 @@ pub(super) fn claim_update(check: &mut Check, object: &Value, old: &Value) {
         && new < before
     {
         let capacity = Quantity::from_json(at(old, &["status", "capacity", "storage"]));
-        if capacity.is_ok_and(|capacity| new < capacity) {
+        if capacity.is_ok_and(|capacity| new <= capacity) {
             check.forbidden(
                 path.child("resources").child("requests").child("storage"),
                 "field can not be less than status.capacity",
@@ -152,6 +182,11 @@ pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
         check.errors.push(error);
     }
     for (name, quantity) in entries(capacity, &[]) {
+        let whole = Quantity::from_json(quantity).ok().filter(Quantity::is_negative);
+        if let Some(whole) = whole.map(|quantity| quantity.whole_units()) {
+            let path = capacity_path.key(name);
+            check.invalid_text(path, whole, "must be a valid resource quantity");
+        }
         positive(check, quantity, &capacity_path.key(name));
     }
     check.optional_one_of(
@@ -163,7 +198,7 @@ pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
     let affinity = at(spec, &["nodeAffinity", "required"]);
     let affinity_path = path.child("nodeAffinity").child("required");
     if affinity.is_object() {
-        pod::node_selector(check, affinity, &affinity_path);
+        affinity::node_selector(check, affinity, &affinity_path);
     } else if at(spec, &["nodeAffinity"]).is_object() {
         check.required(affinity_path, "must specify required node constraints");
     }
@@ -213,7 +248,31 @@ pub(super) fn persistent_volume_update(check: &mut Check, object: &Value, old: &
         at(old, &["spec", "volumeMode"]),
         Path::new("volumeMode"),
     );
+    let affinity = at(old, &["spec", "nodeAffinity"]);
+    let new = at(object, &["spec", "nodeAffinity"]);
+    if !affinity.is_null() && new != affinity {
+        let shown = render_go(new, NODE_AFFINITY);
+        check.invalid_text(Path::new("nodeAffinity"), shown, "field is immutable");
+    }
 }
+
+const REQUIREMENT: &[GoPrint] = &[
+    GoPrint("Key", "key", &[]),
+    GoPrint("Operator", "operator", &[]),
+    GoPrint("Values", "values", &[]),
+];
+const NODE_AFFINITY: &[GoPrint] = &[GoPrint(
+    "Required",
+    "required",
+    &[GoPrint(
+        "NodeSelectorTerms",
+        "nodeSelectorTerms",
+        &[
+            GoPrint("MatchExpressions", "matchExpressions", REQUIREMENT),
+            GoPrint("MatchFields", "matchFields", REQUIREMENT),
+        ],
+    )],
+)];
 
 pub(super) fn storage_class(check: &mut Check, object: &Value) {
     let root = Path::default();
@@ -229,7 +288,9 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
             check.invalid(root.child("parameters"), &"".into(), "field can not be empty.");
         }
     }
-    check.optional_one_of(object, &root, "reclaimPolicy", &["Delete", "Retain"]);
+    if !text(object, &["reclaimPolicy"]).is_empty() {
+        check.one_of(object, &root, "reclaimPolicy", &["Delete", "Retain"]);
+    }
     if at(object, &["volumeBindingMode"]).is_null() {
         check.required(root.child("volumeBindingMode"), "");
     } else {
@@ -314,9 +375,54 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
     }
 }
 
+/// Whether a driver attaches volumes, and for how long they live, is settled with the driver.
+pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) {
+    csi_driver(check, object);
+    let spec = Path::new("spec");
+    for (field, shown) in [
+        ("attachRequired", "attachedRequired"),
+        ("volumeLifecycleModes", "volumeLifecycleModes"),
+    ] {
+        let path = spec.child(shown);
+        check.immutable(at(object, &["spec", field]), at(old, &["spec", field]), path);
+    }
+}
+
+/// An attachment is for one volume and one node.
+pub(super) fn volume_attachment_update(check: &mut Check, object: &Value, old: &Value) {
+    volume_attachment_spec(check, object);
+    let spec = at(object, &["spec"]);
+    if spec != at(old, &["spec"]) {
+        let shown = render_go(spec, ATTACHMENT);
+        check.invalid_text(Path::new("spec"), shown, "field is immutable");
+    }
+}
+
+const ATTACHMENT: &[GoPrint] = &[
+    GoPrint("Attacher", "attacher", &[]),
+    GoPrint(
+        "Source",
+        "source",
+        &[
+            GoPrint("PersistentVolumeName", "persistentVolumeName", &[]),
+            GoPrint("InlineVolumeSpec", "inlineVolumeSpec", &[]),
+        ],
+    ),
+    GoPrint("NodeName", "nodeName", &[]),
+];
+
 pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
+    volume_attachment_spec(check, object);
+    let attacher = text(object, &["spec", "attacher"]);
+    if !attacher.is_empty() {
+        let path = Path::new("spec").child("attacher");
+        check.faults(&path, attacher, names::dns_subdomain(attacher));
+    }
+}
+
+fn volume_attachment_spec(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    check.required_form(spec, &path, "attacher", names::dns_subdomain);
+    check.required_text(spec, &path, "attacher");
     let name = at(spec, &["source", "persistentVolumeName"]);
     let inline = at(spec, &["source", "inlineVolumeSpec"]);
     let source = path.child("source");

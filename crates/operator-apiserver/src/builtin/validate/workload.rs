@@ -331,8 +331,12 @@ pub(super) fn replica_counts(check: &mut Check, kind: &str, object: &Value) {
     };
     for field in parts {
         if count(field) > count("replicas") {
-            let value = at(status, &[field]);
-            check.invalid(path.child(field), value, "cannot be greater than status.replicas");
+            let value = count(field).into();
+            check.invalid(
+                path.child(field),
+                &value,
+                "cannot be greater than status.replicas",
+            );
         }
     }
     if count("availableReplicas") > count("readyReplicas") {

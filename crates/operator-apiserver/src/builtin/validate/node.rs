@@ -1,0 +1,141 @@
+//! Nodes: their taints, their networks, and what they say of themselves.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use structural_schema::field::{Error, ErrorType, Path};
+
+use super::check::{Check, GoPrint, render_go};
+use super::container;
+use crate::builtin::names;
+use crate::builtin::tree::{at, entries, list, text};
+
+pub(super) fn node(check: &mut Check, node: &Value) {
+    taints(check, node);
+    resources(check, node);
+    networks(check, node);
+}
+
+/// The network and the provider's name of a node are settled once.
+pub(super) fn node_update(check: &mut Check, node: &Value, old: &Value) {
+    resources(check, node);
+    addresses(check, node);
+    let (spec, before) = (at(node, &["spec"]), at(old, &["spec"]));
+    let path = Path::new("spec");
+    kept_networks(check, spec, before, &path.child("podCIDRs"));
+    let provider = text(before, &["providerID"]);
+    if !provider.is_empty() && provider != text(spec, &["providerID"]) {
+        check.forbidden(
+            path.child("providerID"),
+            "node updates may not change providerID except from \"\" to valid",
+        );
+    }
+    taints(check, node);
+    if text(spec, &["externalID"]) != text(before, &["externalID"]) {
+        check.forbidden(path.child("externalID"), "may not be updated");
+    }
+    networks(check, node);
+}
+
+fn kept_networks(check: &mut Check, spec: &Value, before: &Value, path: &Path) {
+    let fault = "node updates may not change podCIDR except from \"\" to valid";
+    let (new, old) = (list(spec, &["podCIDRs"]), list(before, &["podCIDRs"]));
+    if old.is_empty() {
+        return;
+    }
+    if new.len() != old.len() {
+        return check.forbidden(path.clone(), fault);
+    }
+    for _ in new.iter().zip(old).filter(|(new, old)| new != old) {
+        check.forbidden(path.clone(), fault);
+    }
+}
+
+const TAINT: &[GoPrint] = &[
+    GoPrint("Key", "key", &[]),
+    GoPrint("Value", "value", &[]),
+    GoPrint("Effect", "effect", &[]),
+    GoPrint("TimeAdded", "timeAdded", &[]),
+];
+
+fn taints(check: &mut Check, node: &Value) {
+    let mut seen = HashSet::new();
+    for (index, taint) in list(node, &["spec", "taints"]).iter().enumerate() {
+        // The real server takes them for metadata.
+        let path = Path::new("metadata").child("taints").index(index);
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| text(taint, &[field]));
+        check.faults(&path.child("key"), key, names::qualified_name(key));
+        let faults = names::label_value(value);
+        if !faults.is_empty() {
+            check.invalid(path.child("value"), &value.into(), faults.join(";"));
+        }
+        if effect.is_empty() {
+            check.required(path.child("effect"), "");
+        } else {
+            let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+            check.one_of(taint, &path, "effect", &effects);
+        }
+        if !seen.insert((key, effect)) {
+            check.errors.push(Error {
+                kind: ErrorType::Duplicate,
+                field: path,
+                value: Some(render_go(&with_texts(taint), TAINT)),
+                detail: "taints must be unique by key and effect pair".to_owned(),
+            });
+        }
+    }
+}
+
+/// A taint with the texts that it leaves out.
+fn with_texts(taint: &Value) -> Value {
+    let mut taint = taint.clone();
+    if let Some(fields) = taint.as_object_mut() {
+        for field in ["key", "value", "effect"] {
+            fields.entry(field).or_insert_with(|| "".into());
+        }
+    }
+    taint
+}
+
+fn resources(check: &mut Check, node: &Value) {
+    for field in ["capacity", "allocatable"] {
+        let path = Path::new("status").child(field);
+        for (name, quantity) in entries(node, &["status", field]) {
+            container::resource_amount(check, name, quantity, &path.child(name));
+        }
+    }
+}
+
+fn addresses(check: &mut Check, node: &Value) {
+    let path = Path::new("status").child("addresses");
+    let all = list(node, &["status", "addresses"]);
+    let print = &[GoPrint("Type", "type", &[]), GoPrint("Address", "address", &[])];
+    for (index, address) in all.iter().enumerate() {
+        if all.iter().take(index).any(|other| other == address) {
+            check.errors.push(Error {
+                kind: ErrorType::Duplicate,
+                field: path.index(index),
+                value: Some(render_go(address, print)),
+                detail: String::new(),
+            });
+        }
+    }
+}
+
+fn networks(check: &mut Check, node: &Value) {
+    let path = Path::new("spec").child("podCIDRs");
+    let given = at(node, &["spec", "podCIDRs"]);
+    let all = list(given, &[]);
+    for (index, network) in all.iter().enumerate() {
+        let network = network.as_str().unwrap_or_default();
+        check.faults(&path.index(index), network, names::cidr(network));
+    }
+    let families: HashSet<Option<bool>> = all
+        .iter()
+        .map(|network| names::parse_cidr(network.as_str()?).map(|(address, _)| address.is_ipv4()))
+        .collect();
+    if all.len() > 2 || all.len() == 2 && families.len() < 2 {
+        let detail = "may specify no more than one CIDR for each IP family";
+        check.invalid(path, given, detail);
+    }
+}

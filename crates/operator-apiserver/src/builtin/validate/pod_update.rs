@@ -1,0 +1,190 @@
+//! Changes of pods: what stays as it was made.
+
+use serde_json::Value;
+use structural_schema::field::Path;
+
+use super::check::Check;
+use super::{container, pod};
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, copy_field, entries, is_zero, list, objects_in, text};
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+pub(super) fn validate_update(check: &mut Check, pod: &Value, old: &Value) {
+    let path = Path::new("spec");
+    let (spec, old_spec) = (at(pod, &["spec"]), at(old, &["spec"]));
+    pod::pod_rules(check, spec, &path);
+    for field in ["containers", "initContainers"] {
+        let path = path.child(field);
+        if list(spec, &[field]).len() != list(old_spec, &[field]).len() {
+            return check.forbidden(path, "pod updates may not add or remove containers");
+        }
+        for (index, container) in list(spec, &[field]).iter().enumerate() {
+            container::image(check, container, &path.index(index));
+            container::trimmed_image(check, container, &path.index(index));
+        }
+    }
+    if !updated_deadline(check, spec, old_spec, &path.child("activeDeadlineSeconds")) {
+        return;
+    }
+    if keeps_tolerations(spec, old_spec) {
+        pod::tolerations(check, spec, &path.child("tolerations"));
+    } else {
+        check.forbidden(
+            path.child("tolerations"),
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
+    }
+    fewer_gates(check, spec, old_spec, &path.child("schedulingGates"));
+    let mut rest = without_updatable(spec, old_spec);
+    if !list(old_spec, &["schedulingGates"]).is_empty() {
+        gated_selector(check, &mut rest, old_spec, &path.child("nodeSelector"));
+    }
+    if rest != *old_spec {
+        check.forbidden(path, UPDATABLE);
+    }
+}
+
+/// Whether the rest of the pod is looked at.
+fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -> bool {
+    let deadline = at(spec, &["activeDeadlineSeconds"]);
+    let before = at(old, &["activeDeadlineSeconds"]).as_i64();
+    let fault = match (deadline.as_i64(), before) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            "must be between 0 and 2147483647, inclusive"
+        }
+        (Some(new), Some(old)) if new > old => "must be less than or equal to previous value",
+        (None, Some(_)) => {
+            let fault = "must not update from a positive integer to nil value";
+            check.invalid(path.clone(), deadline, fault);
+            return true;
+        }
+        _ => return true,
+    };
+    check.invalid(path.clone(), deadline, fault);
+    false
+}
+
+/// Gates are only ever opened.
+fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
+    let was = |name: &str| {
+        let old = list(old, &["schedulingGates"]).iter();
+        old.clone().any(|gate| text(gate, &["name"]) == name)
+    };
+    for (index, gate) in list(spec, &["schedulingGates"]).iter().enumerate() {
+        let name = text(gate, &["name"]);
+        if !was(name) {
+            check.forbidden(
+                path.index(index).child("name"),
+                format!("only deletion is allowed, but found new scheduling gate '{name}'"),
+            );
+        }
+    }
+}
+
+/// While a pod waits at a gate, its node selector can become narrower.
+fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path) {
+    let before = at(old, &["nodeSelector"]);
+    let selector = at(spec, &["nodeSelector"]);
+    if entries(before, &[]).any(|(key, value)| at(selector, &[key]) != value) {
+        check.invalid(
+            path.clone(),
+            selector,
+            "only additions are allowed (no mutations or deletions)",
+        );
+    }
+    if let Some(root) = spec.as_object_mut() {
+        copy_field(root, old, "nodeSelector");
+    }
+}
+
+/// Whether every toleration of the old spec is still there, apart from its seconds.
+fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
+    let same = |left: &Value, right: &Value| {
+        ["key", "operator", "value", "effect"]
+            .iter()
+            .all(|field| at(left, &[field]) == at(right, &[field]))
+    };
+    let new = list(spec, &["tolerations"]);
+    list(old, &["tolerations"])
+        .iter()
+        .all(|old| new.iter().any(|new| same(new, old)))
+}
+
+/// The new spec with the old values of everything that an update may change.
+fn without_updatable(spec: &Value, old: &Value) -> Value {
+    let mut spec = spec.clone();
+    let Some(root) = spec.as_object_mut() else {
+        return spec;
+    };
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        copy_field(root, old, field);
+    }
+    let grace = at(old, &["terminationGracePeriodSeconds"]).as_i64();
+    if grace.is_some_and(|seconds| seconds < 0)
+        && root.get("terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(1)
+    {
+        copy_field(root, old, "terminationGracePeriodSeconds");
+    }
+    for field in ["containers", "initContainers"] {
+        let images = list(old, &[field]).iter().map(|c| at(c, &["image"]).clone());
+        for (container, image) in objects_in(root, field).zip(images) {
+            container.insert("image".to_owned(), image);
+        }
+    }
+    spec
+}
+
+/// Ephemeral containers can be added, and that is all.
+pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Value) {
+    let path = Path::new("spec").child("ephemeralContainers");
+    let spec = at(pod, &["spec"]);
+    pod::pod_rules(check, spec, &Path::new("spec"));
+    for existing in list(old, &["spec", "ephemeralContainers"]) {
+        let name = text(existing, &["name"]);
+        let new = list(spec, &["ephemeralContainers"]).iter();
+        match new.clone().find(|new| text(new, &["name"]) == name) {
+            None => check.forbidden(
+                path.clone(),
+                format!("existing ephemeral containers {name:?} may not be removed\n"),
+            ),
+            Some(new) if new != existing => check.forbidden(
+                path.clone(),
+                format!("existing ephemeral containers {name:?} may not be changed\n"),
+            ),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Resizing keeps the quality-of-service class.
+pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
+    let path = Path::new("spec");
+    pod::pod_rules(check, at(pod, &["spec"]), &path);
+    let old_class = text(old, &["status", "qosClass"]);
+    let class = super::super::qos_class(at(pod, &["spec"]));
+    if !old_class.is_empty() && class != old_class {
+        check.invalid(
+            Path::new("status").child("qosClass"),
+            &class.into(),
+            "Pod QOS Class may not change as a result of resizing",
+        );
+    }
+    for (index, container) in list(pod, &["spec", "containers"]).iter().enumerate() {
+        let previous = list(old, &["spec", "containers"]).get(index);
+        let previous = previous.unwrap_or(&Value::Null);
+        let limit = |of: &Value| Quantity::from_json(at(of, &["resources", "limits", "memory"]));
+        let removed = |field: &str| {
+            is_zero(at(container, &["resources", field])) && !is_zero(at(previous, &["resources", field]))
+        };
+        if removed("limits") && limit(previous).is_ok() {
+            check.forbidden(
+                path.child("containers")
+                    .index(index)
+                    .child("resources")
+                    .child("limits"),
+                "resource limits cannot be removed",
+            );
+        }
+    }
+}

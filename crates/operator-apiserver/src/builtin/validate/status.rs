@@ -1,0 +1,218 @@
+//! What a status may say, and how it may change.
+
+use serde_json::Value;
+use structural_schema::field::Path;
+
+use super::check::Check;
+use super::container;
+use crate::builtin::names;
+use crate::builtin::tree::{at, entries, is_zero, list, text};
+
+/// Conditions that the system itself keeps; the names of others have a form.
+const SYSTEM_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
+
+pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
+    let (status, before, path) = (at(object, &["status"]), at(old, &["status"]), Path::new("status"));
+    let conditions = path.child("conditions");
+    for (index, condition) in list(status, &["conditions"]).iter().enumerate() {
+        let path = conditions.index(index);
+        observed(check, condition, &path);
+        let kind = text(condition, &["type"]);
+        if !SYSTEM_CONDITIONS.contains(&kind) {
+            check.faults(&path.child("Type"), kind, names::qualified_name(kind));
+        }
+    }
+    check.optional_form(status, &path, "nominatedNodeName", names::dns_subdomain);
+    let nominated = text(status, &["nominatedNodeName"]);
+    let is_bound = !text(old, &["spec", "nodeName"]).is_empty();
+    if is_bound && !nominated.is_empty() && nominated != text(before, &["nominatedNodeName"]) {
+        check.forbidden(
+            path.child("nominatedNodeName"),
+            "may not be set on pods that are already bound to a node",
+        );
+    }
+    observed(check, status, &path);
+    let (class, old_class) = (text(status, &["qosClass"]), text(before, &["qosClass"]));
+    check.immutable(&class.into(), &old_class.into(), path.child("qosClass"));
+    let policy = text(old, &["spec", "restartPolicy"]);
+    for field in ["containerStatuses", "initContainerStatuses"] {
+        still_terminated(check, (status, before, field), policy, &path.child(field));
+    }
+    still_terminated(
+        check,
+        (status, before, "ephemeralContainerStatuses"),
+        "Never",
+        &path.child("ephemeralContainerStatuses"),
+    );
+    addresses(check, status, &path);
+}
+
+fn observed(check: &mut Check, of: &Value, path: &Path) {
+    let generation = at(of, &["observedGeneration"]);
+    if generation.as_i64().is_some_and(|generation| generation < 0) {
+        let detail = "must be a non-negative integer";
+        check.invalid(path.child("observedGeneration"), generation, detail);
+    }
+}
+
+/// A container that has ended for good does not begin again.
+fn still_terminated(
+    check: &mut Check,
+    (status, before, field): (&Value, &Value, &str),
+    policy: &str,
+    path: &Path,
+) {
+    if policy == "Always" {
+        return;
+    }
+    for (index, old) in list(before, &[field]).iter().enumerate() {
+        let ended = at(old, &["state", "terminated"]);
+        let failed = at(ended, &["exitCode"]).as_i64().unwrap_or(0) != 0;
+        if ended.is_null() || failed && policy == "OnFailure" {
+            continue;
+        }
+        let begins = |new: &&Value| {
+            text(new, &["name"]) == text(old, &["name"]) && at(new, &["state", "terminated"]).is_null()
+        };
+        for _ in list(status, &[field]).iter().filter(begins) {
+            check.forbidden(
+                path.index(index).child("state"),
+                "may not be transitioned to non-terminated state",
+            );
+        }
+    }
+}
+
+fn addresses(check: &mut Check, status: &Value, path: &Path) {
+    let host = list(status, &["hostIPs"]).first();
+    for field in ["podIPs", "hostIPs"] {
+        if let Some(first) = host.filter(|_| field == "hostIPs")
+            && text(first, &["ip"]) != text(status, &["hostIP"])
+        {
+            let path = path.child(field).index(0).child("ip");
+            check.invalid(path, at(first, &["ip"]), "must be equal to `hostIP`");
+        }
+        let all: Vec<&str> = list(status, &[field])
+            .iter()
+            .map(|item| text(item, &["ip"]))
+            .collect();
+        for (index, ip) in all.iter().enumerate() {
+            check.faults(&path.child(field).index(index), ip, names::ip_address(ip));
+        }
+        let families = all.iter().filter(|ip| names::is_ipv4(ip)).count();
+        if all.len() > 2 || all.len() == 2 && families != 1 {
+            let detail = "may specify no more than one IP for each IP family";
+            check.invalid(path.child(field), at(status, &[field]), detail);
+        }
+    }
+}
+
+/// The phase of a namespace follows its deletion.
+pub(super) fn namespace(check: &mut Check, object: &Value) {
+    let phase = text(object, &["status", "phase"]);
+    let (wanted, state) = match at(object, &["metadata", "deletionTimestamp"]).is_null() {
+        true => ("Active", "is empty"),
+        false => ("Terminating", "is not empty"),
+    };
+    if phase != wanted {
+        check.invalid(
+            Path::new("status").child("Phase"),
+            &phase.into(),
+            format!("may only be '{wanted}' if `deletionTimestamp` {state}"),
+        );
+    }
+}
+
+/// What holds a namespace back has names of some form.
+pub(super) fn namespace_finalizers(check: &mut Check, object: &Value) {
+    let path = Path::new("spec").child("finalizers");
+    for (index, name) in list(object, &["spec", "finalizers"]).iter().enumerate() {
+        let (name, path) = (name.as_str().unwrap_or_default(), path.index(index));
+        check.faults(&path, name, names::qualified_name(name));
+        if !name.contains('/') && !["kubernetes", "orphan", "foregroundDeletion"].contains(&name) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            check.invalid(path, &name.into(), detail);
+        }
+    }
+}
+
+/// Where a load balancer can be reached, of services and ingresses.
+pub(super) fn load_balancer(check: &mut Check, object: &Value) {
+    let path = Path::new("status").child("loadBalancer");
+    let ingresses = list(object, &["status", "loadBalancer", "ingress"]);
+    let is_service = at(object, &["kind"]) == "Service";
+    if is_service && text(object, &["spec", "type"]) != "LoadBalancer" && !ingresses.is_empty() {
+        check.forbidden(
+            path.child("ingress"),
+            "may only be used when `spec.type` is \"LoadBalancer\"",
+        );
+    }
+    for (index, ingress) in ingresses.iter().enumerate() {
+        let path = path.child("ingress").index(index);
+        check.optional_form(ingress, &path, "ip", names::ip_address);
+        ip_mode(check, ingress, is_service, &path);
+        let host = text(ingress, &["hostname"]);
+        if !host.is_empty() {
+            let path = path.child("hostname");
+            check.faults(&path, host, names::dns_subdomain(host));
+            if names::ip_address(host).is_empty() {
+                check.invalid(path, &host.into(), "must be a DNS name, not an IP address");
+            }
+        }
+    }
+}
+
+fn ip_mode(check: &mut Check, ingress: &Value, is_service: bool, path: &Path) {
+    let (has_ip, mode) = (!text(ingress, &["ip"]).is_empty(), at(ingress, &["ipMode"]));
+    if has_ip && mode.is_null() && is_service {
+        check.required(path.child("ipMode"), "must be specified when `ip` is set");
+    } else if !has_ip && !mode.is_null() {
+        check.forbidden(path.child("ipMode"), "may not be specified when `ip` is not set");
+    } else {
+        check.optional_one_of(ingress, path, "ipMode", &["Proxy", "VIP"]);
+    }
+}
+
+/// Counts that are not negative, and a count of collisions that only grows.
+pub(super) fn counts(check: &mut Check, object: &Value, old: &Value, fields: &[&str]) {
+    let path = Path::new("status");
+    for field in fields {
+        check.non_negative(at(object, &["status"]), &path, field);
+    }
+    collisions(check, object, old);
+}
+
+/// How often names collided is not forgotten.
+pub(super) fn collisions(check: &mut Check, object: &Value, old: &Value) {
+    let count = |object: &Value| at(object, &["status", "collisionCount"]).as_i64();
+    let (new, old) = (count(object), count(old));
+    if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
+        check.invalid(
+            Path::new("status").child("collisionCount"),
+            &new.unwrap_or(0).into(),
+            "cannot be decremented",
+        );
+    }
+}
+
+/// The pods of a job that are counted.
+pub(super) fn job(check: &mut Check, object: &Value, old: &Value) {
+    counts(
+        check,
+        object,
+        old,
+        &["active", "succeeded", "failed", "ready", "terminating"],
+    );
+}
+
+/// The capacity that a bound claim was given.
+pub(super) fn claim(check: &mut Check, object: &Value) {
+    let status = at(object, &["status"]);
+    if is_zero(status) {
+        return;
+    }
+    let path = Path::new("status").child("capacity");
+    for (name, quantity) in entries(status, &["capacity"]) {
+        container::resource_amount(check, name, quantity, &path.key(name));
+    }
+}
