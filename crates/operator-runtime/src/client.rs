@@ -26,6 +26,7 @@ mod request;
 mod resources;
 mod status;
 mod subresource;
+pub(crate) mod warnings;
 
 pub use error::ClientError;
 pub use live::LiveReader;

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::Response;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
+use tower::util::MapResponseLayer;
 
 use super::servers::{self, address, listen};
 use super::webhooks::{Source, WebhookOptions, Webhooks};
@@ -19,6 +21,7 @@ use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setu
 use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates};
 use crate::client::Client;
+use crate::client::warnings::Warnings;
 use crate::controller::ControllerOptions;
 use crate::election::{Election, LeaderElection};
 use crate::event_recorder;
@@ -303,7 +306,12 @@ async fn connect(
     let requests = metrics.rest_client_layer(host);
     let retries = std::mem::take(&mut config.default_retry).then(|| requests.retries());
     let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
+    let warnings = Arc::new(Warnings::default());
     let client = client.with_layer(&requests);
+    let client = client.with_layer(&MapResponseLayer::new(move |answer: Response<_>| {
+        warnings.log(answer.headers());
+        answer
+    }));
     let client = match retries {
         Some(retries) => client
             .with_layer(&BufferLayer::new(CONCURRENT_REQUESTS))

@@ -212,6 +212,20 @@ async fn controllers_added_while_the_manager_runs_reconcile() {
 }
 
 #[tokio::test]
+async fn manager_runs_once() {
+    let manager = Bench::without_widgets().manager().await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let error = run(&manager).ended().await.unwrap_err();
+    assert_eq!(error.to_string(), "manager already started");
+    // The one that runs does not mind.
+    manager.add(Runnable::new("late", |_| async { Ok(()) })).unwrap();
+    running.end().await.unwrap();
+    let error = run(&manager).ended().await.unwrap_err();
+    assert_eq!(error.to_string(), "manager already started");
+}
+
+#[tokio::test]
 async fn nothing_is_waited_for_without_grace() {
     let bench = Bench::without_widgets();
     let manager = Manager::builder("tester").client(bench.client.clone());

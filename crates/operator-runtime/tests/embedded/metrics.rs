@@ -336,9 +336,14 @@ async fn custom_resources_show_while_they_exist() {
         .complete(reconciler)
         .unwrap();
     let running = run(&manager);
-    bench.create("a", 1).await;
+    manager.metrics().creation_times::<Widget>(manager.cache());
+    let widget = bench.create("a", 1).await;
     told.until("a", Some(1)).await;
     let text = manager.metrics().to_text();
+    let created = widget.metadata.creation_timestamp.unwrap().0.as_second() as f64;
+    let prefix = r#"resource_created_at_seconds{name="a",namespace="default",group="example.com",version="v1",kind="Widget"} "#;
+    let shown = text.lines().find_map(|line| line.strip_prefix(prefix));
+    assert_eq!(shown.map(|shown| shown.parse().unwrap()), Some(created), "{text}");
     assert_eq!(text.matches("# TYPE widget_info gauge\n").count(), 1);
     assert!(
         text.contains("widget_info{namespace=\"default\",widget=\"a\"} 1\n"),
@@ -346,7 +351,11 @@ async fn custom_resources_show_while_they_exist() {
     );
     bench.delete("a").await;
     told.until("a", None).await;
-    assert!(!manager.metrics().to_text().contains("widget_info{"));
+    let text = manager.metrics().to_text();
+    assert!(
+        !text.contains("widget_info{") && !text.contains("resource_created_at_seconds{"),
+        "{text}"
+    );
     running.end().await.unwrap();
 }
 

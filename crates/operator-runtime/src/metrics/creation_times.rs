@@ -1,0 +1,75 @@
+//! When the objects of some kinds were created, looked up in the cache whenever somebody looks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use kube::core::PartialObjectMeta;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use crate::cache::{Cache, Consistency, ListOptions};
+use crate::object::Kind;
+
+const NAME: &str = "resource_created_at_seconds";
+const HELP: &str = "Timestamp at which a resource was created";
+
+/// The kinds whose objects are shown, by their paths. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct CreationTimes {
+    kinds: Arc<Mutex<BTreeMap<String, (Cache, Kind)>>>,
+}
+
+// === impl CreationTimes ===
+
+impl CreationTimes {
+    pub(super) fn add(&self, cache: &Cache, kind: Kind) {
+        let path = kind.path();
+        self.kinds.lock().insert(path, (cache.clone(), kind));
+    }
+}
+
+impl Collector for CreationTimes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.kinds.lock().values().cloned().collect();
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        let mut samples = encoder.encode_descriptor(NAME, HELP, None, MetricType::Gauge)?;
+        for (cache, kind) in kinds {
+            let informer = cache.existing(&kind);
+            let objects = informer.and_then(|informer| {
+                informer.list::<PartialObjectMeta>(&ListOptions::all(), Consistency::OwnWrites)
+            });
+            for object in objects.into_iter().flatten() {
+                let metadata = &object.metadata;
+                let Some(created) = &metadata.creation_timestamp else {
+                    continue;
+                };
+                let labels = [
+                    ("name", metadata.name.as_deref().unwrap_or_default()),
+                    ("namespace", metadata.namespace.as_deref().unwrap_or_default()),
+                    ("group", &kind.group),
+                    ("version", &kind.version),
+                    ("kind", &kind.kind),
+                ];
+                samples
+                    .encode_family(&labels)?
+                    .encode_gauge(&created.0.as_second())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CreationTimes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = self.kinds.lock();
+        formatter
+            .debug_tuple("CreationTimes")
+            .field(&kinds.keys())
+            .finish()
+    }
+}
