@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
-use operator_runtime::cache::CacheOptions;
+use operator_runtime::cache::{CacheOptions, Unpacked};
 use operator_runtime::controller::RateLimit;
 use operator_runtime::event::Event;
 use operator_runtime::queue::{Add, Queue};
@@ -109,6 +109,10 @@ struct Bench {
 
 impl Bench {
     fn new(updates: usize, go: Arc<Notify>) -> Self {
+        Self::with(updates, go, Unpacked::default())
+    }
+
+    fn with(updates: usize, go: Arc<Notify>, unpacked: Unpacked) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -119,6 +123,7 @@ impl Bench {
         };
         let options = CacheOptions {
             sync_period: None,
+            unpacked,
             ..CacheOptions::default()
         };
         let manager = Manager::builder("bench").client(client).cache_options(options);
@@ -132,7 +137,15 @@ impl Bench {
     }
 
     fn filled() -> Self {
-        let bench = Self::new(0, Arc::default());
+        Self::filled_with(Unpacked::default())
+    }
+
+    fn filled_unpacked() -> Self {
+        Self::filled_with(Unpacked::default().kind::<ConfigMap>())
+    }
+
+    fn filled_with(unpacked: Unpacked) -> Self {
+        let bench = Self::with(0, Arc::default(), unpacked);
         let shard = |config: &ConfigMap| {
             let labels = config.metadata.labels.iter().flatten();
             labels
@@ -204,6 +217,7 @@ mod queue {
 mod cache {
     use super::*;
 
+    /// An object that was read a moment ago.
     #[divan::bench]
     fn get(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
@@ -220,10 +234,46 @@ mod cache {
         });
     }
 
+    fn get_one_after_the_other(bencher: Bencher<'_, '_>, bench: &Bench) {
+        let key = |index: usize| {
+            ObjectKey::namespaced(&format!("team-{}", index % NAMESPACES), &format!("app-{index}"))
+        };
+        let keys: Vec<_> = (0..OBJECTS).map(key).collect();
+        let mut keys = keys.iter().cycle();
+        let cache = bench.manager.cache();
+        bencher.bench_local(|| {
+            let object = cache.get::<ConfigMap>(keys.next().unwrap());
+            bench.runtime.block_on(object).unwrap().unwrap()
+        });
+    }
+
+    /// An object that was not read lately: it is decoded.
+    #[divan::bench]
+    fn get_packed(bencher: Bencher<'_, '_>) {
+        get_one_after_the_other(bencher, &Bench::filled());
+    }
+
+    #[divan::bench]
+    fn get_unpacked(bencher: Bencher<'_, '_>) {
+        get_one_after_the_other(bencher, &Bench::filled_unpacked());
+    }
+
     #[divan::bench]
     fn list_10_000(bencher: Bencher<'_, '_>) {
         let bench = Bench::filled();
         bencher.bench_local(|| bench.list(ListOptions::all()));
+    }
+
+    #[divan::bench]
+    fn list_10_000_unpacked(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled_unpacked();
+        bencher.bench_local(|| bench.list(ListOptions::all()));
+    }
+
+    #[divan::bench]
+    fn list_100_by_label_unpacked(bencher: Bencher<'_, '_>) {
+        let bench = Bench::filled_unpacked();
+        bencher.bench_local(|| bench.list(ListOptions::all().labels([("shard", "42")])));
     }
 
     #[divan::bench]
@@ -358,8 +408,12 @@ mod memory {
     }
 
     fn cache(bencher: Bencher<'_, '_>, read: &impl AsyncFn(&Manager)) {
+        cache_with(bencher, &Unpacked::default(), read);
+    }
+
+    fn cache_with(bencher: Bencher<'_, '_>, unpacked: &Unpacked, read: &impl AsyncFn(&Manager)) {
         bencher
-            .with_inputs(|| Bench::new(0, Arc::default()))
+            .with_inputs(|| Bench::with(0, Arc::default(), unpacked.clone()))
             .bench_local_values(|bench| {
                 bench.run();
                 bench.runtime.block_on(read(&bench.manager));
@@ -370,6 +424,14 @@ mod memory {
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn cache_typed(bencher: Bencher<'_, '_>) {
         cache(bencher, &async |manager: &Manager| {
+            manager.cache().list::<ConfigMap>(None).await.unwrap();
+        });
+    }
+
+    #[divan::bench(sample_count = 1, sample_size = 1)]
+    fn cache_unpacked(bencher: Bencher<'_, '_>) {
+        let unpacked = Unpacked::default().kind::<ConfigMap>();
+        cache_with(bencher, &unpacked, &async |manager: &Manager| {
             manager.cache().list::<ConfigMap>(None).await.unwrap();
         });
     }

@@ -1,22 +1,27 @@
 //! The cache: what the operator knows of the cluster, one store per kind, fed by one watch per kind and namespace.
 //!
-//! Reads cost a lock and a pointer: objects are handed out as `Arc<K>` and never copied. A kind that is read first by
-//! a reconciler starts its watch then; the read waits for the first list. `metadata.managedFields` is not kept.
-//! It never writes to the server.
+//! A kind that is read first by a reconciler starts its watch then; the read waits for the first list.
+//! `metadata.managedFields` is not kept. The cache never writes to the server.
+//!
+//! # What an object costs
+//! Objects are kept packed, in some hundred bytes where they would take some thousand, and decoded when they are read.
+//! What changed or was read lately stays decoded for some seconds, up to 64 objects or 32 kB of packed ones of a kind:
+//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode what they list, unless it is there.
+//! [`CacheOptions::unpacked`] keeps a kind decoded.
 //!
 //! # One kind, several types
-//! A kind has one watch, whoever reads it and as what. Its objects are kept once, as the narrowest type from which all
-//! readers can be served:
+//! A kind has one watch, whoever reads it and as what. Its objects come in as the narrowest type from which all readers
+//! can be served, and are left out if they do not fit it:
 //!
-//! | read as | kept as |
+//! | read as | comes in as |
 //! |---|---|
 //! | `PartialObjectMeta<K>` alone | the metadata; the server sends no more than that |
-//! | one type `K`, and metadata | `K`; readers of metadata get a copy of it |
-//! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get one decoded for them |
+//! | one type `K`, and metadata | `K` |
+//! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get errors for what does not fit |
 //!
-//! The reader of the type that is kept gets the shared pointer. If a kind that is watched is read as something that
-//! cannot be made of what is kept, it is listed once more; other readers go on meanwhile. What is read as metadata alone
-//! is not enough for [`Client::apply`](crate::Client::apply) to see that nothing would change.
+//! If a kind that is watched is read as something that needs more, it is listed once more; other readers go on meanwhile.
+//! What is read as metadata alone is not enough for [`Client::apply`](crate::Client::apply) to see that nothing would
+//! change.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -33,11 +38,13 @@ use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, Object, ObjectKey, View};
 
 pub(crate) mod decode;
+mod hot;
 mod index;
 pub(crate) mod informer;
 pub(crate) mod item;
 mod keyed;
 mod pace;
+mod packed;
 mod quarantine;
 mod selection;
 pub(crate) mod store;
@@ -46,7 +53,7 @@ use decode::Malformed;
 pub use informer::WatchBackoff;
 use informer::{Connection, Informer, Known};
 use item::Representation;
-pub use selection::{ListOptions, Selectors, Transforms};
+pub use selection::{ListOptions, Selectors, Transforms, Unpacked};
 pub(crate) use store::Consistency;
 
 /// How the cache watches.
@@ -74,11 +81,17 @@ pub struct CacheOptions {
     pub selectors: Selectors,
     /// What is done to objects before they are kept; `metadata.managedFields` is removed in any case.
     pub transforms: Transforms,
+    /// Whose objects are kept as they are read; all are packed unless said otherwise.
+    pub unpacked: Unpacked,
     /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
     /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
     pub sync_period: Option<Duration>,
-    /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory on the
-    /// server. Off unless said otherwise.
+    /// How many objects are asked for at once when a kind is listed; 50 unless said otherwise. What a page takes while it
+    /// is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger pages
+    /// are there sooner.
+    pub page_size: u32,
+    /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory here and on
+    /// the server. Off unless said otherwise.
     pub streaming_lists: bool,
     /// How the waits between failed attempts of a watch grow.
     pub watch_backoff: WatchBackoff,
@@ -185,7 +198,9 @@ impl Default for CacheOptions {
             namespaces: Vec::new(),
             selectors: Selectors::default(),
             transforms: Transforms::default(),
+            unpacked: Unpacked::default(),
             sync_period: Some(Duration::from_secs(10 * 60 * 60)),
+            page_size: 50,
             streaming_lists: false,
             watch_backoff: WatchBackoff::default(),
             start_on_read: true,
@@ -204,7 +219,7 @@ impl Cache {
         (metrics, requests): (CacheMetrics, RestClientLayer),
         recorder: EventRecorder,
     ) -> Self {
-        let config = watcher::Config::default();
+        let config = watcher::Config::default().page_size(options.page_size.max(1));
         let config = if options.streaming_lists {
             config.streaming_lists()
         } else {

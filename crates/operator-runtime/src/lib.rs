@@ -56,9 +56,9 @@
 //! # The concepts, in the order in which an event meets them
 //! * A [`Manager`] owns what controllers share and runs them: it starts everything in order, stops on SIGTERM, lets
 //!   reconciles finish, and serves `/healthz` and `/readyz`.
-//! * The [`cache`] watches each kind that somebody reads, once, and keeps its objects as `Arc<K>`. A watch that fails
-//!   backs off by itself and shows in `/readyz`; the others go on. An object that does not fit its type is left out, and
-//!   told in the log, as an Event and as a metric; the watch goes on. [`CacheOptions`](cache::CacheOptions) select,
+//! * The [`cache`] watches each kind that somebody reads, once, keeps its objects packed, and hands them out as `Arc<K>`.
+//!   A watch that fails backs off by itself and shows in `/readyz`; the others go on. An object that does not fit its type
+//!   is left out, and told in the log, as an Event and as a metric; the watch goes on. [`CacheOptions`](cache::CacheOptions) select,
 //!   transform and resync; [`Cache::add_index`] finds objects by a value.
 //! * A kind is read as a Rust type ([`Object`]), as its metadata alone (`PartialObjectMeta`), or whole without a type
 //!   (`DynamicObject` with a [`Kind`]); whatever the readers, it is one watch.

@@ -1,25 +1,32 @@
-//! Objects as they arrive: decoded one by one, so that one that does not decode breaks nothing but itself, and without
+//! Objects as they arrive: read one by one, so that one that does not decode breaks nothing but itself, and without
 //! `managedFields`, of which only what the operator applied itself is kept.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kube::Resource;
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
-use serde::de::Error as _;
+use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::item::{Incoming, Intake, prepare};
-use super::store::Stored;
+use super::item::{Arrived, Incoming, Intake, Representation, prepare};
+use super::packed::{Corrupt, Identity, Packed, Reader, Writer};
 use crate::object::View;
 
-/// An object from the API server, or why it is none of the type.
+/// An object from the API server. It is not decoded before it is its turn, so that a page of a list does not take the
+/// memory of as many decoded objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Ingested<K> {
-    object: Result<K, Malformed>,
+    /// What tells the object from others, read without its type.
+    metadata: Box<ObjectMeta>,
+    /// The object, for a [`Reader`].
+    body: Box<[u8]>,
     applied: Vec<Applied>,
+    kind: PhantomData<fn() -> K>,
 }
 
 /// What a field manager applied: API version and field set in one text. Texts are smaller than trees, and trees that
@@ -43,17 +50,57 @@ pub(crate) struct Malformed {
 impl<K: View> Ingested<K> {
     /// The object as its store keeps it, beside the fields that the operator applied to it.
     pub(super) fn finish(self, intake: &Intake) -> Incoming {
-        let mut object = self.object?;
+        let mut object = match self.decode() {
+            Ok(object) => object,
+            Err(error) => return Err(self.malformed(&error)),
+        };
+        prepare(&mut object, intake);
+        let packed = match self.pack(&object, intake) {
+            Ok(packed) => packed,
+            Err(error) => return Err(self.malformed(&error)),
+        };
         let applied = self
             .applied
             .iter()
             .find(|applied| *applied.manager == *intake.manager);
         let applied = applied.map(|applied| with_marks(&applied.fields, object.meta()));
-        prepare(&mut object, intake);
-        Ok(Stored {
+        let form = intake.form(Representation::of::<K>());
+        Ok(Arrived {
             object: Arc::new(object),
-            applied,
+            stored: intake.stored(packed, applied, form),
         })
+    }
+
+    fn decode(&self) -> Result<K, Corrupt> {
+        K::deserialize(&mut Reader::new(&self.body, &[]))
+    }
+
+    /// What came is kept, not what `K` makes of it; unless somebody changed that.
+    fn pack(&self, object: &K, intake: &Intake) -> Result<Packed, Corrupt> {
+        if intake.transforms.change::<K>() {
+            let value = serde_json::to_value(object).map_err(Corrupt::custom)?;
+            let packed = Packed::new(&identity(object.meta()), value, &intake.dictionary);
+            return packed.map_err(Corrupt::custom);
+        }
+        let body = &mut Reader::new(&self.body, &[]);
+        Packed::new(&identity(&self.metadata), body, &intake.dictionary)
+    }
+
+    fn malformed(self, error: &Corrupt) -> Malformed {
+        Malformed {
+            metadata: self.metadata,
+            error: error.to_string(),
+        }
+    }
+}
+
+fn identity(metadata: &ObjectMeta) -> Identity<'_> {
+    let namespace = metadata.namespace.as_deref();
+    Identity {
+        namespace: namespace.filter(|namespace| !namespace.is_empty()),
+        name: metadata.name.as_deref().unwrap_or_default(),
+        uid: metadata.uid.as_deref(),
+        resource_version: metadata.resource_version.as_deref(),
     }
 }
 
@@ -97,36 +144,117 @@ fn owner_mark(index: usize) -> String {
 
 impl<'de, K: View> Deserialize<'de> for Ingested<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(deserializer)?;
-        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
-        let managed_fields = metadata.and_then(|metadata| metadata.remove("managedFields"));
-        let entries = managed_fields.as_ref().and_then(Value::as_array);
-        let applied = entries.into_iter().flatten().filter_map(Applied::of).collect();
-        drop(managed_fields);
-        let metadata = Box::new(identity(&value));
-        let object = match serde_json::from_value(value) {
-            Ok(object) => Ok(object),
-            Err(_) if metadata.name.is_none() => {
-                return Err(D::Error::custom("the object has no metadata.name"));
-            }
-            Err(error) => Err(Malformed {
-                metadata,
-                error: error.to_string(),
-            }),
+        let mut arriving = Arriving::default();
+        deserializer.deserialize_map(Members(&mut arriving, Level::Object))?;
+        let ingested = Self {
+            metadata: arriving.metadata,
+            body: arriving.body.into_bytes(),
+            applied: arriving.applied,
+            kind: PhantomData,
         };
-        Ok(Self { object, applied })
+        if ingested.metadata.name.is_none() && ingested.decode().is_err() {
+            return Err(D::Error::custom("the object has no metadata.name"));
+        }
+        Ok(ingested)
     }
 }
 
-/// What tells the object from others, read without its type.
-fn identity(object: &Value) -> ObjectMeta {
-    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-    ObjectMeta {
-        name: text("name"),
-        namespace: text("namespace"),
-        uid: text("uid"),
-        resource_version: text("resourceVersion"),
-        ..ObjectMeta::default()
+/// An object while it is read.
+struct Arriving {
+    body: Writer<'static>,
+    metadata: Box<ObjectMeta>,
+    applied: Vec<Applied>,
+}
+
+impl Default for Arriving {
+    fn default() -> Self {
+        Self {
+            body: Writer::loose(),
+            metadata: Box::default(),
+            applied: Vec::new(),
+        }
+    }
+}
+
+/// The members of the object, or those of its metadata.
+struct Members<'a>(&'a mut Arriving, Level);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    Object,
+    Metadata,
+}
+
+impl Members<'_> {
+    /// Reads the value of a member; whether it becomes part of the object.
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<bool, A::Error> {
+        let Self(arriving, level) = self;
+        if *level == Level::Metadata && name == "managedFields" {
+            let entries: Value = members.next_value()?;
+            let entries = entries.as_array().into_iter().flatten();
+            arriving.applied = entries.filter_map(Applied::of).collect();
+            return Ok(false);
+        }
+        arriving.body.text(name);
+        if *level == Level::Object && name == "metadata" {
+            members.next_value_seed(Members(arriving, Level::Metadata))?;
+            return Ok(true);
+        }
+        let start = arriving.body.bytes().len();
+        members.next_value_seed(arriving.body.seed())?;
+        if *level == Level::Metadata {
+            let value = arriving.body.bytes().get(start..).unwrap_or_default();
+            arriving.metadata.note(name, value);
+        }
+        Ok(true)
+    }
+}
+
+/// What is known of an object whatever its type is.
+trait Note {
+    fn note(&mut self, name: &str, value: &[u8]);
+}
+
+impl Note for ObjectMeta {
+    fn note(&mut self, name: &str, value: &[u8]) {
+        let field = match name {
+            "name" => &mut self.name,
+            "namespace" => &mut self.namespace,
+            "uid" => &mut self.uid,
+            "resourceVersion" => &mut self.resource_version,
+            _ => return,
+        };
+        *field = String::deserialize(&mut Reader::new(value, &[])).ok();
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Members<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        self.0.body.seed().visit_unit()
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        let start = self.0.body.begin();
+        let mut count = 0;
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            count += usize::from(self.read(&name, &mut members)?);
+        }
+        self.0.body.end_map(start, count);
+        Ok(())
     }
 }
 
@@ -156,35 +284,26 @@ impl<K: Resource> Resource for Ingested<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        match &self.object {
-            Ok(object) => object.meta(),
-            Err(malformed) => &malformed.metadata,
-        }
+        &self.metadata
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match &mut self.object {
-            Ok(object) => object.meta_mut(),
-            Err(malformed) => &mut malformed.metadata,
-        }
+        &mut self.metadata
     }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::DynamicObject;
     use serde_json::json;
 
     use super::*;
-    use crate::cache::item::view;
     use crate::object::Kind;
 
     fn intake(manager: &str) -> Intake {
-        Intake {
-            kind: Kind::of::<ConfigMap>(),
-            manager: manager.into(),
-            transforms: crate::cache::Transforms::default(),
-        }
+        let transforms = crate::cache::Transforms::default();
+        Intake::new(Kind::of::<ConfigMap>(), manager.into(), &transforms, false)
     }
 
     fn decode(value: Value) -> Ingested<ConfigMap> {
@@ -196,7 +315,16 @@ mod tests {
         let metadata = json!({"name": "a", "namespace": "default", "resourceVersion": "7"});
         let decoded = decode(json!({"metadata": metadata, "data": "not a map"}));
         assert_eq!(decoded.meta().resource_version.as_deref(), Some("7"));
-        assert!(decoded.object.unwrap_err().error.contains("not a map"));
+        let malformed = decoded.finish(&intake("mine")).unwrap_err();
+        assert_eq!(malformed.metadata.name.as_deref(), Some("a"));
+        assert!(malformed.error.contains("not a map"), "{malformed}");
+    }
+
+    #[test]
+    fn object_that_is_none_and_has_no_name_is_no_object() {
+        for value in [json!({"data": 1}), json!({"metadata": {"name": 1}}), json!([])] {
+            assert!(serde_json::from_value::<Ingested<ConfigMap>>(value).is_err());
+        }
     }
 
     #[test]
@@ -209,10 +337,33 @@ mod tests {
             entry("mine", "Apply")
         ]);
         let object = json!({"metadata": {"name": "a", "managedFields": entries}});
-        let stored = decode(object.clone()).finish(&intake("mine")).unwrap();
-        let config = view::<ConfigMap>(&stored.object, &intake("mine")).unwrap();
+        let intake = intake("mine");
+        let stored = decode(object.clone()).finish(&intake).unwrap().stored;
+        let config = intake.read::<ConfigMap>(&stored).unwrap();
         assert_eq!(config.metadata.managed_fields, None);
         assert_eq!(stored.applied.as_deref(), Some(format!("v1 {fields}").as_str()));
-        assert_eq!(decode(object).finish(&intake("nobody")).unwrap().applied, None);
+        let nobody = super::tests::intake("nobody");
+        assert_eq!(decode(object).finish(&nobody).unwrap().stored.applied, None);
+    }
+
+    #[test]
+    fn what_the_type_does_not_know_is_kept_for_readers_of_the_whole() {
+        let (object, intake) = (
+            json!({"metadata": {"name": "a"}, "more": {"x": [1]}}),
+            intake("mine"),
+        );
+        let stored = decode(object).finish(&intake).unwrap().stored;
+        assert_eq!(
+            intake
+                .read::<ConfigMap>(&stored)
+                .unwrap()
+                .metadata
+                .name
+                .as_deref(),
+            Some("a")
+        );
+        let whole = intake.read::<DynamicObject>(&stored).unwrap();
+        assert_eq!(whole.data["more"], json!({"x": [1]}));
+        assert_eq!(whole.types.as_ref().unwrap().kind, "ConfigMap");
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::item::Item;
+use super::item::{Arrived, Item};
 use super::keyed::{ByKey, Keyed};
+use super::packed::Packed;
 
 /// The values of an object, of which there may be none.
 pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync>;
@@ -13,7 +14,7 @@ pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync
 /// One index of one kind; it costs two words an object and value, and nothing where there is none.
 pub(super) struct Index {
     values: Values,
-    objects: HashMap<String, HashSet<ByKey<Arc<dyn Item>>>>,
+    objects: HashMap<String, HashSet<ByKey<Packed>>>,
 }
 
 // === impl Index ===
@@ -24,19 +25,19 @@ impl Index {
         Self { values, objects }
     }
 
-    pub(super) fn insert(&mut self, object: &Arc<dyn Item>) {
+    pub(super) fn insert(&mut self, object: &Arc<dyn Item>, packed: &Packed) {
         for value in (self.values)(object) {
             self.objects
                 .entry(value)
                 .or_default()
-                .replace(ByKey(object.clone()));
+                .replace(ByKey(packed.clone()));
         }
     }
 
-    pub(super) fn remove(&mut self, object: &Arc<dyn Item>) {
+    pub(super) fn remove(&mut self, object: &Arc<dyn Item>, packed: &Packed) {
         for value in (self.values)(object) {
             if let Some(objects) = self.objects.get_mut(&value) {
-                objects.remove(object as &dyn Keyed);
+                objects.remove(packed as &dyn Keyed);
                 if objects.is_empty() {
                     self.objects.remove(&value);
                 }
@@ -45,14 +46,14 @@ impl Index {
     }
 
     /// The objects with a value.
-    pub(super) fn get(&self, value: &str) -> impl Iterator<Item = &Arc<dyn Item>> {
+    pub(super) fn get(&self, value: &str) -> impl Iterator<Item = &Packed> {
         let objects = self.objects.get(value).into_iter().flatten();
-        objects.map(|ByKey(object)| object)
+        objects.map(|ByKey(packed)| packed)
     }
 
     /// Whether an object has a value, though it may not be in the index.
-    pub(super) fn has(&self, object: &Arc<dyn Item>, value: &str) -> bool {
-        (self.values)(object).iter().any(|own| own == value)
+    pub(super) fn has(&self, object: &Arrived, value: &str) -> bool {
+        (self.values)(&object.object).iter().any(|own| own == value)
     }
 }
 

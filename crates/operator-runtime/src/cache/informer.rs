@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::CacheOptions;
 use super::decode::Malformed;
-use super::item::{Incoming, Incomings, Intake, Item, Representation, view};
+use super::item::{Arrived, Incoming, Incomings, Intake, Item, Representation, Stored, view};
 use super::pace::paced;
-use super::quarantine::Quarantine;
+use super::quarantine::{Quarantine, Read};
 use super::selection::{ListOptions, Selected};
-use super::store::{Consistency, Scope, Store, Stored};
+use super::store::{Consistency, Scope, Store};
 use crate::error::describe;
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
@@ -26,6 +26,9 @@ use crate::object::{Kind, ObjectKey, View};
 
 /// A watch that has been quiet for this long after an error has recovered: the server is just silent.
 const QUIET_IS_HEALTHY: Duration = Duration::from_secs(10);
+
+/// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
+const HOT_FOR: Duration = Duration::from_secs(2);
 
 /// An object, and what the operator applied to it, as [`Stored::applied`].
 pub(crate) type Known<K> = (Arc<K>, Option<Arc<str>>);
@@ -112,15 +115,17 @@ impl Informer {
         } else {
             vec![None]
         };
-        let intake = Arc::new(Intake {
-            transforms: options.transforms.only(&kind),
-            manager: manager.clone(),
+        let keeps_decoded = options.unpacked.contains(&kind);
+        let intake = Arc::new(Intake::new(
             kind,
-        });
+            manager.clone(),
+            &options.transforms,
+            keeps_decoded,
+        ));
         Self {
             quarantine: Arc::new(Quarantine::new(intake.clone(), metrics, recorder)),
+            store: RwLock::new(Store::new(intake.clone(), scopes.iter().cloned())),
             intake,
-            store: RwLock::new(Store::new(scopes.iter().cloned())),
             handlers: Mutex::default(),
             selected,
             watches: scopes
@@ -171,18 +176,18 @@ impl Informer {
         let Some(stored) = self.stored(key, consistency)? else {
             return Ok(None);
         };
-        let object = self.view(&stored.object).map_err(|error| Malformed {
-            metadata: Box::new(stored.object.metadata().clone()),
+        let object = self.view(&stored, Intake::read).map_err(|error| Malformed {
+            metadata: Box::new(stored.packed.metadata()),
             error,
         })?;
         Ok(Some((object, stored.applied)))
     }
 
     /// The object as a `K`; one that is none stays in quarantine only while it is there.
-    fn view<K: View>(&self, object: &Arc<dyn Item>) -> Result<Arc<K>, String> {
-        let seen = self.quarantine.view(object);
+    fn view<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
+        let seen = self.quarantine.read(stored, read);
         if seen.is_err() {
-            let key = ObjectKey::of(object.as_ref());
+            let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
             let stored = self.stored(&key, Consistency::OwnWrites);
             if !matches!(stored, Ok(Some(_))) {
                 self.quarantine.forget(&key);
@@ -198,7 +203,9 @@ impl Informer {
         consistency: Consistency,
     ) -> Option<Vec<Arc<K>>> {
         let objects = self.store.read().list(options, consistency)?;
-        let views = objects.iter().filter_map(|object| self.view(object).ok());
+        let views = objects
+            .iter()
+            .filter_map(|stored| self.view(stored, Intake::look_at).ok());
         Some(views.collect())
     }
 
@@ -218,7 +225,7 @@ impl Informer {
             .unwrap_or_default();
         objects
             .iter()
-            .map(|object| ObjectKey::of(object.as_ref()))
+            .map(|stored| ObjectKey::new(stored.packed.namespace(), stored.packed.name()))
             .collect()
     }
 
@@ -245,8 +252,8 @@ impl Informer {
         }
     }
 
-    /// Takes an answer that is what the store keeps already.
-    pub(crate) fn write_stored(&self, written: Stored) {
+    /// Takes an answer that came in as what the store keeps.
+    pub(crate) fn write_arrived(&self, written: Arrived) {
         self.store.write().write(written);
     }
 
@@ -262,10 +269,10 @@ impl Informer {
     /// Takes note of a deletion that left nothing of the object: of the one with this uid, or of the one that is known.
     pub(crate) fn deleted(&self, key: &ObjectKey, uid: Option<&str>) {
         let mut store = self.store.write();
-        let known = store.get(key, Consistency::OwnWrites).ok().flatten();
-        let uid = uid.or_else(|| known.as_ref()?.object.metadata().uid.as_deref());
+        let known = || store.get(key, Consistency::OwnWrites).ok().flatten();
+        let uid = uid.map(str::to_owned).or_else(|| known()?.packed.uid());
         if let Some(uid) = uid {
-            store.deleted(key, uid);
+            store.deleted(key, &uid);
         }
     }
 
@@ -308,17 +315,17 @@ impl Informer {
             }
         });
         let mut handlers = self.handlers.lock();
-        let objects = self.store.read().objects();
-        for object in objects {
-            self.tell(
-                &handler,
-                &Event::Create {
-                    object,
-                    initial: true,
-                },
-            );
+        for object in self.objects() {
+            let initial = true;
+            self.tell(&handler, &Event::Create { object, initial });
         }
         handlers.push(handler);
+    }
+
+    /// The objects that the watches brought, decoded one by one.
+    fn objects(&self) -> impl Iterator<Item = Arc<dyn Item>> {
+        let objects = self.store.read().objects().into_iter();
+        objects.filter_map(|stored| self.intake.unpack(&stored))
     }
 
     fn handle(&self, scope: &Scope, representation: Representation, event: WatchEvent<Incoming>) {
@@ -379,7 +386,23 @@ impl Informer {
             let informer = self.clone();
             async move { informer.resync(period).await }.boxed()
         });
-        watches.chain(resync).collect()
+        let informer = self.clone();
+        let cool = async move { informer.cool().await }.boxed();
+        watches.chain(resync).chain([cool]).collect()
+    }
+
+    /// Lets go of decoded objects that nobody reads any more.
+    async fn cool(&self) {
+        let cool = async {
+            loop {
+                self.intake.hot.filled().await;
+                tokio::time::sleep(HOT_FOR).await;
+                while self.intake.hot.cool() {
+                    tokio::time::sleep(HOT_FOR).await;
+                }
+            }
+        };
+        self.stop.run_until_cancelled(cool).await;
     }
 
     /// Tells the handlers again and again what is there, should one of them have missed or forgotten something.
@@ -392,8 +415,7 @@ impl Informer {
                 () = tokio::time::sleep(wait) => {}
             }
             let handlers = self.handlers.lock();
-            let objects = self.store.read().objects();
-            for object in objects {
+            for object in self.objects() {
                 let old = object.clone();
                 let event = Event::Update { old, new: object };
                 handlers.iter().for_each(|handler| self.tell(handler, &event));

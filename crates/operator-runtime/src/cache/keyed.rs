@@ -2,12 +2,10 @@
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 
-use super::item::Item;
-use super::store::Stored;
+use super::packed::Packed;
 use crate::object::ObjectKey;
 
 /// What has a namespace and a name.
@@ -49,23 +47,13 @@ impl Keyed for ObjectMeta {
     }
 }
 
-impl Keyed for Arc<dyn Item> {
+impl Keyed for Packed {
     fn namespace(&self) -> Option<&str> {
-        Keyed::namespace(self.metadata())
+        self.namespace()
     }
 
     fn name(&self) -> &str {
-        Keyed::name(self.metadata())
-    }
-}
-
-impl Keyed for Stored {
-    fn namespace(&self) -> Option<&str> {
-        self.object.namespace()
-    }
-
-    fn name(&self) -> &str {
-        self.object.name()
+        self.name()
     }
 }
 

@@ -12,13 +12,16 @@ use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use super::decode::Malformed;
-use super::item::{Intake, Item, Representation, view};
+use super::item::{Intake, Item, Representation, Stored, view};
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
 use crate::metrics::CacheMetrics;
 use crate::object::{Kind, ObjectKey, View};
 
 const REASON: &str = "DoesNotFitItsType";
+
+/// How an object is read from the store.
+pub(super) type Read<K> = fn(&Intake, &Stored) -> Result<Arc<K>, String>;
 
 /// The objects of one kind that somebody cannot read.
 pub(super) struct Quarantine {
@@ -60,17 +63,31 @@ impl Quarantine {
         &self.intake.kind
     }
 
-    /// The object as a `K`.
+    /// The object in the store as a `K`, as `read` reads it.
     ///
     /// # Errors
     /// If it is none, which is told the first time; or if it is not kept as a whole.
+    pub(super) fn read<K: View>(&self, stored: &Stored, read: Read<K>) -> Result<Arc<K>, String> {
+        let seen = read(&self.intake, stored);
+        if let Err(error) = seen.as_ref()
+            && self.intake.serves::<K>(stored)
+        {
+            self.complain(&stored.packed.metadata(), Complaint::of::<K>(error));
+        }
+        seen
+    }
+
+    /// The object of an event as a `K`.
+    ///
+    /// # Errors
+    /// As [`Quarantine::read`].
     pub(super) fn view<K: View>(&self, object: &Arc<dyn Item>) -> Result<Arc<K>, String> {
         let seen = view::<K>(object, &self.intake);
         let is_whole = object.representation().serves(&Representation::of::<K>());
         if let Err(error) = seen.as_ref()
             && is_whole
         {
-            self.complain(object, Complaint::of::<K>(error));
+            self.complain(object.metadata(), Complaint::of::<K>(error));
         }
         seen
     }
@@ -134,9 +151,12 @@ impl Quarantine {
         true
     }
 
-    fn complain(&self, object: &Arc<dyn Item>, complaint: Complaint) {
+    fn complain(&self, metadata: &ObjectMeta, complaint: Complaint) {
         let mut state = self.state.lock();
-        let key = ObjectKey::of(object.as_ref());
+        let key = ObjectKey::new(
+            metadata.namespace.as_deref(),
+            metadata.name.as_deref().unwrap_or_default(),
+        );
         let complaints = state.complaints.entry(key).or_default();
         let known = complaints
             .iter_mut()
@@ -145,7 +165,7 @@ impl Quarantine {
             // A reader of an earlier state of the object may be late.
             Some(_) => return,
             None => {
-                self.tell(object.metadata(), &complaint.error);
+                self.tell(metadata, &complaint.error);
                 complaints.push(complaint);
             }
         }

@@ -1,11 +1,11 @@
 //! Which objects: of a kind, for the cache to keep, and in what form; of the cache, for a reader to get.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kube::core::{ObjectMeta, Selector, SelectorExt};
+use kube::core::{Selector, SelectorExt};
 use kube::runtime::watcher;
 
 use crate::object::{Kind, Object, View};
@@ -60,7 +60,7 @@ pub(super) struct Selected {
 /// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
 ///
 /// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
-/// cache makes an object of that type, also from the answer to a write.
+/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes it.
 ///
 /// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
 /// and every apply is sent.
@@ -79,6 +79,42 @@ pub struct Transforms {
 }
 
 type Transform = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
+
+/// Kinds whose objects are kept as they are read, and not packed: for kinds that are listed as a whole again and again.
+/// An object takes some ten times as much memory then, and reading it costs nothing.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use operator_runtime::cache::{CacheOptions, Unpacked};
+///
+/// let options = CacheOptions { unpacked: Unpacked::default().kind::<Pod>(), ..CacheOptions::default() };
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Unpacked {
+    kinds: HashSet<String>,
+}
+
+// === impl Unpacked ===
+
+impl Unpacked {
+    /// Keeps the objects of `K` as they are read.
+    #[must_use]
+    pub fn kind<K: Object>(self) -> Self {
+        self.kind_of(&Kind::of::<K>())
+    }
+
+    /// [`Unpacked::kind`] of a kind that has no Rust type.
+    #[must_use]
+    pub fn kind_of(mut self, kind: &Kind) -> Self {
+        self.kinds.insert(kind.path());
+        self
+    }
+
+    pub(super) fn contains(&self, kind: &Kind) -> bool {
+        self.kinds.contains(&kind.path())
+    }
+}
 
 // === impl ListOptions ===
 
@@ -139,14 +175,9 @@ impl ListOptions {
         self.namespace.is_none() || self.namespace.as_deref() == namespace
     }
 
-    pub(crate) fn matches(&self, metadata: &ObjectMeta) -> bool {
-        if self.labels.selects_all() {
-            return true;
-        }
-        match &metadata.labels {
-            Some(labels) => self.labels.matches(labels),
-            None => self.labels.matches(&BTreeMap::new()),
-        }
+    /// Whether an object is wanted whose labels are `labels`; they are only asked for if it depends on them.
+    pub(super) fn matches(&self, labels: impl FnOnce() -> BTreeMap<String, String>) -> bool {
+        self.labels.selects_all() || self.labels.matches(&labels())
     }
 }
 
@@ -260,6 +291,11 @@ impl Transforms {
         }
     }
 
+    /// Whether objects of a type are changed, if these are the transforms of its kind alone.
+    pub(super) fn change<K: View>(&self) -> bool {
+        self.by_type.contains_key(&(String::new(), TypeId::of::<K>()))
+    }
+
     /// Changes an object, if these are the transforms of its kind alone.
     pub(super) fn apply<K: View>(&self, object: &mut K) {
         if self.by_type.is_empty() {
@@ -284,20 +320,18 @@ mod tests {
 
     use super::*;
 
-    fn labelled(labels: &[(&str, &str)]) -> ConfigMap {
-        let mut object = ConfigMap::default();
-        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        object.metadata.labels = Some(labels.iter().map(owned).collect());
-        object
+    fn labelled<const N: usize>(labels: [(&str, &str); N]) -> impl FnOnce() -> BTreeMap<String, String> {
+        let owned = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        move || owned.into()
     }
 
     #[test]
     fn every_label_must_match() {
         let options = ListOptions::all().labels([("app", "web"), ("tier", "front")]);
-        assert!(options.matches(&labelled(&[("app", "web"), ("tier", "front"), ("more", "x")]).metadata));
-        assert!(!options.matches(&labelled(&[("app", "web")]).metadata));
-        assert!(!options.matches(&ConfigMap::default().metadata));
-        assert!(ListOptions::all().matches(&ConfigMap::default().metadata));
+        assert!(options.matches(labelled([("app", "web"), ("tier", "front"), ("more", "x")])));
+        assert!(!options.matches(labelled([("app", "web")])));
+        assert!(!options.matches(labelled([])));
+        assert!(ListOptions::all().matches(labelled([])));
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //! nobody waits. Events come from the watches alone, so handlers see each change once and with the right old state.
 //!
 //! # Memory
-//! An object costs itself, as its type lays it out, and a slot of five words in one hash table. The table finds it by
-//! the namespace and the name that it carries itself. What the operator applied is one text for all objects that are
-//! made alike.
+//! An object costs what it takes when it is packed, and a slot of six words in one hash table. The table finds it by the
+//! namespace and the name that it carries itself. What the operator applied is one text for all objects that are made
+//! alike.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use kube::runtime::watcher::Event as WatchEvent;
 
 use super::decode::Malformed;
 use super::index::{Index, Values};
-use super::item::{Incoming, Item, Representation};
+use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
 use super::keyed::{ByKey, Keyed};
+use super::packed::Packed;
 use super::selection::ListOptions;
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
@@ -28,15 +29,9 @@ use crate::object::{ObjectKey, revision};
 /// What one watch covers: a namespace, or everything.
 pub(crate) type Scope = Option<Arc<str>>;
 
-/// An object and what the operator itself applied to it: API version and `fieldsV1`, separated by a space.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) object: Arc<dyn Item>,
-    pub(crate) applied: Option<Arc<str>>,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Store {
+    intake: Arc<Intake>,
     /// The applied fields, which are the same text for all objects that are made alike.
     applied: Interned,
     objects: HashSet<ByKey<Slot>>,
@@ -77,7 +72,7 @@ struct Written {
 
 #[derive(Debug)]
 enum Change {
-    Stored(Stored, u64),
+    Stored(Box<Arrived>, u64),
     /// The object with this uid was deleted.
     Deleted(String),
 }
@@ -92,32 +87,29 @@ pub(crate) enum Consistency {
     Watched,
 }
 
-// === impl Stored ===
-
-impl Stored {
-    fn metadata(&self) -> &ObjectMeta {
-        self.object.metadata()
-    }
-}
-
 impl Keyed for Slot {
     fn namespace(&self) -> Option<&str> {
-        self.stored.namespace()
+        self.stored.packed.namespace()
     }
 
     fn name(&self) -> &str {
-        self.stored.name()
+        self.stored.packed.name()
     }
 }
 
 // === impl Store ===
 
 impl Store {
-    pub(crate) fn new(scopes: impl IntoIterator<Item = Scope>) -> Self {
+    pub(crate) fn new(intake: Arc<Intake>, scopes: impl IntoIterator<Item = Scope>) -> Self {
         let watches = scopes.into_iter().map(|scope| (scope, Progress::default()));
         Self {
+            intake,
+            applied: Interned::default(),
+            objects: HashSet::new(),
+            written: HashMap::new(),
+            malformed: HashMap::new(),
             watches: watches.collect(),
-            ..Self::default()
+            indexes: BTreeMap::new(),
         }
     }
 
@@ -135,64 +127,69 @@ impl Store {
             .get(key)
             .filter(|_| consistency == Consistency::OwnWrites);
         Ok(match written.map(|written| &written.change) {
-            Some(Change::Stored(written, _)) => Some(written.clone()),
-            Some(Change::Deleted(uid)) => stored.filter(|stored| !has_uid(stored.metadata(), uid)).cloned(),
+            Some(Change::Stored(written, _)) => Some(written.stored.clone()),
+            Some(Change::Deleted(uid)) => stored.filter(|stored| !stored.packed.has_uid(uid)).cloned(),
             None => stored.cloned(),
         })
     }
 
     /// The objects that `options` name, sorted by key; `None` if they name an index that does not exist. Malformed ones
     /// are left out: the reconcile of each reports it.
-    pub(crate) fn list(&self, options: &ListOptions, consistency: Consistency) -> Option<Vec<Arc<dyn Item>>> {
+    pub(crate) fn list(&self, options: &ListOptions, consistency: Consistency) -> Option<Vec<Stored>> {
         let index = match options.indexed() {
             Some((name, value)) => Some((self.indexes.get(name)?, value)),
             None => None,
         };
         let mut objects = Vec::new();
-        let mut take = |object| {
-            let (namespace, name) = names(object);
-            if options.covers(namespace) && options.matches(object.metadata()) {
-                objects.push((namespace, name, object));
+        let mut take = |stored| {
+            if self.is_wanted(stored, options) {
+                objects.push(stored);
             }
         };
         let own_writes = consistency == Consistency::OwnWrites;
-        let is_known = |object: &&Arc<dyn Item>| {
-            let is_overwritten = own_writes && self.is_overwritten(object);
-            !is_overwritten && !self.malformed.contains_key(*object as &dyn Keyed)
+        let is_known = |stored: &&Stored| {
+            let is_overwritten = own_writes && self.is_overwritten(&stored.packed);
+            !is_overwritten && !self.malformed.contains_key(&stored.packed as &dyn Keyed)
         };
         match index {
-            Some((index, value)) => index.get(value).filter(is_known).for_each(&mut take),
-            None => self
-                .objects
-                .iter()
-                .map(|slot| &slot.0.stored.object)
-                .filter(is_known)
-                .for_each(&mut take),
+            Some((index, value)) => {
+                let indexed = index.get(value).filter_map(|packed| self.watched(packed));
+                indexed.filter(is_known).for_each(&mut take);
+            }
+            None => self.stored().filter(is_known).for_each(&mut take),
         }
         let written = self
             .written
             .iter()
             .filter(|(key, _)| own_writes && !self.malformed.contains_key(*key));
         for (_, written) in written {
-            if let Change::Stored(stored, _) = &written.change
-                && index.is_none_or(|(index, value)| index.has(&stored.object, value))
+            if let Change::Stored(written, _) = &written.change
+                && index.is_none_or(|(index, value)| index.has(written, value))
             {
-                take(&stored.object);
+                take(&written.stored);
             }
         }
-        objects.sort_unstable_by_key(|(namespace, name, _)| (*namespace, *name));
-        Some(objects.into_iter().map(|(_, _, object)| object.clone()).collect())
+        objects.sort_unstable_by_key(|stored| (stored.packed.namespace(), stored.packed.name()));
+        Some(objects.into_iter().cloned().collect())
+    }
+
+    fn is_wanted(&self, Stored { packed, .. }: &Stored, options: &ListOptions) -> bool {
+        let labels = || packed.find(&["metadata", "labels"], &self.intake.dictionary);
+        options.covers(packed.namespace()) && options.matches(|| labels().unwrap_or_default())
     }
 
     /// Whether the operator wrote or deleted the object since the watch brought it.
-    fn is_overwritten(&self, object: &Arc<dyn Item>) -> bool {
+    fn is_overwritten(&self, packed: &Packed) -> bool {
+        if self.written.is_empty() {
+            return false;
+        }
         match self
             .written
-            .get(object as &dyn Keyed)
+            .get(packed as &dyn Keyed)
             .map(|written| &written.change)
         {
             Some(Change::Stored(..)) => true,
-            Some(Change::Deleted(uid)) => has_uid(object.metadata(), uid),
+            Some(Change::Deleted(uid)) => packed.has_uid(uid),
             None => false,
         }
     }
@@ -201,25 +198,28 @@ impl Store {
         self.objects.get(key).map(|slot| &slot.0.stored)
     }
 
+    fn stored(&self) -> impl Iterator<Item = &Stored> {
+        self.objects.iter().map(|slot| &slot.0.stored)
+    }
+
     /// Adds an index; `false` if there is one of that name.
     pub(super) fn add_index(&mut self, name: &str, values: Values) -> bool {
         if self.indexes.contains_key(name) {
             return false;
         }
         let mut index = Index::new(values);
-        self.objects
-            .iter()
-            .for_each(|slot| index.insert(&slot.0.stored.object));
+        for stored in self.stored() {
+            if let Some(object) = self.intake.unpack(stored) {
+                index.insert(&object, &stored.packed);
+            }
+        }
         self.indexes.insert(name.to_owned(), index);
         true
     }
 
     /// The objects that the watches brought.
-    pub(crate) fn objects(&self) -> Vec<Arc<dyn Item>> {
-        self.objects
-            .iter()
-            .map(|slot| slot.0.stored.object.clone())
-            .collect()
+    pub(crate) fn objects(&self) -> Vec<Stored> {
+        self.stored().cloned().collect()
     }
 
     /// How many objects are there that do not fit their type.
@@ -262,13 +262,13 @@ impl Store {
             WatchEvent::InitApply(object) => self.listed(scope, object).into_iter().collect(),
             WatchEvent::InitDone => self.end_list(scope, representation),
             WatchEvent::Apply(object) => {
-                let at = revision(metadata(&object));
+                let at = revision_of(&object);
                 let event = self.put(scope, object);
                 self.pass(scope, at);
                 event.into_iter().collect()
             }
             WatchEvent::Delete(object) => {
-                let at = revision(metadata(&object));
+                let at = revision_of(&object);
                 let event = self.delete(object);
                 self.pass(scope, at);
                 event.into_iter().collect()
@@ -277,10 +277,11 @@ impl Store {
     }
 
     /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
-    pub(crate) fn write(&mut self, written: Stored) {
-        let key = ObjectKey::of(written.object.as_ref());
-        let at = revision(written.metadata());
-        let stored = self.watched(&key).map_or(0, |stored| revision(stored.metadata()));
+    pub(crate) fn write(&mut self, written: Arrived) {
+        let packed = &written.stored.packed;
+        let key = ObjectKey::new(packed.namespace(), packed.name());
+        let at = packed.revision();
+        let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
         let before = match self.written.get(&key).map(|written| &written.change) {
             Some(Change::Stored(_, at)) => *at,
             _ => 0,
@@ -289,8 +290,9 @@ impl Store {
             return;
         };
         if at > progress.revision.max(stored).max(before) {
+            self.intake.hot.put(packed, written.object.clone());
             let (scope, lists) = (scope.clone(), progress.lists);
-            let change = Change::Stored(written, at);
+            let change = Change::Stored(Box::new(written), at);
             self.written.insert(key, Written { scope, lists, change });
         }
     }
@@ -298,7 +300,7 @@ impl Store {
     /// Takes note that the operator deleted the object with this uid and nothing is left of it.
     pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str) {
         let known = self.get(key, Consistency::OwnWrites);
-        let is_known = matches!(known, Ok(Some(stored)) if has_uid(stored.metadata(), uid));
+        let is_known = matches!(known, Ok(Some(stored)) if stored.packed.has_uid(uid));
         if let Some((scope, progress)) = self.watch_of(key)
             && is_known
         {
@@ -323,7 +325,7 @@ impl Store {
 
     /// Items of a list come in the order of their names, so their revisions say nothing of other objects.
     fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
-        let (key, at) = (key_of(&object), revision(metadata(&object)));
+        let (key, at) = (key_of(&object), revision_of(&object));
         let progress = self.watches.entry(scope.clone()).or_default();
         let newest = progress.listing.get_or_insert_default();
         *newest = at.max(*newest);
@@ -347,10 +349,8 @@ impl Store {
         let gone = self
             .objects
             .extract_if(|slot| covered(slot) && slot.0.list != list);
-        let gone: Vec<_> = gone.map(|slot| slot.0.stored.object).collect();
-        for object in &gone {
-            self.indexes.values_mut().for_each(|index| index.remove(object));
-        }
+        let gone: Vec<_> = gone.map(|slot| slot.0.stored).collect();
+        let gone: Vec<_> = gone.iter().filter_map(|stored| self.forget(stored)).collect();
         // A write that was answered before the list began is in the list, or it was undone since.
         self.written
             .retain(|_, written| written.scope != *scope || written.lists >= list);
@@ -365,8 +365,8 @@ impl Store {
             .watches
             .get(scope)
             .map_or((true, 0), |progress| (progress.listed.is_none(), progress.lists));
-        let mut stored = match object {
-            Ok(stored) => stored,
+        let Arrived { object, mut stored } = match object {
+            Ok(arrived) => arrived,
             Err(malformed) => {
                 let key = meta_key(&malformed.metadata);
                 self.touch(&key, list);
@@ -374,22 +374,28 @@ impl Store {
                 return None;
             }
         };
-        let key = ObjectKey::of(stored.object.as_ref());
-        self.malformed.remove(&key);
-        let old = self.watched(&key).map(|old| old.object.clone());
+        if !self.malformed.is_empty() {
+            self.malformed.remove(&stored.packed as &dyn Keyed);
+        }
+        let old = self.watched(&stored.packed).cloned();
         let is_new = old
             .as_ref()
-            .is_none_or(|old| is_newer(stored.metadata(), old.metadata()));
-        let is_another_type = old
-            .as_ref()
-            .is_some_and(|old| old.representation() != stored.object.representation());
+            .is_none_or(|old| is_newer(&stored.packed, &old.packed));
+        let is_another_type = old.as_ref().is_some_and(|old| !old.is_of_form_of(&stored));
         if !is_new && !is_another_type {
-            self.touch(&key, list);
+            self.touch(&stored.packed, list);
             return None;
         }
+        let old = old.as_ref().and_then(|old| self.forget(old));
         stored.applied = stored.applied.map(|applied| self.applied.share(applied));
-        let object = stored.object.clone();
-        self.insert(stored, list, old.as_ref());
+        for index in self.indexes.values_mut() {
+            index.insert(&object, &stored.packed);
+        }
+        // What is told as part of the first list is not read before everything is there.
+        if !initial || self.intake.hot.keeps_all() {
+            self.intake.hot.put(&stored.packed, object.clone());
+        }
+        self.objects.replace(ByKey(Slot { stored, list }));
         if !is_new {
             return None;
         }
@@ -399,19 +405,19 @@ impl Store {
         })
     }
 
-    fn insert(&mut self, stored: Stored, list: u32, old: Option<&Arc<dyn Item>>) {
+    /// Removes what is about to be replaced, or is gone, from everything but the table; it is returned as it came in.
+    fn forget(&mut self, stored: &Stored) -> Option<Arc<dyn Item>> {
+        let object = self.intake.unpack(stored)?;
+        self.intake.hot.forget(&stored.packed);
         for index in self.indexes.values_mut() {
-            if let Some(old) = old {
-                index.remove(old);
-            }
-            index.insert(&stored.object);
+            index.remove(&object, &stored.packed);
         }
-        self.objects.replace(ByKey(Slot { stored, list }));
+        Some(object)
     }
 
     /// Notes that a list brought the object.
-    fn touch(&mut self, key: &ObjectKey, list: u32) {
-        if let Some(ByKey(slot)) = self.objects.get(key as &dyn Keyed).cloned()
+    fn touch(&mut self, key: &dyn Keyed, list: u32) {
+        if let Some(ByKey(slot)) = self.objects.get(key).cloned()
             && slot.list != list
         {
             self.objects.replace(ByKey(Slot { list, ..slot }));
@@ -427,8 +433,8 @@ impl Store {
         ) {
             self.written.remove(&key);
         }
-        let known = self.objects.take(&key as &dyn Keyed)?.0.stored.object;
-        self.indexes.values_mut().for_each(|index| index.remove(&known));
+        let known = self.objects.take(&key as &dyn Keyed)?.0.stored;
+        let known = self.forget(&known)?;
         Some(match object {
             Ok(last) => Event::Delete {
                 object: last.object,
@@ -453,15 +459,21 @@ impl Store {
     }
 }
 
-fn metadata(object: &Incoming) -> &ObjectMeta {
+fn revision_of(object: &Incoming) -> u64 {
     match object {
-        Ok(stored) => stored.metadata(),
-        Err(malformed) => &malformed.metadata,
+        Ok(arrived) => arrived.stored.packed.revision(),
+        Err(malformed) => revision(&malformed.metadata),
     }
 }
 
 fn key_of(object: &Incoming) -> ObjectKey {
-    meta_key(metadata(object))
+    match object {
+        Ok(arrived) => {
+            let packed = &arrived.stored.packed;
+            ObjectKey::new(packed.namespace(), packed.name())
+        }
+        Err(malformed) => meta_key(&malformed.metadata),
+    }
 }
 
 fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
@@ -491,23 +503,15 @@ impl Interned {
 }
 
 /// Whether `new` says anything that `old` does not: versions compare as numbers where they are numbers.
-fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
-    if new.uid != old.uid || new.resource_version.is_none() {
+fn is_newer(new: &Packed, old: &Packed) -> bool {
+    let version = new.resource_version();
+    if !new.has_uid_of(old) || version.is_none() {
         return true;
     }
-    match (revision(new), revision(old)) {
-        (0, _) | (_, 0) => new.resource_version != old.resource_version,
+    match (new.revision(), old.revision()) {
+        (0, _) | (_, 0) => version != old.resource_version(),
         (new, old) => new > old,
     }
-}
-
-fn names(object: &Arc<dyn Item>) -> (Option<&str>, &str) {
-    let metadata = object.metadata();
-    (Keyed::namespace(metadata), Keyed::name(metadata))
-}
-
-fn has_uid(metadata: &ObjectMeta, uid: &str) -> bool {
-    metadata.uid.as_deref() == Some(uid)
 }
 
 #[cfg(test)]
@@ -516,37 +520,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::item::Intake;
     use crate::object::Kind;
-
-    type Watch = WatchEvent<Incoming>;
-
-    fn intake() -> Intake {
-        Intake {
-            kind: Kind::of::<ConfigMap>(),
-            manager: "mine".into(),
-            transforms: crate::cache::Transforms::default(),
-        }
-    }
 
     fn representation() -> Representation {
         Representation::of::<ConfigMap>()
     }
 
-    fn take(value: Value) -> Incoming {
-        (representation().take)(value, &intake()).unwrap()
-    }
-
-    fn object(name: &str, revision: u64) -> Incoming {
+    fn object(name: &str, revision: u64) -> Value {
         let uid = format!("uid-{name}");
         let version = revision.to_string();
         let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": version});
-        take(json!({"metadata": metadata}))
+        json!({"metadata": metadata})
     }
 
-    fn malformed(name: &str, revision: u64) -> Incoming {
+    fn malformed(name: &str, revision: u64) -> Value {
         let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string()});
-        take(json!({"metadata": metadata, "data": 1}))
+        json!({"metadata": metadata, "data": 1})
     }
 
     fn key(name: &str) -> ObjectKey {
@@ -556,20 +545,40 @@ mod tests {
     /// A store with one watch of everything, its events as words.
     struct Bench(Store);
 
+    type Watch = WatchEvent<Value>;
+
     impl Bench {
         fn new() -> Self {
-            Self(Store::new([None]))
+            Self::of([None])
+        }
+
+        fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+            let (kind, transforms) = (Kind::of::<ConfigMap>(), crate::cache::Transforms::default());
+            let intake = Intake::new(kind, "mine".into(), &transforms, false);
+            Self(Store::new(intake.into(), scopes))
+        }
+
+        fn take(&self, value: Value) -> Incoming {
+            (representation().take)(value, &self.0.intake).unwrap()
         }
 
         fn step(&mut self, event: Watch) -> Vec<String> {
-            self.0
-                .step(&None, representation(), event)
-                .iter()
-                .map(word)
-                .collect()
+            self.step_in(&None, event)
         }
 
-        fn list(&mut self, objects: Vec<Incoming>) -> Vec<String> {
+        fn step_in(&mut self, scope: &Scope, event: Watch) -> Vec<String> {
+            let event = match event {
+                Watch::Init => WatchEvent::Init,
+                Watch::InitApply(object) => WatchEvent::InitApply(self.take(object)),
+                Watch::InitDone => WatchEvent::InitDone,
+                Watch::Apply(object) => WatchEvent::Apply(self.take(object)),
+                Watch::Delete(object) => WatchEvent::Delete(self.take(object)),
+            };
+            let events = self.0.step(scope, representation(), event);
+            events.iter().map(word).collect()
+        }
+
+        fn list(&mut self, objects: Vec<Value>) -> Vec<String> {
             let mut words = self.step(Watch::Init);
             for object in objects {
                 words.extend(self.step(Watch::InitApply(object)));
@@ -578,8 +587,9 @@ mod tests {
             words
         }
 
-        fn write(&mut self, object: Incoming) {
-            self.0.write(object.unwrap());
+        fn write(&mut self, object: Value) {
+            let written = self.take(object).unwrap();
+            self.0.write(written);
         }
 
         /// The revision that a reader sees.
@@ -587,7 +597,7 @@ mod tests {
             self.0
                 .get(&key(name), Consistency::OwnWrites)
                 .unwrap()
-                .map(|stored| revision(stored.metadata()))
+                .map(|stored| stored.packed.revision())
         }
     }
 
@@ -628,20 +638,17 @@ mod tests {
     #[test]
     fn other_namespaces_survive_the_list_of_one() {
         let scopes = [Some(Arc::from("default")), Some(Arc::from("other"))];
-        let mut store = Store::new(scopes.clone());
-        store.step(&scopes[0], representation(), Watch::Init);
-        store.step(&scopes[0], representation(), Watch::InitApply(object("a", 1)));
-        store.step(&scopes[0], representation(), Watch::InitDone);
-        assert!(!store.is_listed_as(&representation()));
-        store.step(&scopes[1], representation(), Watch::Init);
-        assert!(
-            store
-                .step(&scopes[1], representation(), Watch::InitDone)
-                .is_empty()
-        );
-        assert!(store.is_listed_as(&representation()));
+        let mut bench = Bench::of(scopes.clone());
+        bench.step_in(&scopes[0], Watch::Init);
+        bench.step_in(&scopes[0], Watch::InitApply(object("a", 1)));
+        bench.step_in(&scopes[0], Watch::InitDone);
+        assert!(!bench.0.is_listed_as(&representation()));
+        bench.step_in(&scopes[1], Watch::Init);
+        assert!(bench.step_in(&scopes[1], Watch::InitDone).is_empty());
+        assert!(bench.0.is_listed_as(&representation()));
         assert_eq!(
-            store
+            bench
+                .0
                 .list(&ListOptions::all(), Consistency::OwnWrites)
                 .unwrap()
                 .len(),
@@ -729,14 +736,14 @@ mod tests {
     #[test]
     fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
         let mut bench = Bench::new();
-        let made = |name: &str, owner: &str| -> Incoming {
+        let made = |name: &str, owner: &str| {
             let fields =
                 json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
             let entry =
                 json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
             let owners = json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner}]);
             let metadata = json!({"name": name, "namespace": "default", "resourceVersion": "1", "managedFields": [entry], "ownerReferences": owners});
-            take(json!({"metadata": metadata}))
+            json!({"metadata": metadata})
         };
         bench.list(vec![made("a", "uid-1"), made("b", "uid-2")]);
         let applied = |name: &str| {
@@ -770,9 +777,9 @@ mod tests {
         assert!(bench.0.written.is_empty());
     }
 
-    fn labelled(name: &str, tier: &str, revision: u64) -> Incoming {
+    fn labelled(name: &str, tier: &str, revision: u64) -> Value {
         let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string(), "labels": {"tier": tier}});
-        take(json!({"metadata": metadata}))
+        json!({"metadata": metadata})
     }
 
     fn by_tier() -> Values {
@@ -797,7 +804,7 @@ mod tests {
             let objects = bench.0.list(&options, consistency).unwrap();
             objects
                 .iter()
-                .map(|object| object.name().to_owned())
+                .map(|stored| stored.packed.name().to_owned())
                 .collect::<Vec<_>>()
         };
         let own = Consistency::OwnWrites;

@@ -6,6 +6,7 @@ use kube::api::{GetParams, ListParams};
 use kube::core::ObjectList;
 
 use super::{Client, ClientError};
+use crate::cache::item::from_value;
 use crate::object::{Kind, Object, ObjectKey, View};
 
 /// Reads from the API server itself, for the rare case in which the cache is not enough: a kind that is not worth a
@@ -54,9 +55,12 @@ impl<'a> LiveReader<'a> {
         } else {
             target.request().get(name, &parameters)
         };
-        match self.0.send::<K>(&target, request).await {
+        match self.0.send(&target, request).await {
             Err(error) if error.is_not_found() => Ok(None),
-            object => Ok(Some(Arc::new(object?))),
+            answer => {
+                let object = from_value(answer?).map_err(|error| target.malformed(error))?;
+                Ok(Some(Arc::new(object)))
+            }
         }
     }
 

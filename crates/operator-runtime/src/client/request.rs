@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Client, ClientError};
-use crate::cache::item::{Incoming, Intake, Representation, view};
+use crate::cache::item::{Intake, Representation, from_value, prepare, view};
 use crate::cache::{CacheError, Transforms};
 use crate::object::{Kind, ObjectKey, View};
 
@@ -109,22 +109,19 @@ impl Client {
         match informer {
             Some(informer) if informer.keeps::<K>() => {
                 let intake = informer.intake();
-                let stored = (Representation::of::<K>().take)(answer, intake);
-                let stored = stored.map_err(|error| target.malformed(error.to_string()))?;
-                let stored = stored.map_err(|malformed| target.malformed(malformed.error))?;
-                informer.write_stored(stored.clone());
-                view(&stored.object, intake).map_err(|error| target.malformed(error))
+                let taken = (Representation::of::<K>().take)(answer, intake);
+                let taken = taken.map_err(|error| target.malformed(error.to_string()))?;
+                let arrived = taken.map_err(|malformed| target.malformed(malformed.error))?;
+                informer.write_arrived(arrived.clone());
+                view(&arrived.object, intake).map_err(|error| target.malformed(error))
             }
             Some(informer) => {
                 informer.write(answer.clone());
                 read(target, answer, informer.intake())
             }
             None => {
-                let intake = Intake {
-                    kind: target.kind.clone(),
-                    manager: self.options.field_manager.clone(),
-                    transforms: Transforms::default(),
-                };
+                let (kind, manager) = (target.kind.clone(), self.options.field_manager.clone());
+                let intake = Intake::new(kind, manager, &Transforms::default(), false);
                 read(target, answer, &intake)
             }
         }
@@ -144,8 +141,8 @@ impl Client {
 }
 
 fn read<K: View>(target: &Target, answer: Value, intake: &Intake) -> Result<Arc<K>, ClientError> {
-    let taken: Result<Incoming, _> = (Representation::of::<K>().take)(answer, intake);
-    let stored = taken.map_err(|error| target.malformed(error.to_string()))?;
-    let stored = stored.map_err(|malformed| target.malformed(malformed.error))?;
-    view(&stored.object, intake).map_err(|error| target.malformed(error))
+    let mut object: K = from_value(answer).map_err(|error| target.malformed(error))?;
+    object.meta_mut().managed_fields = None;
+    prepare(&mut object, intake);
+    Ok(Arc::new(object))
 }

@@ -11,6 +11,9 @@ use super::limiter::RateLimiter;
 /// How many priorities are remembered that no key has any more.
 const REMEMBERED_PRIORITIES: usize = 25;
 
+/// Room for so many keys is kept when the queue is empty.
+const KEPT: usize = 256;
+
 /// How a key is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
@@ -204,6 +207,10 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     fn remove(&mut self, key: &K, entry: Entry) {
         self.entries.remove(key);
+        // The first list fills the queue once; at rest it is empty.
+        if self.entries.is_empty() {
+            self.entries.shrink_to(KEPT);
+        }
         match entry.place {
             Place::Ready(since) => {
                 self.ready

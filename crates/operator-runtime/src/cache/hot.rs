@@ -1,0 +1,223 @@
+//! The objects that were decoded lately, so that those who read the same one share it.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::item::Item;
+use super::packed::Packed;
+use crate::object::View;
+
+/// So many objects, or so many bytes of packed ones, are a generation; what they take decoded is some twenty times as
+/// much. Workers read the objects of a reconcile several times, but few at once.
+const OBJECTS: usize = 32;
+const BYTES: usize = 16 * 1024;
+
+/// Two generations of decoded objects: what is read is in the young one; when that is full it becomes the old one, and
+/// what was in the old one and not read meanwhile is let go.
+#[derive(Default)]
+pub(super) struct Hot {
+    /// Whether every object stays until it changes.
+    keeps_all: bool,
+    generations: Mutex<Generations>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct Generations {
+    young: Generation,
+    old: Generation,
+}
+
+/// By the addresses of what is packed, which nobody else can have as long as it is held here.
+#[derive(Default)]
+struct Generation {
+    objects: HashMap<usize, Decoded>,
+    bytes: usize,
+}
+
+/// One object, as each of the types that it was read as.
+struct Decoded {
+    packed: Packed,
+    views: Vec<Arc<dyn Item>>,
+}
+
+// === impl Hot ===
+
+impl Hot {
+    pub(super) fn new(keeps_all: bool) -> Self {
+        Self {
+            keeps_all,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn keeps_all(&self) -> bool {
+        self.keeps_all
+    }
+
+    pub(super) fn get<K: View>(&self, packed: &Packed) -> Option<Arc<K>> {
+        let address = packed.address();
+        let mut generations = self.generations.lock();
+        if let Some(decoded) = generations.young.objects.get(&address) {
+            return decoded.view();
+        }
+        let decoded = generations.old.remove(packed)?;
+        let view = decoded.view();
+        self.renew(&mut generations, decoded);
+        view
+    }
+
+    pub(super) fn put(&self, packed: &Packed, view: Arc<dyn Item>) {
+        let mut generations = self.generations.lock();
+        let old = generations.old.remove(packed);
+        let young = generations.young.remove(packed);
+        let mut decoded = young.or(old).unwrap_or_else(|| Decoded {
+            packed: packed.clone(),
+            views: Vec::with_capacity(1),
+        });
+        decoded.views.push(view);
+        self.renew(&mut generations, decoded);
+    }
+
+    /// Lets go of an object that is another one now.
+    pub(super) fn forget(&self, packed: &Packed) {
+        let mut generations = self.generations.lock();
+        generations.young.remove(packed);
+        generations.old.remove(packed);
+    }
+
+    /// Lets go of what was not read since the last time; whether anything is left.
+    pub(super) fn cool(&self) -> bool {
+        let mut generations = self.generations.lock();
+        generations.age();
+        !generations.old.objects.is_empty()
+    }
+
+    /// Waits until there is something to let go of.
+    pub(super) async fn filled(&self) {
+        self.filled.notified().await;
+    }
+
+    fn renew(&self, generations: &mut Generations, decoded: Decoded) {
+        if generations.young.objects.is_empty() && !self.keeps_all {
+            self.filled.notify_one();
+        }
+        if generations.young.is_full() && !self.keeps_all {
+            generations.age();
+        }
+        generations.young.insert(decoded);
+    }
+}
+
+impl fmt::Debug for Hot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generations = self.generations.lock();
+        let objects = generations.young.objects.len() + generations.old.objects.len();
+        formatter
+            .debug_struct("Hot")
+            .field("objects", &objects)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Generations ===
+
+impl Generations {
+    fn age(&mut self) {
+        self.old = std::mem::take(&mut self.young);
+    }
+}
+
+// === impl Generation ===
+
+impl Generation {
+    fn is_full(&self) -> bool {
+        self.objects.len() >= OBJECTS || self.bytes >= BYTES
+    }
+
+    fn insert(&mut self, decoded: Decoded) {
+        self.bytes += decoded.packed.len();
+        self.objects.insert(decoded.packed.address(), decoded);
+    }
+
+    fn remove(&mut self, packed: &Packed) -> Option<Decoded> {
+        let decoded = self.objects.remove(&packed.address())?;
+        self.bytes -= decoded.packed.len();
+        Some(decoded)
+    }
+}
+
+// === impl Decoded ===
+
+impl Decoded {
+    fn view<K: View>(&self) -> Option<Arc<K>> {
+        self.views.iter().find_map(|view| {
+            let view: Arc<dyn Any + Send + Sync> = view.clone();
+            view.downcast().ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cache::packed::{Dictionary, Identity};
+
+    fn packed(index: usize) -> Packed {
+        let name = format!("object-{index}");
+        let identity = Identity {
+            name: &name,
+            ..Identity::default()
+        };
+        Packed::new(&identity, json!({}), &Dictionary::default()).unwrap()
+    }
+
+    #[test]
+    fn object_that_is_read_now_and_then_stays_and_others_go() {
+        let hot = Hot::new(false);
+        let objects: Vec<_> = (0..10 * OBJECTS).map(packed).collect();
+        let read = Arc::new(ConfigMap::default());
+        hot.put(&objects[0], read.clone());
+        for object in &objects[1..] {
+            hot.put(object, Arc::new(ConfigMap::default()));
+            assert!(Arc::ptr_eq(&hot.get::<ConfigMap>(&objects[0]).unwrap(), &read));
+        }
+        let still = objects
+            .iter()
+            .filter(|object| hot.get::<ConfigMap>(object).is_some());
+        assert!((OBJECTS / 2..=2 * OBJECTS).contains(&still.count()));
+    }
+
+    #[test]
+    fn what_is_not_read_cools_down() {
+        let (hot, object) = (Hot::new(false), packed(1));
+        hot.put(&object, Arc::new(ConfigMap::default()));
+        assert!(hot.cool());
+        assert!(hot.get::<ConfigMap>(&object).is_some());
+        assert!(hot.cool());
+        assert!(!hot.cool());
+        assert!(hot.get::<ConfigMap>(&object).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_decoded_stays_until_it_is_forgotten() {
+        let hot = Hot::new(true);
+        let objects: Vec<_> = (0..10 * OBJECTS).map(packed).collect();
+        for object in &objects {
+            hot.put(object, Arc::new(ConfigMap::default()));
+        }
+        hot.forget(&objects[7]);
+        let kept = objects
+            .iter()
+            .filter(|object| hot.get::<ConfigMap>(object).is_some());
+        assert_eq!(kept.count(), objects.len() - 1);
+    }
+}
