@@ -24,6 +24,7 @@ pub(crate) fn populate(registry: &Registry) {
             }),
         );
     }
+    let address = registry.service_network.host(1).to_string();
     insert(
         registry,
         ("", "v1", "services"),
@@ -34,7 +35,7 @@ pub(crate) fn populate(registry: &Registry) {
                 "labels": {"component": "apiserver", "provider": "kubernetes"},
             },
             "spec": {
-                "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "internalTrafficPolicy": "Cluster",
+                "clusterIP": address, "clusterIPs": [address], "internalTrafficPolicy": "Cluster",
                 "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
                 "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
                 "sessionAffinity": "None", "type": "ClusterIP",

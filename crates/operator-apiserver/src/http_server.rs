@@ -133,7 +133,9 @@ pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<
     };
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
-    let certificates = Certificates::make(address.ip(), &options.host_names, &server.registry.keyring)?;
+    let mut names = options.host_names.clone();
+    names.push(server.registry.service_network.host(1).to_string());
+    let certificates = Certificates::make(address.ip(), &names, &server.registry.keyring)?;
     let config = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();

@@ -61,4 +61,5 @@ pub mod yaml;
 pub use authz::Authorization;
 pub use call::Body;
 pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};
+pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder, Error};

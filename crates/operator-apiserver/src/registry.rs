@@ -8,6 +8,7 @@ mod list;
 pub(crate) mod metadata;
 mod resource;
 mod service_address;
+mod service_network;
 mod shared_storage;
 mod strategy;
 mod update;
@@ -25,6 +26,7 @@ pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 pub(crate) use self::resource::{
     Backing, Catalog, Definition, Subresource, api_version, builtin_catalog, token_requests,
 };
+pub use self::service_network::{NetworkError, ServiceNetwork};
 use crate::admission;
 use crate::authn::User;
 use crate::authz;
@@ -55,6 +57,8 @@ pub(crate) struct Registry {
     /// Tokens that never change, with their users.
     pub(crate) static_tokens: HashMap<String, User>,
     pub(crate) authorization: authz::Authorization,
+    /// Where the addresses of services come from.
+    pub(crate) service_network: ServiceNetwork,
     /// Whether requests without credentials are answered.
     pub(crate) anonymous: bool,
     /// The admission plug-ins that are off, by name.
@@ -141,6 +145,7 @@ impl Registry {
             issuer: Arc::default(),
             static_tokens: HashMap::new(),
             authorization: authz::Authorization::default(),
+            service_network: ServiceNetwork::default(),
             anonymous: true,
             disabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),

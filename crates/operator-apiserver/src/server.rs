@@ -24,7 +24,7 @@ use crate::http_server::{self, ListenOptions, Listener, Peer};
 use crate::keyring::Keyring;
 use crate::pipeline::{self, Incoming};
 use crate::random::Random;
-use crate::registry::Registry;
+use crate::registry::{Registry, ServiceNetwork};
 use crate::status::{self, Status};
 use crate::store::Store;
 use crate::token::{Issuer, KeyError};
@@ -80,6 +80,7 @@ pub struct Builder {
     data_directory: Option<PathBuf>,
     disabled_plugins: BTreeSet<String>,
     authorization: Authorization,
+    service_network: ServiceNetwork,
     anonymous: bool,
     tokens: Tokens,
 }
@@ -112,6 +113,7 @@ impl ApiServer {
             data_directory: None,
             disabled_plugins: BTreeSet::new(),
             authorization: Authorization::default(),
+            service_network: ServiceNetwork::default(),
             anonymous: true,
             tokens: Tokens::default(),
         }
@@ -284,6 +286,14 @@ impl Builder {
         self
     }
 
+    /// The range that cluster addresses of services are drawn from, `--service-cluster-ip-range` of kube-apiserver.
+    /// The default is 10.0.0.0/24.
+    #[must_use]
+    pub fn service_network(mut self, network: ServiceNetwork) -> Self {
+        self.service_network = network;
+        self
+    }
+
     /// Whether requests over HTTPS without credentials are answered, as those of `system:anonymous`:
     /// `--anonymous-auth` of kube-apiserver. The default is that they are.
     #[must_use]
@@ -356,6 +366,7 @@ impl Builder {
         let mut registry = Registry::new(store, self.clock, random);
         registry.disabled_plugins = self.disabled_plugins;
         registry.authorization = self.authorization;
+        registry.service_network = self.service_network;
         registry.anonymous = self.anonymous;
         registry.keyring = self
             .data_directory

@@ -292,7 +292,7 @@ const APPENDED: &[&str] = &[
     "--max-mutating-requests-inflight=0",
     "--max-requests-inflight=0",
     "--runtime-config=api/all=true",
-    "--service-cluster-ip-range=10.1.0.0/16",
+    "--service-cluster-ip-range=10.1.0.0/16,fd00::/108",
     "--v=5",
 ];
 
@@ -315,7 +315,7 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     for (flag, why) in [
         ("--audit-policy-file is ignored", "there is no audit log"),
         ("--admission-control-config-file is ignored", "no configuration"),
-        ("not from 10.1.0.0/16", "10.0.0.0/24"),
+        ("no service gets an address of fd00::/108", "no IPv6"),
     ] {
         assert!(seen.contains(flag) && seen.contains(why), "{flag}: {seen}");
     }
@@ -332,6 +332,10 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
         namespace.contains("\"name\":\"default\""),
         "everything is allowed"
     );
+    let service = get(&jane, "/api/v1/namespaces/default/services/kubernetes")
+        .await
+        .unwrap();
+    assert!(service.contains("\"clusterIP\":\"10.1.0.1\""), "{service}");
     assert!(program.terminate().success());
 }
 
@@ -410,6 +414,11 @@ fn what_cannot_be_used_is_named() {
     bad("--allow-privileged=perhaps", "\"--allow-privileged\"");
     bad("--authorization-mode=Nobody", "it is not a valid mode");
     bad("--authorization-mode=Webhook", "this mode is not there");
+    bad(
+        "--service-cluster-ip-range=10.0.0.0/30",
+        "at least 8 IP addresses",
+    );
+    bad("--service-cluster-ip-range=10.0.0.0", "not a range");
     bad("--feature-gates=WatchList", "--feature-gates: NAME=true");
     bad(
         "--disable-admission-plugins=Nothing",

@@ -50,7 +50,6 @@ impl Certificates {
         let (pem, issuer) = authority(keyring)?;
         let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
         names.push(Ipv4Addr::LOCALHOST.to_string());
-        names.push("10.0.0.1".to_owned());
         names.push(address.to_string());
         names.extend_from_slice(host_names);
         names.sort();

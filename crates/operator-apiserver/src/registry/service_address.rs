@@ -4,7 +4,7 @@
 //! forward keeps two creations at the same time from drawing the same address.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Map, Value, json};
@@ -13,9 +13,6 @@ use structural_schema::field::{Error, Path};
 use super::Registry;
 use crate::object;
 
-/// The range of cluster addresses: 10.0.0.0/24, of which the first belongs to the service `kubernetes`.
-const NETWORK: [u8; 3] = [10, 0, 0];
-const HOSTS: u32 = 254;
 const NODE_PORT_MIN: u32 = 30000;
 const NODE_PORTS: u32 = 2768;
 
@@ -184,7 +181,7 @@ fn set_cluster_address(
         return if unchanged {
             None
         } else {
-            refuse_address(&given, others)
+            refuse_address(registry, &given, others)
         };
     }
     match draw_address(registry, &others.addresses) {
@@ -205,12 +202,12 @@ fn set_cluster_address(
 }
 
 /// Why an address that a client chose cannot be had. What is no address at all is for validation to say.
-fn refuse_address(given: &str, others: &Others) -> Option<Error> {
+fn refuse_address(registry: &Registry, given: &str, others: &Others) -> Option<Error> {
     let Ok(address) = given.parse::<IpAddr>() else {
         return None;
     };
     let why = match address {
-        IpAddr::V4(address) if address.octets().starts_with(&NETWORK) => others
+        IpAddr::V4(address) if registry.service_network.contains(address) => others
             .addresses
             .contains(given)
             .then_some("provided IP is already allocated")?,
@@ -221,10 +218,11 @@ fn refuse_address(given: &str, others: &Others) -> Option<Error> {
 }
 
 fn draw_address(registry: &Registry, used: &BTreeSet<String>) -> Option<String> {
-    let [a, b, c] = NETWORK;
-    (0..HOSTS).find_map(|_| {
-        let host = registry.addresses.host.fetch_add(1, Ordering::Relaxed) % HOSTS + 1;
-        let address = Ipv4Addr::new(a, b, c, u8::try_from(host).ok()?).to_string();
+    let network = registry.service_network;
+    let hosts = network.hosts();
+    (0..hosts).find_map(|_| {
+        let host = registry.addresses.host.fetch_add(1, Ordering::Relaxed) % hosts + 1;
+        let address = network.host(host).to_string();
         (!used.contains(&address)).then_some(address)
     })
 }

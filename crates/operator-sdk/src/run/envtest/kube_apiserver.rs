@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, ServerIdentity};
+use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork};
 
 use super::bad_value;
 use crate::args::go_flags::GoFlags;
@@ -21,6 +21,7 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     let options = listen_options(given)?;
     let builder = ApiServer::builder()
         .authorization(authorization(given)?)
+        .service_network(service_network(given, report)?)
         .anonymous_auth(given.value("anonymous-auth") != Some("false"))
         .disable_admission_plugins(disabled_plugins(given, report)?);
     let builder = with_tokens(builder, given)?;
@@ -63,13 +64,31 @@ fn check_flags(given: &GoFlags, report: &Report) -> Result<(), Failure> {
             ));
         }
     }
-    let range = given.value("service-cluster-ip-range");
-    if let Some(range) = range.filter(|range| *range != "10.0.0.0/24") {
-        report.progress(&format!(
-            "warning: addresses of services are drawn from 10.0.0.0/24, not from {range}"
+    Ok(())
+}
+
+/// Where addresses of services come from: the range of IPv4 of at most two.
+fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, Failure> {
+    const RANGE: &str = "service-cluster-ip-range";
+    let ranges = given.value(RANGE).unwrap_or_default();
+    if ranges.split(',').count() > 2 {
+        return Err(bad_value(
+            RANGE,
+            ranges,
+            "it must not contain more than two entries",
         ));
     }
-    Ok(())
+    let mut network = ServiceNetwork::default();
+    for range in ranges.split(',').map(str::trim).filter(|range| !range.is_empty()) {
+        if range.contains(':') {
+            report.progress(&format!(
+                "warning: no service gets an address of {range}: there is no IPv6"
+            ));
+        } else {
+            network = range.parse().map_err(|error| bad_value(RANGE, range, error))?;
+        }
+    }
+    Ok(network)
 }
 
 /// Who decides: any mode that allows everything makes the others moot.

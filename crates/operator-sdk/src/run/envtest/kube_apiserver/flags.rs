@@ -164,7 +164,7 @@ pub(in crate::run::envtest) const FLAGS: &[Flag] = &[
     idle("service-account-max-token-expiration", "duration"),
     flag("service-account-signing-endpoint", "string", "Refused: nothing here does it."),
     flag("service-account-signing-key-file", "string", "The key, in PEM, that tokens of service accounts are signed with."),
-    flag("service-cluster-ip-range", "string", "Accepted; addresses are drawn from 10.0.0.0/24."),
+    flag("service-cluster-ip-range", "string", "Where addresses of services come from (default 10.0.0.0/24)."),
     idle("service-node-port-range", "portRange"),
     idle("show-hidden-metrics-for-version", "string"),
     idle("shutdown-delay-duration", "duration"),
