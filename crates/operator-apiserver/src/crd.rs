@@ -3,6 +3,7 @@
 pub(crate) mod conversion;
 mod establish;
 mod names;
+mod scale;
 mod strategy;
 mod version;
 

@@ -193,8 +193,18 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
         Backing::Builtin { .. } => None,
     };
     let reset = reset_fields(definition, subresource);
+    // What a status is written with counts in no version of a custom resource.
+    let versions: Vec<String> = match (&definition.backing, subresource) {
+        (Backing::Custom(_), "status") => schemas.keys().cloned().collect(),
+        _ => vec![api_version],
+    };
     let reset_fields = FieldSet::from_value(&reset)
-        .map(|set| BTreeMap::from([(api_version, set)]))
+        .map(|set| {
+            versions
+                .into_iter()
+                .map(|version| (version, set.clone()))
+                .collect()
+        })
         .unwrap_or_default();
     Settings {
         group: subject.group.clone(),

@@ -432,7 +432,8 @@ fn unescape(value: &str) -> Result<String, String> {
             },
             ',' | '=' => {
                 return Err(format!(
-                    "invalid field selector: unescaped character in value: {character}"
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(character)
                 ));
             }
             other => text.push(other),

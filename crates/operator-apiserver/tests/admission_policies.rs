@@ -415,7 +415,8 @@ async fn a_rule_for_one_version_is_one_for_all_unless_it_is_exact() {
         policy(&server, rule, spec).await;
         bind(&server, "b", json!({})).await;
         let widgets = "/apis/example.com/v2/namespaces/default/widgets";
-        let answer = post(&server, widgets, config_map("a")).await;
+        let widget = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "a"}});
+        let answer = post(&server, widgets, widget).await;
         if refuses {
             assert_eq!(
                 answer.message(),
@@ -442,7 +443,9 @@ async fn a_scale_is_asked_about_as_a_scale() {
     .await;
     bind(&server, "b", json!({})).await;
     let widgets = "/apis/example.com/v1/namespaces/default/widgets";
-    let widget = json!({"metadata": {"name": "a"}, "spec": {"size": 1}});
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1},
+    });
     post(&server, widgets, widget).await.is_done();
     let scale = format!("{widgets}/a/scale");
     merge(&server, &scale, json!({"spec": {"replicas": 3}}))

@@ -17,6 +17,7 @@ mod declaration;
 mod eval;
 mod lexer;
 mod library;
+mod literal;
 mod parser;
 
 pub use check::{Checked, Variables, check};

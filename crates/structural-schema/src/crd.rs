@@ -114,7 +114,14 @@ pub fn prepare_for_update(crd: &mut Value) {
 pub fn validate_create(crd: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
     validate_name(crd, &mut errors);
-    validate_spec(crd, &mut errors);
+    errors.extend(validate_new(crd));
+    errors
+}
+
+/// The errors of a new definition but for those of its metadata.
+pub fn validate_new(crd: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    validate_spec(crd, false, &mut errors);
     validate_status(crd, &mut errors);
     validate_api_approval(crd, None, &mut errors);
     validate_preserve_unknown_fields(crd, None, &mut errors);
@@ -124,7 +131,6 @@ pub fn validate_create(crd: &Value) -> Vec<Error> {
 /// The errors of a changed definition.
 pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
     let mut errors = Vec::new();
-    validate_spec(crd, &mut errors);
     let established = old
         .pointer("/status/conditions")
         .and_then(Value::as_array)
@@ -134,6 +140,9 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
             condition.get("type") == Some(&"Established".into())
                 && condition.get("status") == Some(&"True".into())
         });
+    let bundle = text_at(old, "/spec/conversion/webhook/clientConfig/caBundle");
+    let check_bundle = established && !conversion::is_bad_bundle(bundle);
+    validate_spec(crd, check_bundle, &mut errors);
     let immutable: &[&[&str]] = if established {
         &[&["scope"], &["names", "kind"], &["group"], &["names", "plural"]]
     } else {
@@ -166,14 +175,21 @@ pub fn validate_status_update(crd: &Value) -> Vec<Error> {
     errors
 }
 
-/// What a definition is warned about: formats that nobody checks.
-pub fn warnings(crd: &Value) -> Vec<String> {
+/// What the writer of a definition is warned about: formats that nobody checks and that were not there before.
+pub fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
+    let known = old.map(|old| warnings(old, None)).unwrap_or_default();
+    let mut warnings = unchecked_formats(crd);
+    warnings.retain(|warning| !known.contains(warning));
+    warnings
+}
+
+fn unchecked_formats(crd: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for version in versions(crd) {
         let schema = version.pointer("/schema/openAPIV3Schema").map(node::parse);
         let Some(Ok(schema)) = schema else { continue };
         schema.walk(&mut |node| {
-            if !node.format.is_empty() && !crate::format::is_known(&node.format) {
+            if !node.format.is_empty() && !crate::format::is_recognized(&node.kind, &node.format) {
                 let warning = format!("unrecognized format {}", crate::go::quote(&node.format));
                 if !warnings.contains(&warning) {
                     warnings.push(warning);
@@ -211,23 +227,24 @@ fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
         }
         return;
     }
-    let mut problems = names::dns1123_subdomain(name);
-    let wanted = format!(
-        "{}.{}",
-        text_at(crd, "/spec/names/plural"),
-        text_at(crd, "/spec/group")
-    );
-    if name != wanted {
-        problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
-    }
     errors.extend(
-        problems
+        name_problems(crd, name)
             .into_iter()
             .map(|problem| Error::invalid(path.clone(), name.into(), problem)),
     );
 }
 
-fn validate_spec(crd: &Value, errors: &mut Vec<Error>) {
+/// What is wrong with the name of a definition: it is made of the plural and the group.
+pub fn name_problems(crd: &Value, name: &str) -> Vec<String> {
+    let mut problems = names::dns1123_subdomain(name);
+    let plural = text_at(crd, "/spec/names/plural");
+    if name != format!("{plural}.{}", text_at(crd, "/spec/group")) {
+        problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+    }
+    problems
+}
+
+fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
     let path = Path::new("spec");
     let empty = Map::new();
     let spec = crd.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -247,6 +264,14 @@ fn validate_spec(crd: &Value, errors: &mut Vec<Error>) {
             errors.push(Error::required(path, ""));
         }
     }
+    let preserves_all = spec.get("preserveUnknownFields") == Some(&Value::Bool(true));
+    if preserves_all && versions(crd).iter().any(has_defaults) {
+        errors.push(Error::invalid(
+            path.child("preserveUnknownFields"),
+            true.into(),
+            "must be false in order to use defaults in the schema",
+        ));
+    }
     let hoisted = internal::Hoisted::of(versions(crd));
     validate_versions(crd, &hoisted, &path, errors);
     let names = spec.get("names").and_then(Value::as_object).unwrap_or(&empty);
@@ -257,7 +282,16 @@ fn validate_spec(crd: &Value, errors: &mut Vec<Error>) {
     }
     validate_names(names, &path.child("names"), errors);
     validate_hoisted(versions(crd), &hoisted, &path, errors);
-    conversion::validate(spec.get("conversion"), &path.child("conversion"), errors);
+    let path = path.child("conversion");
+    let strategy = crd.pointer("/spec/conversion/strategy").and_then(Value::as_str);
+    if let Some(strategy) = strategy.filter(|strategy| preserves_all && *strategy != "None") {
+        errors.push(Error::invalid(
+            path.child("strategy"),
+            strategy.into(),
+            "must be None if spec.preserveUnknownFields is true",
+        ));
+    }
+    conversion::validate(spec.get("conversion"), check_bundle, &path, errors);
 }
 
 fn validate_group(spec: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
@@ -302,7 +336,7 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
         }
         validate_deprecation(version, &path, errors);
         if !hoisted.schema {
-            validate_schema(version, &path.child("schema"), errors);
+            validate_schema(version, has_status(version), &path.child("schema"), errors);
         }
         if !hoisted.subresources {
             column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -311,7 +345,9 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
             column::validate_columns(version, &path, errors);
         }
         if !hoisted.selectable_fields {
-            column::validate_selectable_fields(version, &path, errors);
+            let schema = schema_of(version).filter(|_| !hoisted.schema);
+            let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
+            column::validate_selectable_fields(version, schema, missing, &path, errors);
         }
     }
     let shown = || internal::versions(crd.pointer("/spec/versions"), hoisted);
@@ -341,7 +377,8 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
 fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {
-        validate_schema(version, &path.child("validation"), errors);
+        let has_status = list.iter().any(has_status);
+        validate_schema(version, has_status, &path.child("validation"), errors);
     }
     if hoisted.subresources {
         column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -350,8 +387,33 @@ fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, er
         column::validate_columns(version, path, errors);
     }
     if hoisted.selectable_fields {
-        column::validate_selectable_fields(version, path, errors);
+        let schema = schema_of(version).filter(|_| hoisted.schema);
+        let missing = "may only be set when validations.schema is included";
+        column::validate_selectable_fields(version, schema, missing, path, errors);
     }
+}
+
+/// The schema of a version.
+fn schema_of(version: &Value) -> Option<&Value> {
+    version
+        .pointer("/schema/openAPIV3Schema")
+        .filter(|schema| !schema.is_null())
+}
+
+/// Whether a version's schema has a default anywhere.
+fn has_defaults(version: &Value) -> bool {
+    let Some(Ok(schema)) = schema_of(version).map(node::parse) else {
+        return false;
+    };
+    let mut found = false;
+    schema.walk(&mut |node| found |= node.default.is_some());
+    found
+}
+
+fn has_status(version: &Value) -> bool {
+    version
+        .pointer("/subresources/status")
+        .is_some_and(Value::is_object)
 }
 
 fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
@@ -439,13 +501,11 @@ fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut Vec<Erro
     }
 }
 
-fn validate_schema(version: &Value, path: &Path, errors: &mut Vec<Error>) {
-    let Some(source) = version
-        .pointer("/schema/openAPIV3Schema")
-        .filter(|schema| !schema.is_null())
-    else {
+fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut Vec<Error>) {
+    let Some(source) = schema_of(version) else {
         return;
     };
+    let before = errors.len();
     let path = path.child("openAPIV3Schema");
     let root = match node::parse(source) {
         Ok(root) => root,
@@ -457,9 +517,6 @@ fn validate_schema(version: &Value, path: &Path, errors: &mut Vec<Error>) {
             return errors.extend(problems.into_iter().map(below));
         }
     };
-    let has_status = version
-        .pointer("/subresources/status")
-        .is_some_and(Value::is_object);
     if has_status {
         validate_root_with_status(source, &root, &path, errors);
     }
@@ -469,14 +526,20 @@ fn validate_schema(version: &Value, path: &Path, errors: &mut Vec<Error>) {
             "nullable cannot be true at the root",
         ));
     }
-    let structural = structural::validate(&root, &path);
-    let is_structural = structural.is_empty();
-    errors.extend(structural);
-    if is_structural {
-        let defaults = default_value::validate(&root, &path);
-        errors.extend(defaults);
+    let obstacle = root.structural_obstacle();
+    let mut has_rules = obstacle.is_none();
+    if has_rules {
+        let mut problems = structural::validate(&root, &path);
+        if problems.is_empty() {
+            problems = default_value::validate(&root, &path);
+        }
+        has_rules = problems.is_empty();
+        errors.extend(problems);
     }
-    errors.extend(keyword::validate(&root, &path, is_structural));
+    errors.extend(keyword::validate(&root, &path, has_rules));
+    if let Some(obstacle) = obstacle.filter(|_| errors.len() == before) {
+        errors.push(Error::invalid(path, "".into(), obstacle));
+    }
 }
 
 /// With a status subresource, `status` is validated on its own: keywords at the root would be lost.

@@ -7,21 +7,31 @@ use regex::Regex;
 use crate::go::{ip, time, url};
 use crate::names;
 
-/// Whether the server checks the format; others are ignored with a warning.
-pub(crate) fn is_known(format: &str) -> bool {
-    matches!(format, "int32" | "int64" | "float" | "double") || is_text_format(format)
+/// Whether the server checks the format for values of this type, which may be empty; others are ignored with a warning.
+pub(crate) fn is_recognized(kind: &str, format: &str) -> bool {
+    match kind {
+        "" | "string" => is_text_format(format),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
 }
 
 fn is_text_format(format: &str) -> bool {
-    CHECKS.iter().any(|(name, _)| *name == format)
+    check_of(format).is_some()
+}
+
+/// Dashes in the name of a format do not count.
+fn check_of(format: &str) -> Option<Check> {
+    let letters = |name: &str| name.replace('-', "");
+    let wanted = letters(format);
+    let found = CHECKS.iter().find(|(name, _)| letters(name) == wanted)?;
+    Some(found.1)
 }
 
 /// Whether a text satisfies a format; unknown formats are satisfied by all.
 pub(crate) fn is_valid(format: &str, text: &str) -> bool {
-    CHECKS
-        .iter()
-        .find(|(name, _)| *name == format)
-        .is_none_or(|(_, check)| check(text))
+    check_of(format).is_none_or(|check| check(text))
 }
 
 /// Whether `is_valid` knows the format.

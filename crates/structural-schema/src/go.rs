@@ -1,6 +1,7 @@
 //! Values written as Go writes them: the real server's messages show Go's quoting, numbers and JSON.
 
 pub(crate) mod ip;
+pub(crate) mod netip;
 pub(crate) mod regexp;
 pub(crate) mod time;
 pub(crate) mod url;

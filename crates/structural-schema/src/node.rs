@@ -80,8 +80,27 @@ pub struct Node {
     pub map_type: Option<String>,
     /// `x-kubernetes-validations`.
     pub rules: Vec<Rule>,
-    /// Keywords that are present although Kubernetes refuses them, such as `$ref`.
-    pub unsupported: Vec<&'static str>,
+    /// What is present although Kubernetes refuses it, such as `$ref`.
+    pub unsupported: Option<Box<Unsupported>>,
+    /// Whether there are `externalDocs` or an `example`.
+    pub has_documents: bool,
+    /// Whether the schema says nothing but its `type`.
+    pub is_bare: bool,
+}
+
+/// The parts of a schema that are never allowed in a definition. They are read because they are judged themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Unsupported {
+    /// The keywords, in the order in which they are refused; `items` when it is a list of schemas.
+    pub keywords: Vec<&'static str>,
+    /// `definitions`.
+    pub definitions: BTreeMap<String, Node>,
+    /// The `dependencies` that are schemas.
+    pub dependencies: BTreeMap<String, Node>,
+    /// `items` when it is a list.
+    pub items: Vec<Node>,
+    /// The first of them for which the schema has no structural form.
+    obstacle: Option<&'static str>,
 }
 
 /// `additionalProperties`: a schema or a boolean.
@@ -131,12 +150,22 @@ pub struct Rule {
 /// Keywords that parse but are never allowed in a definition.
 const UNSUPPORTED: &[&str] = &[
     "id",
-    "$schema",
-    "$ref",
     "additionalItems",
     "patternProperties",
     "definitions",
     "dependencies",
+    "$ref",
+];
+
+/// Keywords that have no place in a structural schema, in the order in which they are looked for.
+const NOT_STRUCTURAL: &[(&str, &str)] = &[
+    ("id", "id"),
+    ("$schema", "schema"),
+    ("$ref", "$ref"),
+    ("patternProperties", "patternProperties"),
+    ("dependencies", "dependencies"),
+    ("additionalItems", "additionalItems"),
+    ("definitions", "definitions"),
 ];
 
 /// Reads a schema; the errors say which keyword has a value of the wrong kind.
@@ -170,15 +199,60 @@ impl Parser<'_> {
         self.scalars(&mut node, map, path);
         self.children(&mut node, map, path, depth + 1);
         node.rules = self.rules(map, path);
-        node.unsupported = UNSUPPORTED
+        node.has_documents = ["externalDocs", "example"]
             .iter()
-            .copied()
-            .filter(|keyword| is_present(map.get(*keyword)))
-            .collect();
-        if map.get("items").is_some_and(Value::is_array) {
-            node.unsupported.push("items");
-        }
+            .any(|name| map.get(*name).is_some_and(|value| !value.is_null()));
+        node.unsupported = self.unsupported(map, path, depth + 1);
+        node.is_bare = map
+            .iter()
+            .all(|(name, value)| name == "type" || !is_present(Some(value)) || *value == Value::Bool(false));
         node
+    }
+
+    fn unsupported(
+        &mut self,
+        map: &Map<String, Value>,
+        path: &Path,
+        depth: usize,
+    ) -> Option<Box<Unsupported>> {
+        let is_refused = |keyword: &&str| match map.get(*keyword) {
+            Some(Value::String(_)) if *keyword == "$ref" => true,
+            value => is_present(value),
+        };
+        let mut found = Unsupported {
+            keywords: UNSUPPORTED.iter().copied().filter(is_refused).collect(),
+            definitions: self.node_map(map, "definitions", path, depth),
+            dependencies: self.node_map(map, "dependencies", path, depth),
+            obstacle: NOT_STRUCTURAL
+                .iter()
+                .find(|(keyword, _)| is_present(map.get(*keyword)))
+                .map(|(_, shown)| *shown),
+            items: Vec::new(),
+        };
+        if map.get("items").is_some_and(Value::is_array) {
+            found.items = self.nodes(map, "items", path, depth);
+        }
+        if !found.items.is_empty() {
+            found.keywords.push("items");
+        }
+        let is_something = !found.keywords.is_empty() || found.obstacle.is_some();
+        is_something.then(|| Box::new(found))
+    }
+
+    /// The schemas of a map from names to schemas; other values are passed over.
+    fn node_map(
+        &mut self,
+        map: &Map<String, Value>,
+        name: &str,
+        path: &Path,
+        depth: usize,
+    ) -> BTreeMap<String, Node> {
+        let entries = map.get(name).and_then(Value::as_object).into_iter().flatten();
+        let mut nodes = BTreeMap::new();
+        for (key, value) in entries.filter(|(_, value)| value.is_object()) {
+            nodes.insert(key.clone(), self.node(value, &path.child(name).key(key), depth));
+        }
+        nodes
     }
 
     fn scalars(&mut self, node: &mut Node, map: &Map<String, Value>, path: &Path) {
@@ -433,11 +507,43 @@ impl Node {
 
     /// The format as far as it is checked: unknown ones do not count.
     pub(crate) fn checked_format(&self) -> &str {
-        if format::is_known(&self.format) {
+        if format::is_recognized(&self.kind, &self.format) {
             &self.format
         } else {
             ""
         }
+    }
+
+    /// Why this schema has no structural form, if it has none.
+    pub(crate) fn structural_obstacle(&self) -> Option<String> {
+        let refused = self.unsupported.as_deref();
+        if let Some(keyword) = refused.and_then(|refused| refused.obstacle) {
+            return Some(format!("OpenAPIV3Schema '{keyword}' is not supported"));
+        }
+        let restrictions = self
+            .not
+            .as_deref()
+            .into_iter()
+            .chain(&self.all_of)
+            .chain(&self.any_of)
+            .chain(&self.one_of);
+        if let Some(obstacle) = restrictions.into_iter().find_map(Self::structural_obstacle) {
+            return Some(obstacle);
+        }
+        if self.preserve_unknown_fields == Some(false) {
+            let detail = "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined";
+            return Some(detail.to_owned());
+        }
+        if refused.is_some_and(|refused| !refused.items.is_empty()) {
+            return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+        }
+        let children = self
+            .items
+            .as_deref()
+            .into_iter()
+            .chain(self.properties.values())
+            .chain(self.additional_schema());
+        children.into_iter().find_map(Self::structural_obstacle)
     }
 
     /// Calls `visit` with every schema of the tree, this one first.

@@ -111,7 +111,7 @@ proptest! {
         let _ = crd::validate_create(&crd);
         let _ = crd::validate_update(&crd, &junk);
         let _ = crd::validate_create(&junk);
-        let _ = crd::warnings(&crd);
+        let _ = crd::warnings(&crd, None);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl World {
         if !errors.is_empty() {
             return Answer::refused(&errors);
         }
-        let warnings = crd::warnings(&crd);
+        let warnings = crd::warnings(&crd, None);
         if !dry_run {
             crd["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
             self.crd = Some(crd);

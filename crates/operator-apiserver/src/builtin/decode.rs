@@ -56,6 +56,9 @@ pub(crate) fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, 
     }
 }
 
+/// The Go name of schemas, which hold themselves in several ways.
+const SCHEMA: &str = "v1.JSONSchemaProps";
+
 #[derive(Default)]
 struct Decoder {
     /// Where the decoder stands, with indexes and map keys.
@@ -153,12 +156,52 @@ impl Decoder {
                 self.bytes(value);
                 Ok(())
             }
+            FieldKind::Any if self.is_in_schema() => self.schema_part(value),
             FieldKind::Object | FieldKind::Raw | FieldKind::Any => Ok(()),
             scalar => {
                 self.scalar(scalar, type_name, value);
                 Ok(())
             }
         }
+    }
+
+    /// Whether the field that is decoded is one of a schema.
+    fn is_in_schema(&self) -> bool {
+        self.parent.is_some_and(|go| go.name == SCHEMA)
+    }
+
+    /// Parts of a schema that are a schema or something else decode themselves, without a word on unknown fields.
+    fn schema_part(&mut self, value: &mut Value) -> Decoded<()> {
+        let field = self.fields.last().copied().unwrap_or_default();
+        match (field, &mut *value) {
+            ("additionalProperties" | "additionalItems", Value::Bool(_)) => Ok(()),
+            ("additionalProperties" | "additionalItems" | "items" | "dependencies", Value::Object(_)) => {
+                self.nested_schema(value)
+            }
+            ("additionalProperties" | "additionalItems", _) => {
+                Err(DecodeError("boolean or JSON schema expected".to_owned()))
+            }
+            ("items", Value::Array(items)) if !items.is_empty() => {
+                items.iter_mut().try_for_each(|item| self.nested_schema(item))
+            }
+            ("dependencies", Value::Array(_)) => Ok(()),
+            ("items" | "dependencies", _) => {
+                *value = Value::Null;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn nested_schema(&mut self, value: &mut Value) -> Decoded<()> {
+        let Some(go) = self.parent else { return Ok(()) };
+        let mut nested = Self {
+            fields: self.fields.clone(),
+            parent: self.parent,
+            ..Self::default()
+        };
+        nested.object(go, value)?;
+        nested.saved.map_or(Ok(()), Err)
     }
 
     fn scalar(&mut self, kind: &FieldKind, type_name: Option<&str>, value: &mut Value) {

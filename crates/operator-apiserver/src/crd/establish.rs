@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::TABLE;
 use super::conversion::Conversion;
 use super::names::{self, Names};
-use super::version::{CustomVersion, PrinterColumn, Scale};
+use super::scale::Scale;
+use super::version::{CustomVersion, PrinterColumn};
 use crate::authn::User;
 use crate::builtin::Column;
 use crate::client::Gvr;
@@ -421,7 +422,17 @@ fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Defi
         return Vec::new();
     };
     let storage = Arc::new(Gvr::new(group, object::text(storage, &["name"]), &names.plural));
+    let mut served: Vec<&Value> = versions
+        .iter()
+        .copied()
+        .filter(|version| version["served"] == true)
+        .collect();
+    served.sort_by_key(|version| crate::discovery::version_priority(object::text(version, &["name"])));
+    let current = served.iter().filter(|version| version["deprecated"] != true);
     let family = Family {
+        current: current
+            .map(|version| object::text(version, &["name"]).to_owned())
+            .collect(),
         namespaced: spec["scope"] == "Namespaced",
         merge_schemas: merge_schemas(group, &versions),
         storage_schema,
@@ -430,11 +441,6 @@ fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Defi
         retired: retired.clone(),
         conversion: Conversion::read(spec),
     };
-    let mut served: Vec<&Value> = versions
-        .into_iter()
-        .filter(|version| version["served"] == true)
-        .collect();
-    served.sort_by_key(|version| crate::discovery::version_priority(object::text(version, &["name"])));
     served
         .into_iter()
         .filter_map(|version| definition(version, &names, &storage, &family))
@@ -443,6 +449,8 @@ fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Defi
 
 /// What the versions of a CRD have in common.
 struct Family {
+    /// The versions that are served and not deprecated, the best first.
+    current: Vec<String>,
     namespaced: bool,
     merge_schemas: BTreeMap<String, Schema>,
     storage_schema: structural_schema::Schema,
@@ -542,9 +550,20 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
             version["deprecationWarning"]
                 .as_str()
                 .map(str::to_owned)
-                .unwrap_or_else(|| format!("{group}/{name} {} is deprecated", names.kind))
+                .unwrap_or_else(|| deprecation_warning(group, name, &names.kind, &family.current))
         }),
     })
+}
+
+/// What the users of a deprecated version are told when its author says nothing: to use the best of those above it.
+fn deprecation_warning(group: &str, version: &str, kind: &str, current: &[String]) -> String {
+    let priority = crate::discovery::version_priority;
+    let better = current.iter().find(|other| priority(other) < priority(version));
+    let hint = better.map(|other| format!("; use {group}/{other} {kind}"));
+    format!(
+        "{group}/{version} {kind} is deprecated{}",
+        hint.unwrap_or_default()
+    )
 }
 
 fn scale(scale: &Value) -> Option<Scale> {

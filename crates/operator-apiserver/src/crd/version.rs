@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use structural_schema::Outcome;
+use structural_schema::field::Error;
 use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
 
 use super::conversion::Conversion;
+use super::scale::Scale;
 use crate::builtin::Column;
 use crate::negotiate::table::{self, NAME_DESCRIPTION};
 use crate::object;
@@ -39,14 +41,6 @@ pub(crate) struct CustomVersion {
     pub(crate) retired: CancellationToken,
     /// The webhook that converts between versions; without one, objects are relabelled.
     pub(crate) conversion: Option<Arc<Conversion>>,
-}
-
-/// Where the scale subresource finds its numbers, as JSON paths.
-#[derive(Debug)]
-pub(crate) struct Scale {
-    pub(crate) spec_replicas: String,
-    pub(crate) status_replicas: String,
-    pub(crate) label_selector: Option<String>,
 }
 
 /// A column of `kubectl get`.
@@ -128,15 +122,25 @@ impl CustomVersion {
     }
 
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
-        self.schema.check(object, None)
+        let mut outcome = self.schema.check(object, None);
+        outcome.errors.extend(self.check_scale(object, true));
+        outcome
     }
 
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
-        if subresource == "status" {
+        let is_status = subresource == "status";
+        let mut outcome = if is_status {
             self.schema.check_status(object, Some(old))
         } else {
             self.schema.check(object, Some(old))
-        }
+        };
+        outcome.errors.extend(self.check_scale(object, !is_status));
+        outcome
+    }
+
+    fn check_scale(&self, object: &Value, with_spec: bool) -> Vec<Error> {
+        let scale = self.scale.as_ref();
+        scale.map_or_else(Vec::new, |scale| scale.check(object, with_spec))
     }
 
     pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {

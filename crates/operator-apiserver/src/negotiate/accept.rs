@@ -104,7 +104,6 @@ impl<'a> Clause<'a> {
 
 const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-const CUSTOM_TYPES: &str = "application/json, application/yaml";
 
 /// What kind of path a client asks, which decides how a refusal is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,8 +158,7 @@ fn refusal(clauses: &[Clause<'_>], asked: Asked) -> Status {
         BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"
     };
     match asked {
-        Asked::Custom => status::not_acceptable(CUSTOM_TYPES),
-        Asked::Document => status::not_acceptable(BUILTIN_TYPES),
+        Asked::Custom | Asked::Document => status::not_acceptable(BUILTIN_TYPES),
         _ if clauses.iter().any(known) => status::not_acceptable(BUILTIN_TYPES),
         Asked::Builtin { watchable: true } => {
             status::no_representation(&format!("{BUILTIN_TYPES}, {STREAM_TYPES}"))

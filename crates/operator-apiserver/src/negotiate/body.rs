@@ -17,8 +17,7 @@ pub(crate) enum Media {
     Protobuf,
 }
 
-const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const CUSTOM_TYPES: &str = "application/json, application/yaml";
+const TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 impl Media {
     /// Reads a `Content-Type`; none at all is JSON.
@@ -28,11 +27,7 @@ impl Media {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             protobuf::MEDIA_TYPE if !custom => Ok(Self::Protobuf),
-            _ => Err(status::unsupported_media_type(if custom {
-                CUSTOM_TYPES
-            } else {
-                BUILTIN_TYPES
-            })),
+            _ => Err(status::unsupported_media_type(TYPES)),
         }
     }
 }
@@ -58,6 +53,10 @@ pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     yaml::parse(text)
 }
 
+/// What the type of a body is read into.
+const VERSION_AND_KIND: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
 /// How much of a body an error shows.
 const EXCERPT_BYTES: usize = 30;
 
@@ -80,7 +79,9 @@ fn excerpt(bytes: &[u8]) -> String {
 ///
 /// A number out of range is found when the type of the object is known already.
 pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
-    if media == Media::Json && why.starts_with("json: cannot unmarshal number") {
+    let out_of_range = why.starts_with("json: cannot unmarshal number ")
+        && !why.starts_with("json: cannot unmarshal number into Go value of type struct");
+    if media == Media::Json && out_of_range {
         let version = crate::object::go_quote(version);
         return status::bad_request(format!(
             "{kind} in version {version} cannot be handled as a {kind}: {why}"
@@ -103,9 +104,36 @@ pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
 
 /// The error for a body that is JSON, but no object.
 pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &[u8]) -> Status {
-    let wanted = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let wanted = VERSION_AND_KIND;
     let why = cannot_unmarshal(value, wanted);
+    let why = match media {
+        Media::Yaml => format!("couldn't get version/kind; json parse error: {why}"),
+        Media::Json | Media::Protobuf => why,
+    };
     unrecognized(gvk, media, &why, bytes)
+}
+
+/// The error for a custom resource that does not say of what type it is.
+pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
+    let fields = ["apiVersion", "kind"];
+    let mistyped = fields.iter().find_map(|field| {
+        let found = value
+            .get(*field)
+            .filter(|found| !found.is_null() && !found.is_string())?;
+        let why =
+            cannot_unmarshal(found, "string").replace("Go value of", &format!("Go struct field .{field} of"));
+        Some(format!("couldn't get version/kind; json parse error: {why}"))
+    });
+    let is_missing = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .is_empty();
+    let missing = || {
+        let body = String::from_utf8_lossy(bytes);
+        is_missing.then(|| format!("Object 'Kind' is missing in '{body}'"))
+    };
+    Some(untyped(kind, &mistyped.or_else(missing)?, bytes))
 }
 
 /// What Go says of a JSON value of the wrong type.

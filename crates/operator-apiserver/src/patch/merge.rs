@@ -1,11 +1,15 @@
-//! JSON merge patch, RFC 7386.
+//! JSON merge patch, RFC 7386, as the Go library of the real server reads it: objects in lists lose their nulls too.
 
 use serde_json::{Map, Value};
 
 /// Merges a patch into a document.
 pub(crate) fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
+        let was_object = target.is_object();
         *target = patch.clone();
+        if !was_object {
+            drop_nulls(target);
+        }
         return;
     };
     if !target.is_object() {
@@ -20,6 +24,18 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) {
         } else {
             apply(target.entry(key.clone()).or_insert(Value::Null), value);
         }
+    }
+}
+
+/// Takes the nulls out of the objects in a value; those of lists stay.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 
@@ -44,6 +60,11 @@ mod tests {
                 json!({"a": {"c": 1}}),
             ),
             (json!([1]), json!({"a": 1}), json!({"a": 1})),
+            (
+                json!({"a": [1]}),
+                json!({"a": [null, {"b": null, "c": 1}]}),
+                json!({"a": [null, {"c": 1}]}),
+            ),
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
         ];
         for (mut target, patch, want) in cases {

@@ -5,6 +5,7 @@ use structural_schema::field::{Error, ErrorType, Path};
 
 use super::Definition;
 use crate::builtin::names;
+use crate::crd;
 use crate::managed_fields;
 use crate::object;
 
@@ -15,6 +16,9 @@ type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 /// Checks the metadata of a new object.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
     validate_whole(object, &|name, is_prefix| {
+        if crd::is_definition_table(definition) {
+            return structural_schema::crd::name_problems(object, name);
+        }
         definition.validate_name(name, is_prefix)
     })
 }

@@ -123,8 +123,8 @@ impl Definition {
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
         match &self.backing {
             Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
-                errors: structural_schema::crd::validate_create(object),
-                warnings: structural_schema::crd::warnings(object),
+                errors: structural_schema::crd::validate_new(object),
+                warnings: structural_schema::crd::warnings(object, None),
             },
             Backing::Builtin { gvk, .. } => Outcome {
                 errors: builtin::validate_create(gvk, object),
@@ -142,7 +142,7 @@ impl Definition {
                     "status" => structural_schema::crd::validate_status_update(object),
                     _ => structural_schema::crd::validate_update(object, old),
                 },
-                warnings: structural_schema::crd::warnings(object),
+                warnings: structural_schema::crd::warnings(object, Some(old)),
             },
             Backing::Builtin { gvk, .. } => Outcome {
                 errors: builtin::validate_update(gvk, subresource, object, old),

@@ -155,7 +155,9 @@ impl Registry {
         }
         let version = object::resource_version(object);
         if version.is_empty() || version == "0" {
-            if write.subresource.is_empty() && !write.definition.allows_unconditional_update() {
+            if matches!(write.subresource.as_str(), "" | "status")
+                && !write.definition.allows_unconditional_update()
+            {
                 return Err(must_be_specified(write));
             }
             return Ok(());

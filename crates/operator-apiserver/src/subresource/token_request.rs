@@ -33,7 +33,7 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let write = verb::write(call, definition)?;
     let tracking = verb::write(call, token_requests())?;
-    let mut request = object_body::read(call, token_requests(), &call.warnings)?;
+    let mut request = object_body::read(call, token_requests(), &call.warnings, None)?;
     fill_namespace(&write, &mut request)?;
     managed_fields::update(registry, &tracking, None, &mut request);
     admission::admit_body(registry, &write, &mut request).await?;

@@ -18,7 +18,7 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let write = write(call, definition)?;
-    let object = object_body::read(call, definition, &write.warnings)?;
+    let object = object_body::read(call, definition, &write.warnings, None)?;
     if subresource::is_review(definition) {
         return subresource::serve_review(registry, &write, form, object);
     }

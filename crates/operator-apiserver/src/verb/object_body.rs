@@ -14,7 +14,14 @@ use crate::registry::{Backing, Definition, Warnings};
 use crate::status::{self, Status};
 
 /// Reads, checks, normalises and defaults the object in a body.
-pub(crate) fn read(call: &Call, definition: &Definition, warnings: &Warnings) -> Result<Value, Status> {
+///
+/// With `name`, the object must have it: a wrong name is found before a wrong type is.
+pub(crate) fn read(
+    call: &Call,
+    definition: &Definition,
+    warnings: &Warnings,
+    name: Option<&str>,
+) -> Result<Value, Status> {
     let media = Media::parse(call.header(CONTENT_TYPE), definition.is_custom())?;
     let kind = definition.subject.kind.as_str();
     let named = (definition.version.as_str(), kind);
@@ -28,8 +35,15 @@ pub(crate) fn read(call: &Call, definition: &Definition, warnings: &Warnings) ->
     if !value.is_object() {
         return Err(body::no_object(named, media, &value, &call.body));
     }
+    let misnamed = name.and_then(|name| check_name(&value, name).err());
     let given = object::text(&value, &["apiVersion"]);
     if definition.is_custom() {
+        if let Some(refusal) = body::without_type(kind, &value, &call.body) {
+            return Err(refusal);
+        }
+        if given.is_empty() {
+            return Err(wrong_version(definition, given));
+        }
         check_version(definition, &value)?;
     } else if given.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {given}");
@@ -41,15 +55,36 @@ pub(crate) fn read(call: &Call, definition: &Definition, warnings: &Warnings) ->
     } else {
         Vec::new()
     };
-    complete_in_order(
+    let mistyped = mistyped(definition, &value).is_some();
+    let completed = complete_in_order(
         definition,
         &mut value,
         decoded.duplicates,
         validation,
         warnings,
         &order,
-    )?;
-    Ok(value)
+    );
+    match (completed, misnamed) {
+        (Err(_), Some(misnamed)) if mistyped => Err(misnamed),
+        (Err(refusal), _) | (Ok(()), Some(refusal)) => Err(refusal),
+        (Ok(()), None) => Ok(value),
+    }
+}
+
+/// The name in the body is the one in the path.
+fn check_name(object: &Value, name: &str) -> Result<(), Status> {
+    let given = object::name(object);
+    if given.is_empty() {
+        return Err(status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if given != name {
+        return Err(status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
 }
 
 /// Checks the type of an object, brings it into normal form, and reports what its type does not know.
@@ -75,11 +110,16 @@ fn complete_in_order(
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
-    let cleared = managed_fields::is_cleared(value);
+    // An empty list clears them but in custom resources, whose metadata leaves empty lists out when it is read.
+    let empty = managed_fields::is_cleared(value);
+    let cleared = empty && !definition.is_custom();
     let unknown = match foreign {
         Some(fields) => fields,
         None => definition.decode(value)?,
     };
+    if empty && !cleared {
+        object::set_meta(value, "managedFields", None);
+    }
     if cleared {
         object::set_meta(value, "managedFields", Some(Value::Array(Vec::new())));
     }
@@ -209,9 +249,14 @@ fn check_version(definition: &Definition, value: &Value) -> Result<(), Status> {
     if given.is_empty() || given == expected {
         return Ok(());
     }
-    Err(status::bad_request(format!(
+    Err(wrong_version(definition, given))
+}
+
+fn wrong_version(definition: &Definition, given: &str) -> Status {
+    let expected = definition.api_version();
+    status::bad_request(format!(
         "the API version in the data ({given}) does not match the expected API version ({expected})"
-    )))
+    ))
 }
 
 /// The type of a body must be that of the path, see [`mistyped`] for custom resources; what is missing is filled in.

@@ -145,6 +145,7 @@ pub(crate) struct WatchOptions {
 pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListOptions, Status> {
     let query = &call.query;
     let limit = integer(call, "limit")?.unwrap_or_default();
+    integer(call, "timeoutSeconds")?;
     let labels = query
         .text("labelSelector")
         .parse()

@@ -10,7 +10,7 @@ use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::object;
 use crate::registry::{Definition, Registry};
-use crate::status::{self, Status};
+use crate::status::Status;
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -19,8 +19,7 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let write = write(call, definition)?;
-    let mut object = object_body::read(call, definition, &write.warnings)?;
-    check_name(&mut object, &call.info.name)?;
+    let object = object_body::read(call, definition, &write.warnings, Some(&call.info.name))?;
     let change = |_: &Value| Ok(object.clone());
     let result = registry.update(&write, &change).await;
     let (code, updated) = match result {
@@ -41,20 +40,4 @@ pub(super) async fn serve(
         result => (StatusCode::OK, result?),
     };
     render::object(registry, call, definition, form, code, &updated)
-}
-
-/// The name in the body is the one in the path.
-fn check_name(object: &mut Value, name: &str) -> Result<(), Status> {
-    let given = object::name(object);
-    if given.is_empty() {
-        return Err(status::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )));
-    }
-    if given != name {
-        return Err(status::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({name})"
-        )));
-    }
-    Ok(())
 }

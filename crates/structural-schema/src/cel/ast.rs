@@ -119,7 +119,7 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
         line += 1;
     }
     let text = lines.get(line).copied().unwrap_or("").replace('\t', " ");
-    let wide = |c: char| u32::from(c) > 0xff;
+    let wide = |c: char| !c.is_ascii();
     let mut mark: String = text
         .chars()
         .take(column)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::ast::{Comprehension, Expr, Issue, Kind, Literal};
 use super::declaration::{self, Overload};
+use super::literal;
 use super::types::Type;
-use crate::go;
 
 /// The variables of an expression and their types.
 ///
@@ -46,10 +46,6 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         may_mix: false,
     };
     let result = checker.expr(&mut expr);
-    if checker.issues.is_empty() {
-        validate_literals(&expr, &mut checker.issues);
-        checker.issues.append(&mut checker.mixed);
-    }
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
@@ -59,11 +55,18 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         .into_iter()
         .map(|(id, found)| (id, resolve(&bindings, &found, true)))
         .collect();
-    Ok(Checked {
+    let checked = Checked {
         expr,
         result: resolve(&bindings, &result, true),
         types,
-    })
+    };
+    let mut issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr));
+    issues.append(&mut checker.mixed);
+    if issues.is_empty() {
+        Ok(checked)
+    } else {
+        Err(issues)
+    }
 }
 
 struct Checker<'v> {
@@ -124,7 +127,9 @@ fn type_name(name: &str) -> Option<Type> {
         "optional_type" => Type::optional(Type::Dyn),
         "google.protobuf.Timestamp" => Type::Timestamp,
         "google.protobuf.Duration" => Type::Duration,
-        _ => Type::Opaque(super::types::OPAQUE.iter().find(|opaque| **opaque == name)?),
+        "net.IP" => Type::Opaque("net.IP"),
+        "net.CIDR" => Type::Opaque("net.CIDR"),
+        _ => return None,
     };
     Some(Type::Type(Box::new(found)))
 }
@@ -228,6 +233,10 @@ impl Checker<'_> {
                 None => self.report(expr, format!("undefined field '{field}'")),
             },
             Type::Dyn | Type::Error | Type::Var(_) => Type::Dyn,
+            // These are objects, whose fields nobody has declared.
+            Type::Opaque(name) if name.starts_with("kubernetes.") => {
+                self.report(expr, format!("unexpected failed resolution of '{name}'"))
+            }
             other => self.report(expr, format!("type '{other}' does not support field selection")),
         };
         if optional { Type::optional(found) } else { found }
@@ -265,7 +274,10 @@ impl Checker<'_> {
         match self.overload(overloads, has_target, &types) {
             Some(result) => result,
             None => {
-                let shown: Vec<String> = types.iter().map(|found| self.shown(found)).collect();
+                let shown: Vec<String> = types
+                    .iter()
+                    .map(|found| resolve(&self.bindings, found, true).to_string())
+                    .collect();
                 let applied = match shown.split_first() {
                     Some((receiver, args)) if has_target => format!("{receiver}.({})", args.join(", ")),
                     _ => format!("({})", shown.join(", ")),
@@ -599,33 +611,6 @@ fn literal_type(literal: &Literal) -> Type {
         Literal::Double(_) => Type::Double,
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
-    }
-}
-
-/// Constants that can only fail when they run are refused at once.
-fn validate_literals(expr: &Expr, issues: &mut Vec<Issue>) {
-    if let Kind::Call { function, args, .. } = &expr.kind {
-        let text = args.last().and_then(|arg| match &arg.kind {
-            Kind::Literal(Literal::String(text)) => Some((arg.offset, text.as_str())),
-            _ => None,
-        });
-        let is_bad = |text: &str| match function.as_str() {
-            "matches" => go::regexp::compile(text).is_err(),
-            "duration" => go::time::parse_duration(text).is_none(),
-            "timestamp" => go::time::parse_rfc3339(text, false).is_none(),
-            _ => false,
-        };
-        if let Some((offset, text)) = text
-            && is_bad(text)
-        {
-            issues.push(Issue {
-                offset,
-                message: format!("invalid {function} argument"),
-            });
-        }
-    }
-    for child in children(expr) {
-        validate_literals(child, issues);
     }
 }
 

@@ -329,7 +329,7 @@ fn optional_field<'a>(target: Option<&Value<'a>>, field: &str) -> Result<Option<
     }
 }
 
-fn constant<'a>(literal: &Literal) -> Value<'a> {
+pub(super) fn constant<'a>(literal: &Literal) -> Value<'a> {
     match literal {
         Literal::Null => Value::Null,
         Literal::Bool(value) => Value::Bool(*value),

@@ -44,6 +44,7 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     }
     let (tokens, issues) = tokenize(source);
     let mut parser = Parser {
+        source: source.chars().collect(),
         tokens,
         at: 0,
         issues,
@@ -63,6 +64,7 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
 }
 
 struct Parser {
+    source: Vec<char>,
     tokens: Vec<Token>,
     at: usize,
     issues: Vec<Issue>,
@@ -205,8 +207,29 @@ impl Parser {
             self.advance();
             return;
         }
-        let message = format!("missing '{symbol}' at {}", self.shown());
+        let message = match symbol {
+            // Nothing that may follow is here, so that the symbol itself is not all that is missing.
+            ":" if !Self::starts_expression(self.token()) => {
+                format!("mismatched input {} expecting ':'", self.shown())
+            }
+            _ => format!("missing '{symbol}' at {}", self.shown()),
+        };
         self.syntax_error(&message);
+    }
+
+    /// The end of a list or map, before which there may be a comma.
+    fn expect_end(&mut self, symbol: &str) {
+        if self.take(symbol) {
+            return;
+        }
+        let is_next = matches!(self.peek(), TokenKind::Symbol(found) if *found == symbol || *found == ",");
+        let kind = if is_next { "extraneous" } else { "mismatched" };
+        let message = format!("{kind} input {} expecting {{'{symbol}', ','}}", self.shown());
+        self.syntax_error(&message);
+        if is_next {
+            self.advance();
+            self.take(symbol);
+        }
     }
 
     fn end(&mut self) {
@@ -391,8 +414,14 @@ impl Parser {
             TokenKind::Escaped(name) => name,
             other => {
                 let text = shown(&other);
-                let text = text.trim_matches('\'');
-                let message = format!("no viable alternative at input '.{text}'");
+                let text = if other == TokenKind::End {
+                    ""
+                } else {
+                    text.trim_matches('\'')
+                };
+                let between = self.source.get(dot..field_offset).unwrap_or_default();
+                let between: String = between.iter().collect();
+                let message = format!("no viable alternative at input '{between}{text}'");
                 self.syntax_error(&message);
                 return Err(target);
             }
@@ -527,7 +556,7 @@ impl Parser {
                 break;
             }
         }
-        self.expect("]");
+        self.expect_end("]");
         self.new_expr(offset, Kind::List(items))
     }
 
@@ -543,7 +572,7 @@ impl Parser {
                 break;
             }
         }
-        self.expect("}");
+        self.expect_end("}");
         self.new_expr(offset, Kind::Map(entries))
     }
 

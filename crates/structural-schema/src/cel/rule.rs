@@ -8,6 +8,7 @@ use super::ast::describe;
 use super::check::{Checked, Variables, check, mentions};
 use super::declared::{Declared, declare};
 use super::eval::{Activation, Failure, evaluate};
+use super::literal;
 use super::types::Type;
 use super::value::{Value, from_json};
 use super::{cost, parser};
@@ -57,7 +58,13 @@ pub(crate) fn compile(rule: &Rule, node: &Node, declared: &Declared) -> (Option<
     ]);
     let bounds = HashMap::from([("self".to_owned(), declared), ("oldSelf".to_owned(), declared)]);
     let program = match expression(&rule.rule, &variables) {
-        Ok(program) if program.result == Type::Bool => Some(program),
+        Ok(program) if program.result == Type::Bool => match literal::plan(&program.expr) {
+            Ok(()) => Some(program),
+            Err(problem) => {
+                problems.push(Problem::Rule(format!("program instantiation failed: {problem}")));
+                None
+            }
+        },
         Ok(_) => {
             problems.push(Problem::Rule("cel expression must evaluate to a bool".to_owned()));
             None
@@ -70,7 +77,13 @@ pub(crate) fn compile(rule: &Rule, node: &Node, declared: &Declared) -> (Option<
     let mut message = None;
     if program.is_some() && !rule.message_expression.trim().is_empty() {
         match expression(&rule.message_expression, &variables) {
-            Ok(found) if found.result == Type::String => message = Some(found),
+            Ok(found) if found.result == Type::String => match literal::plan(&found.expr) {
+                Ok(()) => message = Some(found),
+                Err(problem) => {
+                    let detail = format!("messageExpression instantiation failed: {problem}");
+                    problems.push(Problem::MessageExpression(detail));
+                }
+            },
             Ok(_) => {
                 let detail = "messageExpression must evaluate to a string".to_owned();
                 problems.push(Problem::MessageExpression(detail));

@@ -80,6 +80,20 @@ impl Type {
         }))
     }
 
+    /// The name of the type of values, without what they hold: `list`, `google.protobuf.Duration`.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::List(_) => "list".to_owned(),
+            Self::Map(..) => "map".to_owned(),
+            Self::Type(_) => "type".to_owned(),
+            Self::Optional(_) => "optional_type".to_owned(),
+            Self::Null => "null_type".to_owned(),
+            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether any value fits.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
@@ -89,7 +103,8 @@ impl Type {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dyn | Self::Var(_) => f.write_str("dyn"),
+            Self::Dyn => f.write_str("dyn"),
+            Self::Var(index) => write!(f, "_var{index}"),
             Self::Error => f.write_str("!error!"),
             Self::Null => f.write_str("null"),
             Self::Bool => f.write_str("bool"),

@@ -89,7 +89,15 @@ pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, e
     }
 }
 
-pub(super) fn validate_selectable_fields(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+/// The errors of selectable fields, given the schema that stands beside them in the server's internal form, or why
+/// there must be one.
+pub(super) fn validate_selectable_fields(
+    version: &Value,
+    schema: Option<&Value>,
+    missing: &str,
+    parent: &Path,
+    errors: &mut Vec<Error>,
+) {
     let Some(fields) = version
         .get("selectableFields")
         .and_then(Value::as_array)
@@ -97,11 +105,21 @@ pub(super) fn validate_selectable_fields(version: &Value, path: &Path, errors: &
     else {
         return;
     };
-    let path = path.child("selectableFields");
-    let Some(Ok(schema)) = version.pointer("/schema/openAPIV3Schema").map(node::parse) else {
-        let detail = "may only be set when spec.versions.schema is defined";
-        errors.push(Error::invalid(path, "".into(), detail));
-        return;
+    let path = parent.child("selectableFields");
+    let Some(schema) = schema else {
+        return errors.push(Error::invalid(path, "".into(), missing));
+    };
+    let schema = match node::parse(schema) {
+        Ok(schema) => schema,
+        Err(_) => return,
+    };
+    let schema = match schema.structural_obstacle() {
+        None => schema,
+        Some(obstacle) => {
+            let path = parent.child("schema.openAPIV3Schema");
+            errors.push(Error::invalid(path, "".into(), obstacle));
+            Node::default()
+        }
     };
     let mut seen: Vec<Path> = Vec::new();
     for (index, field) in fields.iter().enumerate() {

@@ -7,7 +7,8 @@ use crate::field::{Error, Path};
 use crate::go::url;
 use crate::names;
 
-pub(super) fn validate(conversion: Option<&Value>, path: &Path, errors: &mut Vec<Error>) {
+/// The errors of the stanza; `check_bundle` when a certificate that cannot be read is refused.
+pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut Vec<Error>) {
     let Some(conversion) = conversion.filter(|conversion| !conversion.is_null()) else {
         return;
     };
@@ -37,7 +38,12 @@ pub(super) fn validate(conversion: Option<&Value>, path: &Path, errors: &mut Vec
             client_path,
             "required when strategy is set to Webhook",
         )),
-        Some(client) => validate_client(client, &client_path, errors),
+        Some(client) => {
+            validate_client(client, &client_path, errors);
+            if check_bundle {
+                validate_bundle(client, &client_path, errors);
+            }
+        }
     }
     validate_review_versions(versions, &versions_path, errors);
 }
@@ -53,9 +59,17 @@ fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
             "exactly one of url or service is required",
         )),
     }
-    let bundle = text_at(client, "/caBundle");
+}
+
+/// Whether a certificate bundle cannot be read.
+pub(super) fn is_bad_bundle(bundle: &str) -> bool {
     // `LS0tLS1CRUdJTi` is `-----BEGIN` in base64: whether the certificates are good shows when the hook is called.
-    if !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi") {
+    !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi")
+}
+
+fn validate_bundle(client: &Value, path: &Path, errors: &mut Vec<Error>) {
+    let bundle = text_at(client, "/caBundle");
+    if is_bad_bundle(bundle) {
         let detail = "unable to load root certificates: unable to parse bytes as PEM block";
         errors.push(Error::invalid(path.child("caBundle"), bundle.into(), detail));
     }
@@ -96,12 +110,10 @@ fn validate_url(text: &str, path: &Path, errors: &mut Vec<Error>) {
 }
 
 fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
-    for name in ["name", "namespace"] {
+    // The real server hands the two over the wrong way round, and reports each at the place of the other.
+    for (name, reported) in [("namespace", "name"), ("name", "namespace")] {
         if text_at(service, &format!("/{name}")).is_empty() {
-            errors.push(Error::required(
-                path.child(name),
-                format!("service {name} is required"),
-            ));
+            errors.push(Error::required(path.child(reported), ""));
         }
     }
     if let Some(port) = service.get("port").and_then(Value::as_i64)
@@ -113,11 +125,15 @@ fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
     let Some(url_path) = service
         .get("path")
         .and_then(Value::as_str)
-        .filter(|path| *path != "/")
+        .filter(|path| *path != "/" && !path.is_empty())
     else {
         return;
     };
     let field = path.child("path");
+    if url_path == "//" {
+        let detail = "segment[0] may not be empty";
+        return errors.push(Error::invalid(field, url_path.into(), detail));
+    }
     if !url_path.starts_with('/') {
         errors.push(Error::invalid(
             field.clone(),
@@ -125,7 +141,7 @@ fn validate_service(service: &Value, path: &Path, errors: &mut Vec<Error>) {
             "must start with a '/'",
         ));
     }
-    let inner = url_path.strip_prefix('/').unwrap_or(url_path);
+    let inner = url_path.get(1..).unwrap_or("");
     let inner = inner.strip_suffix('/').unwrap_or(inner);
     for (index, step) in inner.split('/').enumerate() {
         if step.is_empty() {
@@ -147,21 +163,14 @@ fn validate_review_versions(versions: &[Value], path: &Path, errors: &mut Vec<Er
     let mut seen: Vec<&str> = Vec::new();
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or("");
-        let problems = names::dns1035_label(version);
-        if !problems.is_empty() {
-            errors.push(Error::invalid(
-                path.index(index),
-                version.into(),
-                problems.join(","),
-            ));
-        } else if seen.contains(&version) {
-            errors.push(Error::invalid(
-                path.index(index),
-                version.into(),
-                "duplicate version",
-            ));
+        let mut report =
+            |detail: String| errors.push(Error::invalid(path.index(index), version.into(), detail));
+        if seen.contains(&version) {
+            report("duplicate version".to_owned());
+            continue;
         }
         seen.push(version);
+        names::dns1035_label(version).into_iter().for_each(report);
     }
     if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
         let detail = "must include at least one of v1, v1beta1";

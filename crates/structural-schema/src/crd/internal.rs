@@ -221,6 +221,12 @@ pub(super) fn schema(source: &Value) -> String {
     format!("{{{}}}", shown.join(","))
 }
 
+/// The `items` of a list with several schemas, as far as errors show them.
+pub(super) fn item_list(length: usize) -> String {
+    let items = vec![schema(&Value::Null); length];
+    format!("{{\"Schema\":null,\"JSONSchemas\":[{}]}}", items.join(","))
+}
+
 fn shaped(value: &Value, shape: Shape) -> String {
     let list = |items: &[Value]| format!("[{}]", items.iter().map(schema).collect::<Vec<_>>().join(","));
     match (shape, value) {

@@ -1,15 +1,15 @@
 //! Keywords of `JSONSchemaProps`: what is supported, and what must go together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::column;
 use super::internal;
 use crate::cel::declared::declare;
-use crate::cel::rule::{Compiled, Problem, compile};
+use crate::cel::rule::{Problem, compile};
 use crate::field::{Error, Path};
-use crate::node::{AdditionalProperties, Node, Rule};
+use crate::node::{AdditionalProperties, Node, Rule, Unsupported};
 use crate::prune::META_FIELDS;
 
 /// What the place in the schema forbids.
@@ -71,6 +71,21 @@ pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error>
     errors
 }
 
+/// The schemas of a keyword that is never allowed.
+fn unsupported<'n>(
+    node: &'n Node,
+    part: fn(&Unsupported) -> &BTreeMap<String, Node>,
+) -> impl Iterator<Item = (&'n String, &'n Node)> {
+    node.unsupported.as_deref().into_iter().flat_map(part)
+}
+
+/// `items` when it is a list of schemas.
+fn item_list(node: &Node) -> &[Node] {
+    node.unsupported
+        .as_deref()
+        .map_or(&[], |refused| refused.items.as_slice())
+}
+
 struct Checker {
     errors: Vec<Error>,
     rules: RuleChecker,
@@ -115,20 +130,37 @@ impl Checker {
                 self.node(child, &path.child(name).index(index), &place.nested(), false);
             }
         }
-        if let Some(items) = &node.items {
-            let mut place = place.below(node);
-            if node.list_type.as_deref() != Some("map") {
-                place.uncorrelatable.get_or_insert_with(|| path.clone());
-            }
-            self.node(items, &path.child("items"), &place, false);
+        for (name, definition) in unsupported(node, |refused| &refused.definitions) {
+            let path = path.child("definitions").key(name);
+            self.node(definition, &path, &place.nested(), false);
+        }
+        self.items(node, path, place);
+        for (name, dependency) in unsupported(node, |refused| &refused.dependencies) {
+            let path = path.child("dependencies").key(name);
+            self.node(dependency, &path, &place.nested(), false);
         }
         self.extensions(node, path);
         self.list_map(node, path);
+        self.keyed_items(node, path);
         for (index, rule) in node.rules.iter().enumerate() {
             self.rule(rule, node, &path.child("x-kubernetes-validations").index(index));
         }
         if place.has_rules && !node.rules.is_empty() && self.errors.len() == errors_before {
             self.rules.check(node, is_root, path, place);
+        }
+    }
+
+    fn items(&mut self, node: &Node, path: &Path, place: &Place) {
+        let mut place = place.below(node);
+        if node.list_type.as_deref() != Some("map") {
+            place.uncorrelatable.get_or_insert_with(|| path.clone());
+        }
+        let path = path.child("items");
+        if let Some(items) = &node.items {
+            self.node(items, &path, &place, false);
+        }
+        for (index, item) in item_list(node).iter().enumerate() {
+            self.node(item, &path.index(index), &place, false);
         }
     }
 
@@ -142,19 +174,22 @@ impl Checker {
         if let (Some(reason), Some(_)) = (&place.no_defaults, &node.default) {
             self.forbid(path.child("default"), reason.clone());
         }
-        for keyword in &node.unsupported {
-            let detail = match *keyword {
-                "$schema" => continue,
-                "items" => "items must be a schema object and not an array".to_owned(),
-                keyword => format!("{keyword} is not supported"),
-            };
-            self.forbid(path.child(keyword), detail);
+        let keywords = node
+            .unsupported
+            .as_ref()
+            .map_or(&[][..], |refused| &refused.keywords);
+        for keyword in keywords.iter().filter(|keyword| **keyword != "items") {
+            self.forbid(path.child(keyword), format!("{keyword} is not supported"));
         }
         if node.kind == "null" {
             self.forbid(
                 path.child("type"),
                 "type cannot be set to null, use nullable as an alternative",
             );
+        }
+        if !item_list(node).is_empty() {
+            let detail = "items must be a schema object and not an array";
+            self.forbid(path.child("items"), detail);
         }
         if place.inside_resource_meta && node.embedded_resource {
             let path = path.child("x-kubernetes-embedded-resource");
@@ -266,18 +301,24 @@ impl Checker {
             let detail = "must not be empty if x-kubernetes-list-type is map";
             self.errors.push(Error::required(keys_path.clone(), detail));
         }
-        let Some(items) = &node.items else {
-            if !node.unsupported.contains(&"items") {
+        let items_path = path.child("items");
+        match (&node.items, item_list(node)) {
+            (None, []) => {
                 let detail = "must have a schema if x-kubernetes-list-type is map";
-                self.errors.push(Error::required(path.child("items"), detail));
+                self.errors.push(Error::required(items_path, detail));
             }
-            return;
-        };
-        if items.kind != "object" {
-            let detail = "must be object if parent array's x-kubernetes-list-type is map";
-            return self.invalid(path.child("items").child("type"), items.kind.as_str(), detail);
+            (None, list) => {
+                let detail = "must only have a single schema if x-kubernetes-list-type is map";
+                let mut error = Error::invalid(items_path, Value::Null, detail);
+                error.value = Some(internal::item_list(list.len()));
+                self.errors.push(error);
+            }
+            (Some(items), _) if items.kind != "object" => {
+                let detail = "must be object if parent array's x-kubernetes-list-type is map";
+                self.invalid(items_path.child("type"), items.kind.as_str(), detail);
+            }
+            (Some(items), _) => self.list_map_keys(node, items, path, &keys_path),
         }
-        self.list_map_keys(node, items, path, &keys_path);
     }
 
     fn list_map_keys(&mut self, node: &Node, items: &Node, path: &Path, keys_path: &Path) {
@@ -303,10 +344,22 @@ impl Checker {
                 );
             }
         }
+    }
+
+    /// Items of sets and maps must have a value, and the keys of maps too.
+    fn keyed_items(&mut self, node: &Node, path: &Path) {
+        let Some(items) = &node.items else { return };
         let path = path.child("items");
+        let list_type = match node.list_type.as_deref() {
+            Some(list_type @ ("set" | "map")) => list_type,
+            _ => return,
+        };
         if items.nullable {
-            let detail = "cannot be nullable when x-kubernetes-list-type is map";
+            let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
             self.forbid(path.child("nullable"), detail);
+        }
+        if list_type != "map" {
+            return;
         }
         for key in &node.list_map_keys {
             let Some(property) = items.properties.get(key) else {
@@ -347,7 +400,7 @@ impl Checker {
             self.errors.push(Error::required(path.child("message"), detail));
         }
         if !rule.message_expression.is_empty() && rule.message_expression.trim().is_empty() {
-            let detail = "must be non-empty if specified";
+            let detail = "messageExpression must be non-empty if specified";
             self.errors
                 .push(Error::required(path.child("messageExpression"), detail));
         }
@@ -369,7 +422,7 @@ impl Checker {
             let detail = "must not contain line breaks";
             self.invalid(field_path.clone(), rule.field_path.as_str(), detail);
         }
-        if column::resolve(&rule.field_path, node).is_err() {
+        if node.structural_obstacle().is_none() && column::resolve(&rule.field_path, node).is_err() {
             self.invalid(field_path, rule.field_path.as_str(), "must be a valid path");
         }
     }
@@ -419,14 +472,13 @@ impl RuleChecker {
                 error.value = Some(shown(rule));
                 self.errors.push(error);
             }
-            if let Some(compiled) = compiled {
-                self.old_self(rule, &compiled, &path, place);
-            }
+            let uses_old_self = compiled.is_some_and(|compiled| compiled.uses_old_self);
+            self.old_self(rule, uses_old_self, &path, place);
         }
     }
 
-    fn old_self(&mut self, rule: &Rule, compiled: &Compiled, path: &Path, place: &Place) {
-        if !compiled.uses_old_self {
+    fn old_self(&mut self, rule: &Rule, uses_old_self: bool, path: &Path, place: &Place) {
+        if !uses_old_self {
             if let Some(optional) = rule.optional_old_self {
                 let detail = "may not be set if oldSelf is not used in rule";
                 self.errors.push(Error::invalid(

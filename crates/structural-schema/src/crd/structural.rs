@@ -10,16 +10,17 @@ enum Level {
     Item,
 }
 
-/// Why the schema is not structural.
+/// Why the schema is not structural; sorted, as the real server sorts them.
 pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     invariants(root, Level::Root, path, &mut errors);
-    completeness(root, Some(root), path, path, &mut errors);
+    completeness(root, root, path, path, &mut errors);
+    errors.sort_by_cached_key(ToString::to_string);
     errors
 }
 
 fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
-    if node.kind == "array" && node.items.is_none() && !node.unsupported.contains(&"items") {
+    if node.kind == "array" && node.items.is_none() {
         errors.push(Error::required(path.child("items"), "must be specified"));
     }
     if let Some(items) = &node.items {
@@ -51,16 +52,20 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
 }
 
 fn extensions(node: &Node, path: &Path, errors: &mut Vec<Error>) {
-    let name = "x-kubernetes-int-or-string";
-    let mut refuse = |other: &str| {
-        let detail = format!("must be false if {other} is true");
-        errors.push(Error::invalid(path.child(name), true.into(), detail));
-    };
-    if node.int_or_string && node.embedded_resource {
-        refuse("x-kubernetes-embedded-resource");
+    if !node.int_or_string {
+        return;
     }
-    if node.int_or_string && node.preserves_unknown_fields() {
-        refuse("x-kubernetes-preserve-unknown-fields");
+    for (is_set, name) in [
+        (
+            node.preserves_unknown_fields(),
+            "x-kubernetes-preserve-unknown-fields",
+        ),
+        (node.embedded_resource, "x-kubernetes-embedded-resource"),
+    ] {
+        if is_set {
+            let detail = "must be false if x-kubernetes-int-or-string is true";
+            errors.push(Error::invalid(path.child(name), true.into(), detail));
+        }
     }
 }
 
@@ -112,7 +117,8 @@ fn metadata_rules(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error
             }
         }
         if let Some(metadata) = node.properties.get("metadata") {
-            metadata_schema(metadata, &path.child("properties").key("metadata"), errors);
+            let path = path.child("properties").key("metadata");
+            metadata_schema(metadata, level, &path, errors);
         }
     }
     if node.embedded_resource && !node.preserves_unknown_fields() && node.properties.is_empty() {
@@ -121,36 +127,75 @@ fn metadata_rules(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error
     }
 }
 
-fn metadata_schema(metadata: &Node, path: &Path, errors: &mut Vec<Error>) {
+fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
     if metadata.kind != "object" {
         errors.push(Error::invalid(
             path.child("type"),
             metadata.kind.as_str().into(),
             "must be object",
         ));
-        return;
     }
-    let only_names = metadata
-        .properties
-        .keys()
-        .all(|name| name == "name" || name == "generateName");
-    let is_plain = metadata.additional_properties.is_none()
-        && metadata.items.is_none()
-        && !metadata.nullable
-        && !metadata.preserves_unknown_fields()
-        && !metadata.embedded_resource
-        && metadata.required.is_empty()
-        && metadata.rules.is_empty()
-        && metadata.min_properties.is_none()
-        && metadata.max_properties.is_none()
-        && metadata.all_of.is_empty()
-        && metadata.any_of.is_empty()
-        && metadata.one_of.is_empty()
-        && metadata.not.is_none();
-    if !only_names || !is_plain {
+    if level == Level::Root && !says_only_names(metadata) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.push(Error::forbidden(path.clone(), detail));
     }
+}
+
+/// Whether nothing but the type, a default and the two names is said about metadata.
+fn says_only_names(metadata: &Node) -> bool {
+    let stripped = Node {
+        kind: String::new(),
+        default: None,
+        properties: metadata
+            .properties
+            .iter()
+            .filter(|(name, _)| *name != "name" && *name != "generateName")
+            .map(|(name, node)| (name.clone(), node.clone()))
+            .collect(),
+        ..metadata.clone()
+    };
+    is_empty(&stripped)
+}
+
+/// Whether a schema says nothing at all.
+fn is_empty(node: &Node) -> bool {
+    let texts = [&node.kind, &node.format, &node.title, &node.description];
+    let integers = [
+        node.min_length,
+        node.max_length,
+        node.min_items,
+        node.max_items,
+        node.min_properties,
+        node.max_properties,
+    ];
+    let flags = [
+        node.nullable,
+        node.unique_items,
+        node.embedded_resource,
+        node.int_or_string,
+        node.has_documents,
+    ];
+    let nodes = [&node.all_of, &node.any_of, &node.one_of];
+    texts.iter().all(|text| text.is_empty())
+        && integers.iter().all(Option::is_none)
+        && !flags.contains(&true)
+        && nodes.iter().all(|nodes| nodes.is_empty())
+        && node.preserve_unknown_fields.is_none()
+        && node.default.is_none()
+        && node.properties.is_empty()
+        && node.additional_properties.is_none()
+        && node.items.is_none()
+        && node.required.is_empty()
+        && node.allowed.is_empty()
+        && node.pattern.is_none()
+        && node.minimum.is_none()
+        && node.maximum.is_none()
+        && node.multiple_of.is_none()
+        && node.not.is_none()
+        && node.list_type.is_none()
+        && node.list_map_keys.is_empty()
+        && node.map_type.is_none()
+        && node.rules.is_empty()
 }
 
 fn value_validation(
@@ -199,16 +244,17 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<Error>) 
     for (name, property) in &node.properties {
         nested(property, false, &path.child("properties").key(name), errors);
     }
-    if let Some(additional) = node.additional_schema() {
-        nested(additional, false, &path.child("additionalProperties"), errors);
-    }
     const EMPTY: &str = "must be empty to be structural";
     const UNDEFINED: &str = "must be undefined to be structural";
     const FALSE: &str = "must be false to be structural";
     let forbidden = [
         (!node.kind.is_empty(), "type", EMPTY),
         (
-            matches!(node.additional_properties, Some(AdditionalProperties::Allowed(_))),
+            node.additional_properties.is_some()
+                && !matches!(
+                    node.additional_properties,
+                    Some(AdditionalProperties::Allowed(false))
+                ),
             "additionalProperties",
             UNDEFINED,
         ),
@@ -246,59 +292,31 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<Error>) 
     }
 }
 
-/// `anyOf: [{type: integer}, {type: string}]`, which restates what the extension says.
+/// `anyOf: [{type: integer}, {type: string}]`, which restates what `x-kubernetes-int-or-string` says.
 fn is_int_or_string_any_of(node: &Node) -> bool {
-    let is_bare = |node: &Node, kind: &str| node.kind == kind && is_type_only(node);
-    node.int_or_string
-        && matches!(node.any_of.as_slice(), [first, second] if is_bare(first, "integer") && is_bare(second, "string"))
+    let is_bare = |node: &Node, kind: &str| node.kind == kind && node.is_bare;
+    matches!(node.any_of.as_slice(), [first, second] if is_bare(first, "integer") && is_bare(second, "string"))
 }
 
 fn is_int_or_string_all_of(node: &Node) -> bool {
-    let restated = |child: &Node| {
-        let as_extension = Node {
-            int_or_string: true,
-            any_of: child.any_of.clone(),
-            ..Node::default()
-        };
-        child.kind.is_empty() && is_int_or_string_any_of(&as_extension)
-    };
-    node.int_or_string && node.all_of.first().is_some_and(restated)
-}
-
-fn is_type_only(node: &Node) -> bool {
-    node.format.is_empty()
-        && node.pattern.is_none()
-        && node.allowed.is_empty()
-        && node.minimum.is_none()
-        && node.maximum.is_none()
-        && node.properties.is_empty()
-        && node.items.is_none()
-        && node.any_of.is_empty()
-        && node.all_of.is_empty()
-        && node.one_of.is_empty()
-        && node.not.is_none()
+    node.all_of.first().is_some_and(is_int_or_string_any_of)
 }
 
 /// Every field that the root's value validations mention must exist in the schema proper.
-fn completeness(
-    value: &Node,
-    schema: Option<&Node>,
-    path: &Path,
-    value_path: &Path,
-    errors: &mut Vec<Error>,
-) {
+fn completeness(value: &Node, schema: &Node, path: &Path, value_path: &Path, errors: &mut Vec<Error>) {
     let lists = [
-        ("anyOf", &value.any_of),
         ("allOf", &value.all_of),
+        ("anyOf", &value.any_of),
         ("oneOf", &value.one_of),
     ];
+    if let Some(not) = &value.not {
+        nested_completeness(not, Some(schema), path, &value_path.child("not"), errors);
+    }
     for (name, children) in lists {
         for (index, child) in children.iter().enumerate() {
-            nested_completeness(child, schema, path, &value_path.child(name).index(index), errors);
+            let value_path = value_path.child(name).index(index);
+            nested_completeness(child, Some(schema), path, &value_path, errors);
         }
-    }
-    if let Some(not) = &value.not {
-        nested_completeness(not, schema, path, &value_path.child("not"), errors);
     }
 }
 
@@ -316,7 +334,7 @@ fn nested_completeness(
         ));
         return;
     };
-    completeness(value, Some(schema), path, value_path, errors);
+    completeness(value, schema, path, value_path, errors);
     if let Some(items) = &value.items {
         nested_completeness(
             items,
@@ -329,6 +347,6 @@ fn nested_completeness(
     for (name, property) in &value.properties {
         let value_path = value_path.child("properties").key(name);
         let path = path.child("properties").key(name);
-        nested_completeness(property, schema.property(name), &path, &value_path, errors);
+        nested_completeness(property, schema.properties.get(name), &path, &value_path, errors);
     }
 }

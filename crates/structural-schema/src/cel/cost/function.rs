@@ -78,6 +78,11 @@ pub(super) fn estimate(function: &str, call: &Call<'_>) -> (u64, Option<Size>) {
         "url" | "jsonpatch.escapeKey" | "lowerAscii" | "upperAscii" | "substring" | "trim" => {
             (a.traversal(), Some(a))
         }
+        "ip" if *call.kind(0) == Type::Opaque("net.CIDR") => (1, None),
+        "ip" | "isIP" | "cidr" | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            (a.traversal(), None)
+        }
+        "ip.isCanonical" => (twice(a), None),
         "replace" => (twice(a), Some(replaced(a, b, call.size(2)))),
         "split" => {
             let max = call.limit.unwrap_or(a.max);

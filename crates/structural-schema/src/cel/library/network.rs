@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::Called;
 use crate::cel::value::{Key, List, Map, Opaque, Value};
-use crate::go::{ip, quote, url};
+use crate::go::{ip, netip, quote, url};
 
 pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     match args {
@@ -44,32 +44,23 @@ fn mapped(ip: IpAddr) -> bool {
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    let Some(ip) = ip::parse_ip(text) else {
-        let shown = quote(text);
-        return Err(format!(
-            "IP Address {shown} parse error during conversion from string: ParseAddr({shown}): unable to parse IP"
-        ));
-    };
+    let shown = quote(text);
+    let ip = netip::parse_addr(text)
+        .map_err(|why| format!("IP Address {shown} parse error during conversion from string: {why}"))?;
+    let ip = ip.ok_or_else(|| format!("IP address {shown} with zone value is not allowed"))?;
     if mapped(ip) {
-        return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
+        return Err(format!("IPv4-mapped IPv6 address {shown} is not allowed"));
     }
     Ok(ip)
 }
 
+/// The real server says twice where the error came up.
 fn parse_cidr(text: &str) -> Result<ip::Cidr, String> {
-    let Some(cidr) = ip::parse_cidr(text) else {
-        let shown = quote(text);
-        let why = if text.contains('/') {
-            "unable to parse IP"
-        } else {
-            "no '/'"
-        };
-        return Err(format!(
-            "network address parse error during conversion from string: netip.ParsePrefix({shown}): {why}"
-        ));
-    };
+    let context = |why: String| format!("network address parse error during conversion from string: {why}");
+    let cidr = netip::parse_prefix(text).map_err(|why| context(context(why)))?;
     if mapped(cidr.ip) {
-        return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
+        let why = format!("IPv4-mapped IPv6 address {} is not allowed", quote(text));
+        return Err(context(why));
     }
     Ok(cidr)
 }
@@ -160,7 +151,11 @@ fn of_cidr<'a>(function: &str, cidr: ip::Cidr, rest: &[Value<'a>]) -> Called<'a>
         ("ip", None, None) => Ok(opaque(Opaque::Ip(cidr.ip))),
         ("masked", None, None) => Ok(opaque(Opaque::Cidr(cidr.masked()))),
         ("prefixLength", None, None) => Ok(Value::Int(cidr.bits.into())),
-        ("containsIP", Some(text), _) => parse_ip(text).map(|ip| Value::Bool(cidr.contains_ip(ip))),
+        // A text that is no address is an argument of the wrong kind.
+        ("containsIP", Some(text), _) => match parse_ip(text) {
+            Ok(ip) => Ok(Value::Bool(cidr.contains_ip(ip))),
+            Err(_) => return None,
+        },
         ("containsIP", _, Some(Opaque::Ip(ip))) => Ok(Value::Bool(cidr.contains_ip(*ip))),
         ("containsCIDR", Some(text), _) => {
             parse_cidr(text).map(|other| Value::Bool(cidr.contains_cidr(other)))

@@ -73,6 +73,10 @@ fn shifted<'a>(time: Timestamp, nanos: i64) -> Result<Value<'a>, String> {
     let total = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos) + i128::from(nanos);
     let seconds =
         i64::try_from(total.div_euclid(1_000_000_000)).map_err(|_| "timestamp overflow".to_owned())?;
+    // The years 1 to 9999.
+    if !(-62_135_596_800..=253_402_300_799).contains(&seconds) {
+        return Err("timestamp overflow".to_owned());
+    }
     let nanos = u32::try_from(total.rem_euclid(1_000_000_000)).unwrap_or_default();
     Ok(Value::Timestamp(Timestamp { seconds, nanos }))
 }

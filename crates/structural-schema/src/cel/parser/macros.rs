@@ -47,7 +47,7 @@ impl Parser {
         };
         match arg.kind {
             Kind::Select { operand, field, .. } => self.new_expr(
-                arg.offset,
+                offset,
                 Kind::Select {
                     operand,
                     field,

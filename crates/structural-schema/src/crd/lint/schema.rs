@@ -94,7 +94,7 @@ fn format(schema: &Node, path: &Path, linter: &mut Linter) {
             "use an integer of a smaller unit, or a quantity as text",
         );
     }
-    if format.is_empty() || crate::format::is_known(format) {
+    if format.is_empty() || crate::format::is_recognized(&schema.kind, format) {
         return;
     }
     let fix = match format {

@@ -1,0 +1,166 @@
+//! What a real API server (1.36) answers to requests for custom resources that are not quite right.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod asking;
+
+use asking::{delete, get, merge, post};
+use operator_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn version(name: &str, more: &Value) -> Value {
+    let mut version = json!({
+        "name": name, "served": true, "storage": false,
+        "subresources": {"status": {}, "scale": {
+            "specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.sel",
+        }},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 10}}},
+            "status": {"type": "object", "properties": {"n": {"type": "integer"}, "sel": {"type": "string"}}},
+        }}},
+    });
+    version
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    version
+}
+
+async fn server() -> ApiServer {
+    let server = ApiServer::builder().build().unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                version("v1", &json!({"storage": true})),
+                version("v1beta1", &json!({"deprecated": true})),
+                version("v2alpha1", &json!({"deprecated": true})),
+                version("v3", &json!({"deprecated": true})),
+            ],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(&server, definitions, definition).await.is_done();
+    server
+}
+
+fn widget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_body_says_of_what_type_it_is() {
+    let server = server().await;
+    let unrecognized = "the object provided is unrecognized (must be of type Widget): ";
+    for (body, why) in [
+        (
+            json!({}),
+            format!("{unrecognized}Object 'Kind' is missing in '{{}}' ({{}})"),
+        ),
+        (
+            json!({"kind": 1}),
+            format!(
+                "{unrecognized}couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string ({{\"kind\":1}})"
+            ),
+        ),
+        (
+            json!({"kind": "Widget", "metadata": {"name": "a"}}),
+            "the API version in the data () does not match the expected API version (example.com/v1)"
+                .to_owned(),
+        ),
+    ] {
+        post(&server, WIDGETS, body).await.is_refused(400, &why);
+    }
+}
+
+#[tokio::test]
+async fn the_fields_of_a_scale_are_checked_whoever_writes_them() {
+    let server = server().await;
+    let refused = post(&server, WIDGETS, widget("a", json!({"n": "x"}))).await;
+    refused.is_refused(
+        422,
+        ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected int64]",
+    );
+    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+        .await
+        .is_done();
+    let scale = format!("{WIDGETS}/a/scale");
+    let refused = merge(&server, &scale, json!({"spec": {"replicas": -3}})).await;
+    refused.is_refused(
+        422,
+        "[spec.n: Invalid value: -3: spec.n in body should be greater than or equal to 0, .spec.n: Invalid value: -3: should be a non-negative integer]",
+    );
+}
+
+#[tokio::test]
+async fn an_empty_list_of_managers_changes_nothing() {
+    let server = server().await;
+    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+        .await
+        .is_done();
+    let path = format!("{WIDGETS}/a");
+    merge(&server, &path, json!({"metadata": {"managedFields": []}}))
+        .await
+        .is_done();
+    let found = get(&server, &path).await;
+    assert_eq!(found.body["metadata"]["managedFields"][0]["manager"], "unknown");
+    delete(&server, &path).await.is_done();
+}
+
+#[tokio::test]
+async fn users_of_a_deprecated_version_are_told_which_one_is_better() {
+    let server = server().await;
+    for (version, expected) in [
+        (
+            "v1beta1",
+            "example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget",
+        ),
+        (
+            "v2alpha1",
+            "example.com/v2alpha1 Widget is deprecated; use example.com/v1 Widget",
+        ),
+        ("v3", "example.com/v3 Widget is deprecated"),
+    ] {
+        let path = format!("/apis/example.com/{version}/namespaces/default/widgets");
+        let found = get(&server, &path).await;
+        assert_eq!(found.warnings, [format!("299 - \"{expected}\"")]);
+    }
+}
+
+#[tokio::test]
+async fn parts_of_a_schema_that_decode_themselves_lose_what_nobody_knows() {
+    let server = server().await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let schema = json!({"type": "object", "properties": {
+        "l": {"type": "array", "items": {"type": "object", "description": "", "x-foo": 1}},
+        "m": {"type": "object", "additionalProperties": {"type": "string", "title": "", "nope": {}}},
+    }});
+    let body = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let made = post(&server, path, body.clone()).await;
+    made.is_done();
+    let read = &made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(
+        read,
+        &json!({
+            "l": {"type": "array", "items": {"type": "object"}},
+            "m": {"type": "object", "additionalProperties": {"type": "string"}},
+        })
+    );
+    assert!(made.warnings.is_empty());
+    let mut wrong = body;
+    wrong["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["m"]["additionalProperties"] =
+        json!("x");
+    post(&server, path, wrong)
+        .await
+        .is_refused(400, "boolean or JSON schema expected");
+}
