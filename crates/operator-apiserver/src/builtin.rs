@@ -24,7 +24,7 @@ pub(crate) mod unstructured;
 mod validate;
 mod warnings;
 
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, decode_type};
 pub(crate) use default::default;
 pub(crate) use labels::field_label;
 pub(crate) use names::validate_name;

@@ -4,8 +4,12 @@
 mod asking;
 
 use asking::{delete, get, merge, post};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
@@ -49,6 +53,17 @@ async fn server() -> ApiServer {
 
 fn widget(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+async fn delete_with(server: &ApiServer, path: &str, options: &Value) -> (u16, Value) {
+    let request = Request::delete(path)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(options.to_string())))
+        .unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap())
 }
 
 #[tokio::test]
@@ -163,4 +178,44 @@ async fn parts_of_a_schema_that_decode_themselves_lose_what_nobody_knows() {
     post(&server, path, wrong)
         .await
         .is_refused(400, "boolean or JSON schema expected");
+}
+
+#[tokio::test]
+async fn fields_that_no_scale_has_are_warned_about() {
+    let server = server().await;
+    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+        .await
+        .is_done();
+    let scale = format!("{WIDGETS}/a/scale");
+    let body = json!({"spec": {"replicas": 2, "zz": 1}});
+    let changed = merge(&server, &scale, body.clone()).await;
+    changed.is_done();
+    assert_eq!(changed.warnings, [r#"299 - "unknown field \"spec.zz\"""#]);
+    merge(&server, &format!("{scale}?fieldValidation=Strict"), body)
+        .await
+        .is_refused(422, r#"strict decoding error: unknown field "spec.zz""#);
+}
+
+#[tokio::test]
+async fn the_options_of_a_delete_are_read_as_what_they_are() {
+    let server = server().await;
+    let mut held = widget("a", json!({"n": 1}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    post(&server, WIDGETS, held).await.is_done();
+    let path = format!("{WIDGETS}/a");
+    for (options, why) in [
+        (
+            json!({"gracePeriodSeconds": "x"}),
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "X"}),
+            "no kind \"X\" is registered for version \"v1\" in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
+        ),
+    ] {
+        let (code, body) = delete_with(&server, &path, &options).await;
+        assert_eq!((code, body["message"].as_str()), (400, Some(why)));
+    }
+    let (code, _) = delete_with(&server, &path, &json!({"orphanDependents": false})).await;
+    assert_eq!(code, 202);
 }

@@ -54,10 +54,15 @@ fn validate_set(items: &[Value], path: &Path, errors: &mut Vec<Error>) {
 }
 
 fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+    let is_no_object = |item: &&Value| !item.is_object() && !item.is_null();
+    if let Some((index, item)) = items.iter().enumerate().find(|(_, item)| is_no_object(item)) {
+        let detail = "must be an object for an array of list-type map";
+        return errors.push(Error::invalid(path.index(index), item.clone(), detail));
+    }
     let mut seen = HashSet::new();
     let mut reported = HashSet::new();
     for (index, item) in items.iter().enumerate() {
-        let Value::Object(item) = item else { continue };
+        // A null has no keys.
         let keys: Map<String, Value> = schema
             .list_map_keys
             .iter()

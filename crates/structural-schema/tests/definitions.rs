@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "data that cannot be read fails the test")]
 
 use serde_json::{Value, json};
-use structural_schema::crd;
+use structural_schema::{Schema, crd};
 
 fn data(name: &str) -> Value {
     let path = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -106,5 +106,25 @@ fn wrong_rules_are_refused_in_the_words_of_a_real_server() {
         "{} differ:\n{}",
         different.len(),
         different.join("\n")
+    );
+}
+
+#[test]
+fn items_of_a_list_with_keys_are_objects() {
+    let schema = Schema::compile(&json!({"type": "object", "properties": {"l": {
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]},
+    }}}))
+    .unwrap();
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "W", "metadata": {"name": "a"}, "l": [{"k": "a"}, ["a"], 1],
+    });
+    let errors = schema.check(&object, None).errors;
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let expected = r#"l[1]: Invalid value: ["a"]: must be an object for an array of list-type map"#;
+    assert_eq!(
+        told.iter().filter(|error| *error == expected).count(),
+        1,
+        "{told:#?}"
     );
 }

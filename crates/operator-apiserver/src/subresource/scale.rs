@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 use structural_schema::field;
 
+use crate::builtin::{self, Gvk};
 use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::managed_fields::{self, ScaleManagers};
@@ -16,6 +17,7 @@ use crate::patch::{json as json_patch, merge};
 use crate::registry::{Backing, Definition, Registry, Write};
 use crate::status::{self, Status, Subject};
 use crate::verb;
+use crate::verb::options::{self, FieldValidation};
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -81,6 +83,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
             .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
     }
     let mut wanted = changed(call, live)?;
+    check_fields(call, write, &wanted)?;
     if call.info.verb == "update" && write.definition.is_custom() {
         check_type(&wanted)?;
     }
@@ -90,6 +93,35 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
     }
     Ok(managed_fields::update_scale(registry, write, live, wanted))
 }
+
+/// Reports the fields that no Scale has.
+fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status> {
+    let unknown = builtin::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
+    let faults: Vec<String> = unknown
+        .iter()
+        .map(|field| format!("unknown field {}", object::go_quote(field)))
+        .collect();
+    match options::field_validation(call)? {
+        _ if faults.is_empty() => {}
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => faults.iter().for_each(|fault| write.warnings.add(fault.as_str())),
+        FieldValidation::Strict => {
+            let why = format!("strict decoding error: {}", faults.join(", "));
+            if call.info.verb == "patch" {
+                return Err(status::invalid_patch(&wanted.to_string(), &why));
+            }
+            let why = format!("Scale in version \"v1\" cannot be handled as a Scale: {why}");
+            return Err(status::bad_request(why));
+        }
+    }
+    Ok(())
+}
+
+const SCALE: Gvk = Gvk {
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+};
 
 /// What replaces the Scale of a custom resource is a Scale.
 fn check_type(wanted: &Value) -> Result<(), Status> {

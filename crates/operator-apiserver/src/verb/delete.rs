@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::{options, render, write};
+use crate::builtin;
 use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::negotiate::Form;
@@ -29,7 +30,14 @@ pub(super) async fn serve(
         let body = status::deleted(&definition.subject, &write.name, uid);
         Ok(Answer::object(StatusCode::OK, &body, form))
     } else {
-        render::object(registry, call, definition, form, StatusCode::OK, &deleted.object)
+        // A client that asks in the old way for everything below to be deleted is told that this is not over.
+        let waits = write.options.get("orphanDependents") == Some(&Value::Bool(false)) && !deleted.gone;
+        let code = if waits {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::OK
+        };
+        render::object(registry, call, definition, form, code, &deleted.object)
     }
 }
 
@@ -77,9 +85,11 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
         query_options(call)?
     } else {
         let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-        body::decode(&call.body, media, ("v1", "DeleteOptions"))
+        let body = body::decode(&call.body, media, ("v1", "DeleteOptions"))
             .map_err(status::bad_request)?
-            .value
+            .value;
+        check_type(&body)?;
+        body
     };
     let dry_run = body.get("dryRun").and_then(Value::as_array);
     if dry_run.is_some_and(|list| !list.is_empty()) {
@@ -93,6 +103,24 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
     }
     Ok(options)
 }
+
+/// The options are of their kind, and their fields of theirs.
+fn check_type(body: &Value) -> Result<(), Status> {
+    let kind = object::text(body, &["kind"]);
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(status::bad_request(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
+            object::go_quote(kind),
+            object::go_quote(object::text(body, &["apiVersion"])),
+        )));
+    }
+    builtin::decode_type(OPTIONS, &mut body.clone())
+        .map(drop)
+        .map_err(|error| status::bad_request(error.to_string()))
+}
+
+/// The OpenAPI name of the type of the options.
+const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 /// The parameters of the URL in the form of a body.
 fn query_options(call: &Call) -> Result<Value, Status> {

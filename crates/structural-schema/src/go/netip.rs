@@ -93,9 +93,8 @@ fn ipv4(text: &str) -> Result<Ipv4Addr, Fault<'_>> {
     if place < 3 {
         return Err(("IPv4 address too short", ""));
     }
-    if let [.., last] = &mut octets {
-        *last = u8::try_from(value).unwrap_or_default();
-    }
+    let [.., last] = &mut octets;
+    *last = u8::try_from(value).unwrap_or_default();
     Ok(Ipv4Addr::from(octets))
 }
 
