@@ -310,3 +310,17 @@ async fn binaries_that_are_not_there_are_named() {
     );
     assert!(error.contains("KUBEBUILDER_ASSETS"), "{error}");
 }
+
+#[tokio::test]
+async fn webhooks_that_are_not_there_are_an_error() {
+    let env = start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let address = "127.0.0.1:9443".parse().unwrap();
+    let error = env
+        .install_webhooks(folder.path(), address, "")
+        .await
+        .unwrap_err();
+    let reason = std::error::Error::source(&error).unwrap().to_string();
+    assert!(reason.contains("operator-sdk generate manifests"), "{reason}");
+    env.stop().await;
+}

@@ -118,7 +118,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
-        Command::Completion(args) => args.print(),
+        Command::Completion(args) => report.text(&args.script()),
         Command::New(args) => run::legacy::new(&args, report)?,
         Command::Add(command) => run::legacy::add(&command, report)?,
         Command::Up(command) => return run::legacy::up(&command, report),

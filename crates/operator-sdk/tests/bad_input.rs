@@ -423,6 +423,18 @@ fn help_explains_every_command() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = common::sdk()
+        .args(["completion", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The script is longer than what a pipe holds.
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn completion_knows_the_commands() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let output = sdk().args(["completion", shell]).output().unwrap();

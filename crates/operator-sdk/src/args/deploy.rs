@@ -76,6 +76,7 @@ pub(crate) struct InstallArgs {
 ///
 /// While an operator runs, it can end its finalizers: objects that wait for them are named.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  operator-sdk uninstall --dry-run")]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
     pub(crate) delete: DeleteArgs,
@@ -105,6 +106,7 @@ pub(crate) struct DeployArgs {
 /// The kinds go first, so that the operator can still end the finalizers of its objects. A namespace is deleted only
 /// if `deploy` made it.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  operator-sdk undeploy --keep-crds")]
 pub(crate) struct UndeployArgs {
     /// The namespace of the operator [default: the one of config/default].
     #[arg(long, short = 'n', value_name = "NS")]
@@ -121,6 +123,9 @@ pub(crate) struct UndeployArgs {
 
 /// Write everything that a cluster needs into one file, for users without this tool: `kubectl apply -f` installs it.
 #[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk generate installer --image registry.example.com/memcached-operator:v0.0.1"
+)]
 pub(crate) struct InstallerArgs {
     #[command(flatten)]
     pub(crate) render: RenderArgs,

@@ -14,8 +14,11 @@ use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::operator::{self, Operator, Start};
 use crate::process::signal::{Ends, INTERRUPTED};
-use crate::project::{Project, layout};
+use crate::project::{Project, Resource, layout};
 use crate::report::{Failure, Report};
+
+/// The operator's flag for the port of its webhooks.
+const WEBHOOK_PORT: &str = "--webhook-port";
 
 /// `operator-sdk run local` in the current directory.
 pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failure> {
@@ -126,12 +129,14 @@ impl<'a> World<'a> {
         let text = args.operator_flags.as_deref().unwrap_or_default();
         let mut arguments: Vec<OsString> = words(text)?.into_iter().map(OsString::from).collect();
         arguments.extend(args.arguments.iter().cloned());
-        arguments.extend(
-            webhooks
-                .iter()
-                .flat_map(|webhooks| webhooks.arguments())
-                .map(OsString::from),
-        );
+        match webhooks {
+            Some(webhooks) => arguments.extend(webhooks.arguments().map(OsString::from)),
+            // Nobody calls them: any port will do, for several operators on one machine.
+            None if self.has_webhooks() && !names(&arguments, WEBHOOK_PORT) => {
+                arguments.push(format!("{WEBHOOK_PORT}=0").into());
+            }
+            None => {}
+        }
         let enabled = if webhooks.is_some() { "true" } else { "false" };
         let mut environment = vec![("ENABLE_WEBHOOKS".to_owned(), enabled.to_owned())];
         if std::env::var_os("OPERATOR_NAME").is_none() {
@@ -149,6 +154,11 @@ impl<'a> World<'a> {
             environment,
             log: None,
         })
+    }
+
+    fn has_webhooks(&self) -> bool {
+        let resources = &self.project.config.resources;
+        resources.iter().any(Resource::has_webhooks)
     }
 
     async fn run(
@@ -205,6 +215,12 @@ impl<'a> World<'a> {
         }
         Ok(webhooks)
     }
+}
+
+/// Whether a flag is among the arguments.
+fn names(arguments: &[OsString], flag: &str) -> bool {
+    let is_it = |argument: &OsString| argument.to_str().is_some_and(|text| text.starts_with(flag));
+    arguments.iter().any(is_it)
 }
 
 async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Cluster, Failure> {
