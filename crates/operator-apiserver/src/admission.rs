@@ -7,6 +7,7 @@ mod attributes;
 mod authorizer;
 mod certificate_requester;
 mod certificate_signer;
+mod certificate_subject;
 mod default_toleration_seconds;
 pub(crate) mod expression;
 mod hooks;
@@ -19,7 +20,9 @@ mod pod_security;
 mod policy;
 mod priority;
 mod resource_quota;
+mod runtime_class;
 mod service_account;
+mod storage_class;
 mod storage_protection;
 mod webhook;
 
@@ -39,6 +42,8 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// Something begins that goes on beside the API: `pods/exec`.
+    Connect,
 }
 
 /// The plug-ins that may change the object, and the checks that come first.
@@ -100,12 +105,18 @@ fn complete(
             if is_enabled(registry, "DefaultTolerationSeconds") {
                 default_toleration_seconds::admit(object);
             }
+            if is_enabled(registry, "RuntimeClass") {
+                runtime_class::admit(registry, write, object)?;
+            }
         }
         ("", "nodes") => node_taint::admit(object),
         ("certificates.k8s.io", "certificatesigningrequests") => {
             certificate_requester::admit(&write.user, object);
         }
-        _ => storage_protection::admit(subject, object),
+        _ => {
+            storage_class::default(registry, subject, object);
+            storage_protection::admit(subject, object);
+        }
     }
     Ok(())
 }
@@ -125,6 +136,10 @@ async fn change(
     }
     let mut subject = Subject::new(registry, write, operation, object.as_deref(), old);
     let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
+    if write.definition.is_custom() {
+        let before = subject.object().cloned();
+        policy::prepare(&subject.attributes(before.as_ref()), &hooks.mutating_policies).await?;
+    }
     policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
     webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
     if policies.is_needed() || webhooks.is_needed() {
@@ -164,6 +179,15 @@ pub(crate) async fn validate(
     if is_enabled(registry, "PodSecurity") {
         pod_security::check(&attributes)?;
     }
+    if is_enabled(registry, "PersistentVolumeClaimResize") {
+        storage_class::check_growth(&attributes)?;
+    }
+    if is_enabled(registry, "RuntimeClass") {
+        runtime_class::check(&attributes)?;
+    }
+    if is_enabled(registry, "CertificateSubjectRestriction") {
+        certificate_subject::check(&attributes)?;
+    }
     if let Some(old) = old {
         certificate_signer::check(registry, write, object, old)?;
     }
@@ -196,19 +220,24 @@ pub(crate) async fn delete(registry: &Registry, write: &Write, old: &Value) -> R
     ask(registry, write, Operation::Delete, None, Some(old)).await
 }
 
-/// All policies and webhooks, for the body of a subresource that makes something happen: a Binding, an Eviction. What
-/// then happens to the object itself is not asked about.
-pub(crate) async fn admit_body(registry: &Registry, write: &Write, body: &mut Value) -> Result<(), Status> {
+/// All policies and webhooks, for the body of a subresource that makes something happen: a Binding, an Eviction, the
+/// options of an exec. What then happens to the object itself is not asked about.
+pub(crate) async fn admit_body(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    body: &mut Value,
+) -> Result<(), Status> {
     let hooks = registry.hooks.current();
     if hooks.mutates() {
-        let mut subject = Subject::new(registry, write, Operation::Create, Some(body), None);
+        let mut subject = Subject::new(registry, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
         policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
         webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
         subject.finish(body);
     }
     if hooks.validates() {
-        look(registry, write, Operation::Create, (Some(body), None), &hooks).await?;
+        look(registry, write, operation, (Some(body), None), &hooks).await?;
     }
     Ok(())
 }
@@ -259,6 +288,7 @@ async fn look(
         object,
         old,
     };
+    policy::prepare(&attributes, &hooks.validating_policies).await?;
     policy::validating::validate(&attributes, &hooks.validating_policies)?;
     webhook::validate(&attributes, &hooks.validating_webhooks).await
 }

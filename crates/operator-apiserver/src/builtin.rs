@@ -29,7 +29,7 @@ pub(crate) use default::default;
 pub(crate) use labels::field_label;
 pub(crate) use names::validate_name;
 pub(crate) use prepare::{
-    generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields,
+    generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_conditions,
 };
 pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};

@@ -259,11 +259,14 @@ impl Client {
         Ok(deleted.object)
     }
 
-    /// Binds a pod to a node, as the scheduler does through `pods/binding`.
+    /// Binds a pod to a node, as the scheduler does through `pods/binding`: policies and webhooks are asked.
     pub async fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<Arc<Value>, Status> {
         let write = self.write(&Gvr::new("", "v1", "pods"), namespace, pod, Some("binding"))?;
-        let binding = json!({"target": {"kind": "Node", "name": node}});
-        subresource::bind(&self.registry, &write, &binding)
+        let mut binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        subresource::admit_and_bind(&self.registry, &write, &mut binding).await
     }
 
     /// Every resource that is served now, built in or custom; one entry a group and resource.

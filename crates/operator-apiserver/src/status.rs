@@ -291,6 +291,11 @@ pub(crate) fn expired(message: impl Into<String>) -> Status {
     failure(410, "Expired", message, None)
 }
 
+/// What the server passes requests on to does not answer.
+pub(crate) fn unavailable(message: impl Into<String>) -> Status {
+    failure(503, "ServiceUnavailable", message, None)
+}
+
 pub(crate) fn too_large(message: impl Into<String>) -> Status {
     failure(413, "RequestEntityTooLarge", message, None)
 }

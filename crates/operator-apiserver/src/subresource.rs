@@ -1,7 +1,10 @@
 //! Subresources whose body is of another kind than their resource.
 
 mod binding;
+mod connect;
 mod eviction;
+mod kubelet;
+mod pod_log;
 mod review;
 mod scale;
 mod token_request;
@@ -18,7 +21,7 @@ use crate::object;
 use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
 
-pub(crate) use self::binding::bind;
+pub(crate) use self::binding::admit_and_bind;
 pub(crate) use self::review::{is_review, serve as serve_review};
 pub(crate) use self::scale::{scale_of, set_replicas};
 
@@ -111,6 +114,9 @@ pub(crate) async fn serve(
         "binding" => binding::serve(registry, call, definition, form).await,
         "eviction" => eviction::serve(registry, call, definition, form).await,
         "token" => token_request::serve(registry, call, definition, form).await,
+        "log" => pod_log::serve(registry, call, definition),
+        "attach" | "exec" | "portforward" => connect::serve(registry, call, definition).await,
+        "proxy" => connect::serve_proxy(registry, call, definition).await,
         other => {
             registry.get(definition, &call.info.namespace, &call.info.name)?;
             Err(status::internal(&format!(

@@ -54,7 +54,7 @@ pub(crate) async fn serve(
 /// Whether the resource has the verb, at the place that the path names.
 fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result<(), Status> {
     let info = &call.info;
-    if !info.rest.is_empty() {
+    if !info.rest.is_empty() && info.subresource != "proxy" {
         return Err(status::unknown_resource());
     }
     if !info.name.is_empty() && !has_items(definition) {

@@ -648,6 +648,47 @@ async fn a_custom_resource_is_converted_between_its_versions() {
 }
 
 #[tokio::test]
+async fn who_asks_about_one_version_sees_the_others_converted_to_it() {
+    let (server, converter) = (server(), Hook::start(|review| convert(review, |_| {})).await);
+    define_widgets(&server, converter.by_url()).await;
+    let hook = Hook::start(|review| {
+        let size = review["request"]["object"]["spec"]["size"].as_i64().unwrap();
+        patch(&json!([{"op": "replace", "path": "/spec/size", "value": size + 1}]))
+    })
+    .await;
+    let rules = json!([{
+        "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["CREATE"],
+    }]);
+    let about_v1 = webhook("a", hook.by_url(), json!({"rules": rules}));
+    configure(&server, "mutating", vec![about_v1]).await;
+    let rule = json!({
+        "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["CREATE"],
+    });
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "object.spec.size < 10", "message": "too large"}],
+    }});
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    post(&server, &format!("{group}/validatingadmissionpolicies"), policy)
+        .await
+        .is_done();
+    let binding =
+        json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    post(
+        &server,
+        &format!("{group}/validatingadmissionpolicybindings"),
+        binding,
+    )
+    .await
+    .is_done();
+    let made = post(&server, WIDGETS_V2, widget("a", json!({"amount": 3}))).await;
+    assert_eq!(made.body["spec"], json!({"amount": 4}), "{}", made.body);
+    assert_eq!(hook.requests()[0]["object"]["apiVersion"], "example.com/v1");
+    let refused = post(&server, WIDGETS_V2, widget("b", json!({"amount": 9}))).await;
+    refused.is_refused(422, "denied request: too large");
+}
+
+#[tokio::test]
 async fn what_a_conversion_may_not_change_is_told() {
     for (spoil, why) in [
         (

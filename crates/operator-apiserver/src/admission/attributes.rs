@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Operation;
+use crate::crd::conversion;
 use crate::object;
 use crate::registry::{Definition, Registry, Write};
 use crate::status::{self, Status};
@@ -58,11 +59,25 @@ impl<'a> Attributes<'a> {
     /// The object or the old one in another version of its resource.
     pub(crate) fn versioned(&self, object: &'a Value, target: &Definition) -> Cow<'a, Value> {
         let own = &self.write.definition;
-        if own.version == target.version && own.subject.group == target.subject.group {
+        if own.is_same_version(target) {
             return Cow::Borrowed(object);
         }
-        let stored = own.to_storage(object.clone());
-        Cow::Owned(Arc::unwrap_or_clone(target.serve(&Arc::new(stored))))
+        Cow::Owned(own.in_version(object.clone(), target))
+    }
+
+    /// Has the objects converted by the webhook of their definition, if there is one, so that
+    /// [`versioned`](Self::versioned) has them in the version that a rule named.
+    pub(crate) async fn prepare(&self, target: &Definition) -> Result<(), Status> {
+        let own = &self.write.definition;
+        if !own.is_custom() || own.is_same_version(target) || self.write.subresource == "scale" {
+            return Ok(());
+        }
+        let objects: Vec<Arc<Value>> = [self.object, self.old]
+            .into_iter()
+            .flatten()
+            .map(|object| Arc::new(object.clone()))
+            .collect();
+        conversion::prepare(self.registry, target, &objects).await
     }
 
     /// The request as policies and webhooks see it, without the objects; `target` is the version that a rule named.
@@ -99,6 +114,7 @@ impl<'a> Attributes<'a> {
             Operation::Delete => "DeleteOptions",
             Operation::Create => "CreateOptions",
             Operation::Update => "UpdateOptions",
+            Operation::Connect => return Value::Null,
         };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
         if let (Some(options), Some(given)) = (options.as_object_mut(), self.write.options.as_object()) {

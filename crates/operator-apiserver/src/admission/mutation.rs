@@ -1,7 +1,6 @@
 //! What admission may change, and who is asked again after a change.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -60,12 +59,10 @@ impl<'a> Subject<'a> {
     /// Takes a changed object over, which is in the version of `target`.
     pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
         let own = &self.write.definition;
-        let same = own.version == target.version && own.subject.group == target.subject.group;
-        let mut changed = if same {
+        let mut changed = if own.is_same_version(target) {
             changed
         } else {
-            let stored = target.to_storage(changed);
-            Arc::unwrap_or_clone(own.serve(&Arc::new(stored)))
+            target.in_version(changed, own)
         };
         if has_own_body(&self.write.subresource) {
             self.object = Some(changed);
@@ -102,7 +99,17 @@ impl<'a> Subject<'a> {
 
 /// Whether the body of a subresource is of another kind than its resource.
 fn has_own_body(subresource: &str) -> bool {
-    matches!(subresource, "scale" | "binding" | "eviction" | "token")
+    const BODIES: [&str; 8] = [
+        "attach",
+        "binding",
+        "eviction",
+        "exec",
+        "portforward",
+        "proxy",
+        "scale",
+        "token",
+    ];
+    BODIES.contains(&subresource)
 }
 
 /// The body that a request to a resource or to its scale carries.

@@ -179,6 +179,20 @@ struct Invocation<'b> {
     params: Result<Option<Arc<Value>>, String>,
 }
 
+/// Has the objects of a request converted into the versions that policies ask for.
+pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>]) -> Result<(), Status> {
+    if !attributes.write.definition.is_custom() {
+        return Ok(());
+    }
+    for bound in policies {
+        // A fault of the criteria is told when the policy is asked.
+        if let Ok(Some(target)) = bound.policy.criteria.matches(attributes) {
+            attributes.prepare(&target).await?;
+        }
+    }
+    Ok(())
+}
+
 impl<B> Bound<B> {
     /// The version of the resource that the policy asked for, and what it is to be asked with.
     fn invocations(&self, attributes: &Attributes<'_>) -> Option<(Arc<Definition>, Vec<Invocation<'_>>)> {

@@ -15,6 +15,7 @@ use super::expression::{Conditions, Mentions};
 use super::matching::Criteria;
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
+use crate::crd::conversion;
 use crate::object;
 use crate::patch::json as json_patch;
 use crate::registry::{Definition, Registry};
@@ -95,10 +96,11 @@ impl Webhook {
     }
 
     /// The version of the resource that the webhook asked for, if it is to be asked.
-    fn target(&self, attributes: &Attributes<'_>) -> Result<Option<Arc<Definition>>, Status> {
+    async fn target(&self, attributes: &Attributes<'_>) -> Result<Option<Arc<Definition>>, Status> {
         let Some(target) = self.criteria.matches(attributes)? else {
             return Ok(None);
         };
+        attributes.prepare(&target).await?;
         if self.conditions.is_empty() {
             return Ok(Some(target));
         }
@@ -180,7 +182,7 @@ impl Webhook {
 pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhook>]) -> Result<(), Status> {
     let mut calls = Vec::new();
     for webhook in webhooks {
-        if let Some(target) = webhook.target(attributes)? {
+        if let Some(target) = webhook.target(attributes).await? {
             calls.push(async move { webhook.ask(attributes, &target, false).await.map(drop) });
         }
     }
@@ -200,7 +202,7 @@ pub(super) async fn mutate(
         }
         let before = subject.object().cloned();
         let attributes = subject.attributes(before.as_ref());
-        let Some(target) = webhook.target(&attributes)? else {
+        let Some(target) = webhook.target(&attributes).await? else {
             continue;
         };
         let verdict = webhook.ask(&attributes, &target, true).await?;
@@ -210,6 +212,11 @@ pub(super) async fn mutate(
                 .map(|object| attributes.versioned(object, &target));
             let changed = patched(&webhook.name, shown.as_deref(), &patch)?;
             if let Some(changed) = changed {
+                let own = &attributes.write.definition;
+                if own.is_custom() && !own.is_same_version(&target) {
+                    let changed = Arc::new(changed.clone());
+                    conversion::prepare(attributes.registry, own, [&changed]).await?;
+                }
                 subject.replace(changed, &target)?;
             }
             if subject.object() != before.as_ref() {

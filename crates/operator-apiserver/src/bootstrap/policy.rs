@@ -432,12 +432,35 @@ fn cluster_role(role: &Role) -> Value {
         "rules": role.rules.iter().map(rule).collect::<Vec<_>>(),
     });
     if let Some(gathered) = role.gathers {
-        object["rules"] = Value::Null;
+        object["rules"] = gathered_rules(gathered).into();
         object["aggregationRule"] = json!({
             "clusterRoleSelectors": [{"matchLabels": {aggregation_label(gathered): "true"}}],
         });
     }
     object
+}
+
+/// The rules of the roles that aggregate to one, by name and each rule once: what the controller that gathers them would
+/// come to.
+fn gathered_rules(whole: &str) -> Vec<Value> {
+    let mut parts: Vec<&Role> = ROLES
+        .iter()
+        .filter(|role| role.aggregates_to == Some(whole))
+        .collect();
+    parts.sort_by_key(|role| role.name);
+    let mut rules = Vec::new();
+    for part in parts {
+        let own = match part.gathers {
+            Some(gathered) => gathered_rules(gathered),
+            None => part.rules.iter().map(rule).collect(),
+        };
+        for rule in own {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    rules
 }
 
 fn aggregation_label(role: &str) -> String {

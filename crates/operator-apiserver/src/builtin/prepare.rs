@@ -4,10 +4,12 @@
 //! Values in, values out: the registry has set the system metadata (uid, creation time) before, and decides when to
 //! call what.
 
+mod certificate;
 mod job;
 mod pod;
 mod service;
 
+pub(crate) use certificate::stamp_conditions;
 pub(crate) use pod::qos_class;
 
 use serde_json::{Value, json};

@@ -9,6 +9,7 @@ mod admission_policy;
 mod affinity;
 mod api_service;
 mod batch;
+mod certificate;
 mod check;
 mod config;
 mod container;
@@ -114,7 +115,7 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("autoscaling", "Scale") => policy::scale,
         ("batch", "CronJob") => batch::cron_job,
         ("batch", "Job") => batch::job,
-        ("certificates.k8s.io", "CertificateSigningRequest") => policy::signing_request,
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate::signing_request,
         ("coordination.k8s.io", "Lease") => policy::lease,
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => policy::flow_schema,
@@ -189,7 +190,9 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
             workload::stateful_set_update(check, object, old);
         },
         ("batch", "Job") => batch::job_update,
-        ("certificates.k8s.io", "CertificateSigningRequest") => |_, _, _| {},
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            |check, object, old| certificate::signing_request_update(check, "", object, old)
+        }
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice_update,
         ("networking.k8s.io", "Ingress") => |check, object, _| network::ingress(check, object),
         ("networking.k8s.io", "IngressClass") => network::ingress_class_update,
@@ -213,6 +216,9 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
 /// What the body of a subresource is checked for.
 fn subresource_rule(gvk: &Gvk, subresource: &str) -> Option<UpdateRule> {
     let rule: UpdateRule = match (subresource, gvk.group, gvk.kind) {
+        ("approval", "certificates.k8s.io", _) => {
+            |check, object, old| certificate::signing_request_update(check, "approval", object, old)
+        }
         ("ephemeralcontainers", "", "Pod") => pod_update::validate_ephemeral_update,
         ("resize", "", "Pod") => pod_update::validate_resize,
         ("finalize", "", "Namespace") => |check, object, _| status::namespace_finalizers(check, object),
@@ -249,6 +255,9 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             status::collisions(check, object, old);
         },
         ("batch", "Job") => status::job,
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            |check, object, old| certificate::signing_request_update(check, "status", object, old)
+        }
         ("policy", "PodDisruptionBudget") => {
             |check, object, old| status::counts(check, object, old, BUDGET_COUNTS)
         }

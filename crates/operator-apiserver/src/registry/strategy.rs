@@ -221,6 +221,20 @@ impl Definition {
         }
     }
 
+    /// Whether two versions of a resource are the same one.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        self.version == other.version && self.subject.group == other.subject.group
+    }
+
+    /// An object of this version in another version of the resource: as a webhook has converted it, else relabelled.
+    pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
+        let object = match &self.backing {
+            Backing::Builtin { .. } => self.to_storage(object),
+            Backing::Custom(_) => object,
+        };
+        Arc::unwrap_or_clone(other.serve(&Arc::new(object)))
+    }
+
     /// An object of this version as it is stored.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
         match &self.backing {

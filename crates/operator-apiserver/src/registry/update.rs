@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Registry, Write, create, metadata, service_address};
 use crate::admission::{self, Operation};
 use crate::authz;
+use crate::builtin;
 use crate::crd::conversion;
 use crate::managed_fields;
 use crate::object;
@@ -79,6 +80,9 @@ impl Registry {
         admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
         authz::check_escalation(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
+        if definition.is("certificates.k8s.io", "certificatesigningrequests") {
+            builtin::stamp_conditions(&mut object, &old, &self.timestamp());
+        }
         restore_server_fields(&mut object, &old);
         if metadata::dedupe_owners(&mut object) {
             write.warnings.add(create::DUPLICATE_OWNERS);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission;
+use crate::admission::{self, Operation};
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::object;
@@ -30,13 +30,50 @@ pub(super) async fn serve(
     }
     super::check_place(&write, &binding, "Binding")?;
     write.subresource = "binding".to_owned();
-    admission::admit_body(registry, &write, &mut binding).await?;
-    bind(registry, &write, &binding)?;
+    admit_and_bind(registry, &write, &mut binding).await?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
 
-/// Binds the pod that a write names to the target of a Binding.
-pub(crate) fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
+/// Binds the pod that a write names to the target of a Binding, if nobody objects.
+pub(crate) async fn admit_and_bind(
+    registry: &Registry,
+    write: &Write,
+    binding: &mut Value,
+) -> Result<Arc<Value>, Status> {
+    if !registry.disabled_plugins.contains("PodTopologyLabels") {
+        add_topology(registry, binding);
+    }
+    admission::admit_body(registry, write, Operation::Create, binding).await?;
+    bind(registry, write, binding)
+}
+
+/// Labels that say where a node is: its pods have them too.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// PodTopologyLabels: the labels of the node that the pod takes over when it is bound.
+fn add_topology(registry: &Registry, binding: &mut Value) {
+    let Some(node) = registry
+        .store
+        .get("nodes", object::text(binding, &["target", "name"]))
+    else {
+        return;
+    };
+    let labels = TOPOLOGY.iter().filter_map(|label| {
+        Some((
+            (*label).to_owned(),
+            object::meta(&node.value, "labels")?.get(*label)?.clone(),
+        ))
+    });
+    let labels: serde_json::Map<String, Value> = labels.collect();
+    merge_meta(
+        binding,
+        "labels",
+        Some(&labels.into())
+            .filter(|labels: &&Value| labels.as_object().is_some_and(|labels| !labels.is_empty())),
+    );
+}
+
+fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
     let node = object::text(binding, &["target", "name"]);
     check_target(node, object::text(binding, &["target", "kind"]))?;
     let now = registry.timestamp();

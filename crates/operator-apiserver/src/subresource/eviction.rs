@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission;
+use crate::admission::{self, Operation};
 use crate::call::{Answer, Call};
 use crate::negotiate::Form;
 use crate::object;
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let mut write = verb::write(call, definition)?;
     let mut eviction = super::decode(call, "policy/v1", "Eviction")?;
     super::check_place(&write, &eviction, "Eviction")?;
-    admission::admit_body(registry, &write, &mut eviction).await?;
+    admission::admit_body(registry, &write, Operation::Create, &mut eviction).await?;
     let options = &eviction["deleteOptions"];
     let dry_run = options.get("dryRun").and_then(Value::as_array);
     write.dry_run |= dry_run.is_some_and(|list| !list.is_empty());
@@ -45,7 +45,11 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
     loop {
         tries += 1;
         let pod = registry.load(write)?;
-        let budget = budget_of(registry, write, &pod.value)?;
+        // Budgets are not even counted where none is asked.
+        let budget = match waits_or_is_over(&pod.value) {
+            true => None,
+            false => budget_of(registry, write, &pod.value)?,
+        };
         let decision = decide(&pod.value, budget.as_deref())?;
         let mut options = options.clone();
         let guarded = decision.guarded && options.resource_version.is_none();
@@ -80,11 +84,9 @@ struct Decision {
 
 /// Whether a pod may be evicted under its budget, as `pkg/registry/core/pod/storage/eviction.go` decides.
 fn decide(pod: &Value, budget: Option<&Value>) -> Result<Decision, Status> {
-    let phase = object::text(pod, &["status", "phase"]);
-    let is_over = ["Succeeded", "Failed"].contains(&phase) || object::is_terminating(pod);
-    if is_over || phase == "Pending" {
+    if waits_or_is_over(pod) {
         return Ok(Decision {
-            guarded: !is_over,
+            guarded: !is_over(pod),
             takes: false,
         });
     }
@@ -105,6 +107,15 @@ fn decide(pod: &Value, budget: Option<&Value>) -> Result<Decision, Status> {
         guarded: false,
         takes: true,
     })
+}
+
+fn is_over(pod: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"])) || object::is_terminating(pod)
+}
+
+/// Whether a pod does not run: no budget counts it.
+fn waits_or_is_over(pod: &Value) -> bool {
+    is_over(pod) || object::text(pod, &["status", "phase"]) == "Pending"
 }
 
 fn is_ready(pod: &Value) -> bool {

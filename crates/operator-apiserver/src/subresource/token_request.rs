@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use structural_schema::field::{Error, Path};
 
-use crate::admission;
+use crate::admission::{self, Operation};
 use crate::authn::service_account_name;
 use crate::call::{Answer, Call};
 use crate::clock::{rfc3339, unix_seconds};
@@ -36,7 +36,7 @@ pub(super) async fn serve(
     let mut request = object_body::read(call, token_requests(), &call.warnings, None)?;
     fill_namespace(&write, &mut request)?;
     managed_fields::update(registry, &tracking, None, &mut request);
-    admission::admit_body(registry, &write, &mut request).await?;
+    admission::admit_body(registry, &write, Operation::Create, &mut request).await?;
     check_name(&request, &write.name)?;
     let account = registry
         .get(definition, &write.namespace, &write.name)?

@@ -1,9 +1,12 @@
-//! The plug-ins that every server has: what they add to what clients write, and what they refuse.
+//! What every server does beside storing: the plug-ins of admission, and the subresources that lead to nodes.
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 #[path = "../asking/mod.rs"]
 mod asking;
+mod certificates;
+mod classes;
 mod limit_ranges;
+mod pod_connections;
 mod pod_security;
 mod quotas;
 

@@ -1,9 +1,7 @@
 //! What limits others: disruption budgets, autoscalers and flow control.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use structural_schema::field::{Error, Path, render};
+use structural_schema::field::{Path, render};
 
 use super::check::{Check, NEGATIVE, render_selector};
 use crate::builtin::quantity::Quantity;
@@ -335,92 +333,5 @@ pub(super) fn lease(check: &mut Check, object: &Value) {
     let transitions = at(spec, &["leaseTransitions"]);
     if transitions.as_i64().is_some_and(|count| count < 0) {
         check.invalid(path.child("leaseTransitions"), transitions, NEGATIVE);
-    }
-}
-
-/// Some usages are meaningful, and a signer has a domain.
-/// What a certificate may be good for, in the order of errors.
-const USAGES: &[&str] = &[
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
-fn usages(check: &mut Check, spec: &Value, path: &Path) {
-    let usages = list(spec, &["usages"]);
-    if usages.is_empty() {
-        check.required(path.clone(), "usages must be provided");
-    }
-    for (index, usage) in usages.iter().enumerate() {
-        if !USAGES.contains(&usage.as_str().unwrap_or_default()) {
-            let error = Error::not_supported(path.index(index), usage, USAGES);
-            check.errors.push(error);
-        }
-    }
-    for (index, usage) in usages.iter().enumerate() {
-        if usages[..index].contains(usage) {
-            check.duplicate(path.index(index), usage);
-        }
-    }
-}
-
-/// Whether bytes in base64 are a PEM block of a certificate request; what stands in the block is not looked at.
-fn is_certificate_request(request: &str) -> bool {
-    let bytes = BASE64_STANDARD.decode(request).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let begin = text.find("-----BEGIN CERTIFICATE REQUEST-----");
-    let end = text.find("-----END CERTIFICATE REQUEST-----");
-    matches!((begin, end), (Some(begin), Some(end)) if begin < end)
-}
-
-pub(super) fn signing_request(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    let request = at(spec, &["request"]);
-    if !is_certificate_request(request.as_str().unwrap_or_default()) {
-        check.invalid(
-            path.child("request"),
-            request,
-            "PEM block type must be CERTIFICATE REQUEST",
-        );
-    }
-    usages(check, spec, &path.child("usages"));
-    let signer = text(spec, &["signerName"]);
-    let signer_path = path.child("signerName");
-    if signer.is_empty() {
-        check.required(signer_path, "");
-    } else if !signer.contains('/') {
-        check.invalid(
-            signer_path,
-            &signer.into(),
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-        );
-    }
-    let expiration = at(spec, &["expirationSeconds"]);
-    if expiration.as_i64().is_some_and(|seconds| seconds < 600) {
-        check.invalid(
-            path.child("expirationSeconds"),
-            expiration,
-            "may not specify a duration less than 600 seconds (10 minutes)",
-        );
     }
 }

@@ -1,0 +1,111 @@
+//! RuntimeClass: a pod has the overhead, and goes to the nodes, that its runtime class says.
+
+use serde_json::Value;
+
+use super::attributes::Attributes;
+use crate::builtin::pod_resources::amounts;
+use crate::builtin::tree::{at, entries, list, text};
+use crate::object;
+use crate::registry::{Registry, Write};
+use crate::status::{self, Status};
+
+const TABLE: &str = "runtimeclasses.node.k8s.io";
+const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+/// Gives a new pod what its class says.
+pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Result<(), Status> {
+    let refused = |pod: &Value, why: &str| {
+        let name = match object::name(pod) {
+            "" => text(pod, &["metadata", "generateName"]),
+            name => name,
+        };
+        status::forbidden(&write.definition.subject, name, why)
+    };
+    let name = text(pod, &["spec", "runtimeClassName"]).to_owned();
+    if name.is_empty() {
+        return Ok(());
+    }
+    let Some(class) = registry.store.get(TABLE, &name) else {
+        let name = object::go_quote(&name);
+        return Err(refused(
+            pod,
+            &format!("pod rejected: RuntimeClass {name} not found"),
+        ));
+    };
+    set_overhead(&class.value, pod).map_err(|why| refused(pod, why))?;
+    set_scheduling(&class.value, pod).map_err(|why| refused(pod, &why))
+}
+
+fn set_overhead(class: &Value, pod: &mut Value) -> Result<(), &'static str> {
+    let fixed = at(class, &["overhead", "podFixed"]);
+    if !at(class, &["overhead"]).is_object() {
+        return Ok(());
+    }
+    let own = at(pod, &["spec", "overhead"]);
+    if !own.is_null() && amounts(own) != amounts(fixed) {
+        return Err(OTHER_OVERHEAD);
+    }
+    object::child_mut(pod, "spec").insert("overhead".to_owned(), fixed.clone());
+    Ok(())
+}
+
+fn set_scheduling(class: &Value, pod: &mut Value) -> Result<(), String> {
+    for (key, wanted) in entries(class, &["scheduling", "nodeSelector"]) {
+        let own = at(pod, &["spec", "nodeSelector", key]);
+        if !own.is_null() && own != wanted {
+            let (wanted, own) = (
+                wanted.as_str().unwrap_or_default(),
+                own.as_str().unwrap_or_default(),
+            );
+            return Err(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {own}"
+            ));
+        }
+        let spec = object::child_mut(pod, "spec");
+        let selector = spec.entry("nodeSelector".to_owned()).or_insert(Value::Null);
+        if !selector.is_object() {
+            *selector = Value::Object(serde_json::Map::new());
+        }
+        selector[key.as_str()] = wanted.clone();
+    }
+    let mut tolerations = list(pod, &["spec", "tolerations"]).to_vec();
+    let added = list(class, &["scheduling", "tolerations"]);
+    let missing: Vec<Value> = added
+        .iter()
+        .filter(|one| !tolerations.contains(one))
+        .cloned()
+        .collect();
+    if !missing.is_empty() {
+        tolerations.extend(missing);
+        object::child_mut(pod, "spec").insert("tolerations".to_owned(), tolerations.into());
+    }
+    Ok(())
+}
+
+/// Refuses an overhead that no class says.
+pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
+    let write = attributes.write;
+    let Some(pod) = attributes.object.filter(|_| attributes.old.is_none()) else {
+        return Ok(());
+    };
+    if !write.definition.is("", "pods") || !write.subresource.is_empty() {
+        return Ok(());
+    }
+    let overhead = at(pod, &["spec", "overhead"]);
+    let class = attributes
+        .registry
+        .store
+        .get(TABLE, text(pod, &["spec", "runtimeClassName"]));
+    let fixed = class
+        .as_ref()
+        .map(|class| at(&class.value, &["overhead"]))
+        .filter(|overhead| overhead.is_object());
+    match fixed {
+        Some(fixed) if amounts(at(fixed, &["podFixed"])) != amounts(overhead) => {
+            Err(attributes.forbidden(OTHER_OVERHEAD))
+        }
+        None if overhead.is_object() => Err(attributes
+            .forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")),
+        _ => Ok(()),
+    }
+}

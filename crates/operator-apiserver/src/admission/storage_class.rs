@@ -1,0 +1,110 @@
+//! DefaultStorageClass and DefaultIngressClass: what names no class gets the one that is marked as the default.
+//! PersistentVolumeClaimResize: a claim grows only where its class lets it.
+
+use serde_json::Value;
+
+use super::attributes::Attributes;
+use crate::builtin::quantity::Quantity;
+use crate::builtin::tree::{at, text};
+use crate::object;
+use crate::registry::Registry;
+use crate::status::{Status, Subject};
+
+const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
+const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";
+
+/// How objects of a kind name their class, and which class they get.
+struct Classed {
+    plugin: &'static str,
+    classes: &'static str,
+    field: &'static str,
+    /// The annotation that named the class before there was a field.
+    old_name: &'static str,
+    marks: &'static [&'static str],
+}
+
+const CLAIM: Classed = Classed {
+    plugin: "DefaultStorageClass",
+    classes: STORAGE_CLASSES,
+    field: "storageClassName",
+    old_name: "volume.beta.kubernetes.io/storage-class",
+    marks: &[
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ],
+};
+
+const INGRESS: Classed = Classed {
+    plugin: "DefaultIngressClass",
+    classes: INGRESS_CLASSES,
+    field: "ingressClassName",
+    old_name: "kubernetes.io/ingress.class",
+    marks: &["ingressclass.kubernetes.io/is-default-class"],
+};
+
+/// Names the default class in a new object that could name one and does not.
+pub(super) fn default(registry: &Registry, subject: &Subject, object: &mut Value) {
+    let classed = match (subject.group.as_str(), subject.resource.as_str()) {
+        ("", "persistentvolumeclaims") => CLAIM,
+        ("networking.k8s.io", "ingresses") => INGRESS,
+        _ => return,
+    };
+    let is_named = !at(object, &["spec", classed.field]).is_null()
+        || !text(object, &["metadata", "annotations", classed.old_name]).is_empty();
+    if is_named || registry.disabled_plugins.contains(classed.plugin) {
+        return;
+    }
+    if let Some(class) = default_class(registry, &classed) {
+        object::child_mut(object, "spec").insert(classed.field.to_owned(), class.into());
+    }
+}
+
+/// The newest of the classes that are marked; the first by name of those that are equally new.
+fn default_class(registry: &Registry, classed: &Classed) -> Option<String> {
+    let classes = registry.store.list(classed.classes, "").objects;
+    let is_default = |class: &Value| {
+        let is_marked = |mark: &&str| text(class, &["metadata", "annotations", mark]) == "true";
+        classed.marks.iter().any(is_marked)
+    };
+    let marked = classes
+        .iter()
+        .map(|class| &*class.value)
+        .filter(|class| is_default(class));
+    let newest = marked.min_by_key(|class| {
+        let created = text(class, &["metadata", "creationTimestamp"]).to_owned();
+        (std::cmp::Reverse(created), object::name(class).to_owned())
+    });
+    newest.map(|class| object::name(class).to_owned())
+}
+
+/// Refuses to let a claim grow that is not bound, or whose class does not allow it.
+pub(super) fn check_growth(attributes: &Attributes<'_>) -> Result<(), Status> {
+    let write = attributes.write;
+    let (Some(claim), Some(old)) = (attributes.object, attributes.old) else {
+        return Ok(());
+    };
+    if !write.definition.is("", "persistentvolumeclaims") || !write.subresource.is_empty() {
+        return Ok(());
+    }
+    let size =
+        |claim: &Value| Quantity::from_json(at(claim, &["spec", "resources", "requests", "storage"])).ok();
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    if text(old, &["status", "phase"]) != "Bound" {
+        return Err(attributes.forbidden("Only bound persistent volume claims can be expanded"));
+    }
+    let class = |claim| match text(claim, &["metadata", "annotations", CLAIM.old_name]) {
+        "" => text(claim, &["spec", CLAIM.field]).to_owned(),
+        class => class.to_owned(),
+    };
+    let (class, old_class) = (class(claim), class(old));
+    let found = attributes.registry.store.get(STORAGE_CLASSES, &class);
+    let allows = found.is_some_and(|class| at(&class.value, &["allowVolumeExpansion"]) == &Value::Bool(true));
+    if allows && class == old_class {
+        return Ok(());
+    }
+    Err(attributes.forbidden(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    ))
+}

@@ -1,0 +1,147 @@
+//! Requests for certificates: what they may say, and who may answer what.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use operator_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+use crate::asking::{delete, merge, post};
+use crate::server;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn pem(kind: &str, contents: &[u8]) -> String {
+    let contents = BASE64_STANDARD.encode(contents);
+    BASE64_STANDARD.encode(format!(
+        "-----BEGIN {kind}-----\n{contents}\n-----END {kind}-----\n"
+    ))
+}
+
+fn request(signer: &str, contents: &[u8]) -> Value {
+    json!({
+        "metadata": {"name": "r"},
+        "spec": {"request": pem("CERTIFICATE REQUEST", contents), "signerName": signer, "usages": ["client auth"]},
+    })
+}
+
+async fn asked(signer: &str) -> ApiServer {
+    let server = server().await;
+    post(&server, REQUESTS, request(signer, b"x")).await.is_done();
+    server
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": "r", "message": "m"})
+}
+
+fn conditions(conditions: &[Value]) -> Value {
+    json!({"status": {"conditions": conditions}})
+}
+
+#[tokio::test]
+async fn a_signer_has_a_domain_and_a_path() {
+    let server = server().await;
+    let cases = [
+        (
+            "kubernetes.io/legacy-unknown",
+            "spec.signerName: Invalid value: \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version",
+        ),
+        (
+            "a/b/c",
+            "spec.signerName: Invalid value: \"a/b/c\": must be a fully qualified domain and path of the form 'example.com/signer-name'",
+        ),
+        (
+            "example/name",
+            "spec.signerName: Invalid value: \"example\": should be a domain with at least two segments separated by dots",
+        ),
+    ];
+    for (signer, why) in cases {
+        let refused = post(&server, REQUESTS, request(signer, b"x")).await;
+        refused.is_refused(
+            422,
+            &format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {why}"),
+        );
+    }
+    let refused = post(&server, REQUESTS, request("Example.com/name", b"x")).await;
+    assert!(
+        refused
+            .message()
+            .contains("validating label \"Example\": a lowercase RFC 1123 label"),
+        "{}",
+        refused.body
+    );
+}
+
+#[tokio::test]
+async fn nobody_asks_to_be_an_administrator() {
+    let server = server().await;
+    let subject = [&[0x06, 0x03, 0x55, 0x04, 0x0a, 0x0c, 0x0e][..], b"system:masters"].concat();
+    let signer = "kubernetes.io/kube-apiserver-client";
+    post(&server, REQUESTS, request(signer, &subject)).await.is_refused(
+        403,
+        "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed",
+    );
+    post(&server, REQUESTS, request("example.com/other", &subject))
+        .await
+        .is_done();
+    delete(&server, &format!("{REQUESTS}/r")).await.is_done();
+    post(&server, REQUESTS, request(signer, b"system:masters"))
+        .await
+        .is_done();
+}
+
+#[tokio::test]
+async fn a_request_is_approved_or_denied_once_and_for_all() {
+    let server = asked("example.com/s").await;
+    let path = format!("{REQUESTS}/r");
+    let approval = format!("{path}/approval");
+    let approved = merge(&server, &approval, conditions(&[condition("Approved", "True")])).await;
+    approved.is_done();
+    let stored = &approved.body["status"]["conditions"][0];
+    assert!(stored["lastUpdateTime"].is_string());
+    assert!(stored["lastTransitionTime"].is_string());
+    merge(&server, &approval, conditions(&[])).await.is_refused(
+        422,
+        "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"",
+    );
+    let both = [stored.clone(), condition("Denied", "True")];
+    merge(&server, &approval, conditions(&both)).await.is_refused(
+        422,
+        "status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive",
+    );
+}
+
+#[tokio::test]
+async fn the_parts_of_an_answer_come_through_the_subresources_that_they_belong_to() {
+    let server = asked("example.com/s").await;
+    let (approval, status) = (format!("{REQUESTS}/r/approval"), format!("{REQUESTS}/r/status"));
+    merge(&server, &status, conditions(&[condition("Approved", "True")]))
+        .await
+        .is_refused(
+            422,
+            "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"",
+        );
+    merge(&server, &approval, conditions(&[condition("Approved", "False")]))
+        .await
+        .is_refused(
+            422,
+            "status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"",
+        );
+    merge(&server, &approval, conditions(&[condition("Approved", "True")]))
+        .await
+        .is_done();
+    let certificate = |text: &str| json!({"status": {"certificate": text}});
+    merge(&server, &status, certificate(&pem("PUBLIC KEY", b"x"))).await.is_refused(
+        422,
+        "status.certificate: Invalid value: \"<certificate data>\": only CERTIFICATE PEM blocks are allowed, found \"PUBLIC KEY\"",
+    );
+    merge(&server, &status, certificate(&pem("CERTIFICATE", b"x")))
+        .await
+        .is_done();
+    merge(&server, &status, certificate(&pem("CERTIFICATE", b"y")))
+        .await
+        .is_refused(
+            422,
+            "status.certificate: Forbidden: updates may not modify existing certificate content",
+        );
+}
