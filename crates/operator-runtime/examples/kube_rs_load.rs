@@ -44,7 +44,7 @@ async fn reconcile(cached: Arc<Cached>, client: Arc<kube::Client>) -> Result<Act
 async fn apply(cached: &Cached, client: &kube::Client) -> Result<()> {
     let (name, namespace) = (cached.name_any(), cached.namespace().unwrap_or_default());
     let mine = PatchParams::apply("load").force();
-    let mut deployment = deployment_for(cached, &name)?;
+    let mut deployment = deployment_for(cached, &name);
     deployment.metadata.owner_references = cached.controller_owner_ref(&()).map(|owner| vec![owner]);
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
     deployments

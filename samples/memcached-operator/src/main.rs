@@ -24,7 +24,8 @@ enum Command {
     Manifests,
 }
 
-#[tokio::main]
+// Two threads are enough for what waits most of the time, and each one takes memory.
+#[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {

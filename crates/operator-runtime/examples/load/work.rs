@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, ContainerPort, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
+    SecurityContext,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::CustomResource;
 use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 #[derive(Parser)]
 pub(crate) struct Args {
@@ -63,31 +67,68 @@ pub(crate) struct CachedStatus {
 }
 
 /// What each resource asks for.
-pub(crate) fn deployment_for(cached: &Cached, name: &str) -> Result<Deployment> {
-    let labels = json!({"app": "memcached", "instance": name});
-    let container = json!({
-        "name": "memcached",
-        "image": "memcached:1.6.26-alpine3.19",
-        "command": ["memcached", "--memory-limit=64", "-o", "modern", "-v"],
-        "ports": [{"name": "memcached", "containerPort": 11211}],
-        "securityContext": {
-            "runAsNonRoot": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
-        },
-    });
-    Ok(serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "replicas": cached.spec.size,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-                    "containers": [container],
-                },
+pub(crate) fn deployment_for(cached: &Cached, name: &str) -> Deployment {
+    let text = str::to_owned;
+    let labels = BTreeMap::from([(text("app"), text("memcached")), (text("instance"), text(name))]);
+    let metadata = |name: Option<&str>| ObjectMeta {
+        name: name.map(text),
+        labels: Some(labels.clone()),
+        ..ObjectMeta::default()
+    };
+    let security = PodSecurityContext {
+        run_as_non_root: Some(true),
+        seccomp_profile: Some(SeccompProfile {
+            type_: text("RuntimeDefault"),
+            ..SeccompProfile::default()
+        }),
+        ..PodSecurityContext::default()
+    };
+    let pod = PodSpec {
+        security_context: Some(security),
+        containers: vec![container()],
+        ..PodSpec::default()
+    };
+    Deployment {
+        metadata: metadata(Some(name)),
+        spec: DeploymentSpec {
+            replicas: Some(cached.spec.size),
+            selector: LabelSelector {
+                match_labels: Some(labels.clone()),
+                ..LabelSelector::default()
             },
+            template: PodTemplateSpec {
+                metadata: Some(metadata(None)),
+                spec: Some(pod),
+            },
+            ..DeploymentSpec::default()
         },
-    }))?)
+        ..Deployment::default()
+    }
+}
+
+fn container() -> Container {
+    let text = str::to_owned;
+    let command = ["memcached", "--memory-limit=64", "-o", "modern", "-v"];
+    Container {
+        name: text("memcached"),
+        image: Some(text("memcached:1.6.26-alpine3.19")),
+        command: Some(command.map(text).into()),
+        ports: Some(vec![ContainerPort {
+            name: Some(text("memcached")),
+            container_port: 11211,
+            ..ContainerPort::default()
+        }]),
+        security_context: Some(SecurityContext {
+            run_as_non_root: Some(true),
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                drop: Some(vec![text("ALL")]),
+                ..Capabilities::default()
+            }),
+            ..SecurityContext::default()
+        }),
+        ..Container::default()
+    }
 }
 
 /// Says that all is done.
