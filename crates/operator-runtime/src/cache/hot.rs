@@ -14,7 +14,7 @@ use crate::object::View;
 
 /// So many objects, or so many bytes of packed ones, are a generation; what they take decoded is some twenty times as
 /// much. Workers read the objects of a reconcile several times, but few at once.
-const OBJECTS: usize = 32;
+const OBJECTS: usize = 16;
 const BYTES: usize = 16 * 1024;
 
 /// Two generations of decoded objects: what is read is in the young one; when that is full it becomes the old one, and
