@@ -51,7 +51,7 @@ async fn server() -> ApiServer {
     server
 }
 
-fn widget(name: &str, spec: Value) -> Value {
+fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -94,12 +94,12 @@ async fn a_body_says_of_what_type_it_is() {
 #[tokio::test]
 async fn the_fields_of_a_scale_are_checked_whoever_writes_them() {
     let server = server().await;
-    let refused = post(&server, WIDGETS, widget("a", json!({"n": "x"}))).await;
+    let refused = post(&server, WIDGETS, widget("a", &json!({"n": "x"}))).await;
     refused.is_refused(
         422,
         ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected int64]",
     );
-    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+    post(&server, WIDGETS, widget("a", &json!({"n": 1})))
         .await
         .is_done();
     let scale = format!("{WIDGETS}/a/scale");
@@ -113,7 +113,7 @@ async fn the_fields_of_a_scale_are_checked_whoever_writes_them() {
 #[tokio::test]
 async fn an_empty_list_of_managers_changes_nothing() {
     let server = server().await;
-    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+    post(&server, WIDGETS, widget("a", &json!({"n": 1})))
         .await
         .is_done();
     let path = format!("{WIDGETS}/a");
@@ -183,7 +183,7 @@ async fn parts_of_a_schema_that_decode_themselves_lose_what_nobody_knows() {
 #[tokio::test]
 async fn fields_that_no_scale_has_are_warned_about() {
     let server = server().await;
-    post(&server, WIDGETS, widget("a", json!({"n": 1})))
+    post(&server, WIDGETS, widget("a", &json!({"n": 1})))
         .await
         .is_done();
     let scale = format!("{WIDGETS}/a/scale");
@@ -199,7 +199,7 @@ async fn fields_that_no_scale_has_are_warned_about() {
 #[tokio::test]
 async fn the_options_of_a_delete_are_read_as_what_they_are() {
     let server = server().await;
-    let mut held = widget("a", json!({"n": 1}));
+    let mut held = widget("a", &json!({"n": 1}));
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     post(&server, WIDGETS, held).await.is_done();
     let path = format!("{WIDGETS}/a");

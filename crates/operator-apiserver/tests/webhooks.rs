@@ -604,7 +604,7 @@ fn conversion(request: &Value, mut response: Value) -> Reply {
     }))
 }
 
-fn widget(version: &str, name: &str, spec: Value) -> Value {
+fn widget(version: &str, name: &str, spec: &Value) -> Value {
     let api_version = format!("example.com/{version}");
     json!({"apiVersion": api_version, "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
@@ -613,12 +613,12 @@ fn widget(version: &str, name: &str, spec: Value) -> Value {
 async fn a_custom_resource_is_converted_between_its_versions() {
     let (server, hook) = (server(), Hook::start(|review| convert(review, |_| {})).await);
     define_widgets(&server, hook.by_url()).await;
-    let made = post(&server, WIDGETS_V2, widget("v2", "a", json!({"amount": 3}))).await;
+    let made = post(&server, WIDGETS_V2, widget("v2", "a", &json!({"amount": 3}))).await;
     made.is_done();
     assert_eq!(made.body["spec"], json!({"amount": 3}));
     let stored = get(&server, &format!("{WIDGETS_V1}/a")).await;
     assert_eq!(stored.body["spec"], json!({"size": 3}));
-    post(&server, WIDGETS_V1, widget("v1", "b", json!({"size": 4})))
+    post(&server, WIDGETS_V1, widget("v1", "b", &json!({"size": 4})))
         .await
         .is_done();
     let changed = merge(
@@ -706,7 +706,7 @@ async fn what_a_conversion_may_not_change_is_told() {
     ] {
         let (server, hook) = (server(), Hook::start(move |review| convert(review, spoil)).await);
         define_widgets(&server, hook.by_url()).await;
-        post(&server, WIDGETS_V1, widget("v1", "a", json!({"size": 1})))
+        post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1})))
             .await
             .is_done();
         let refused = get(&server, &format!("{WIDGETS_V2}/a")).await;
@@ -724,7 +724,7 @@ async fn a_conversion_that_fails_keeps_other_versions_usable() {
     .await;
     let server = server();
     define_widgets(&server, refusing.by_url()).await;
-    post(&server, WIDGETS_V1, widget("v1", "a", json!({"size": 1})))
+    post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1})))
         .await
         .is_done();
     get(&server, WIDGETS_V1).await.is_done();
@@ -735,7 +735,7 @@ async fn a_conversion_that_fails_keeps_other_versions_usable() {
             "conversion webhook for example.com/v1, Kind=Widget failed: cannot convert",
         );
     }
-    let refused = post(&server, WIDGETS_V2, widget("v2", "b", json!({"amount": 1}))).await;
+    let refused = post(&server, WIDGETS_V2, widget("v2", "b", &json!({"amount": 1}))).await;
     refused.is_refused(
         500,
         "conversion webhook for example.com/v2, Kind=Widget failed: cannot convert",
@@ -753,7 +753,7 @@ async fn event(body: &mut operator_apiserver::Body) -> Value {
 async fn a_watch_tells_of_converted_objects() {
     let (server, hook) = (server(), Hook::start(|review| convert(review, |_| {})).await);
     define_widgets(&server, hook.by_url()).await;
-    post(&server, WIDGETS_V1, widget("v1", "a", json!({"size": 1})))
+    post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1})))
         .await
         .is_done();
     let watch = Request::get(format!("{WIDGETS_V2}?watch=true"))

@@ -72,10 +72,10 @@ pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error>
 }
 
 /// The schemas of a keyword that is never allowed.
-fn unsupported<'n>(
-    node: &'n Node,
+fn unsupported(
+    node: &Node,
     part: fn(&Unsupported) -> &BTreeMap<String, Node>,
-) -> impl Iterator<Item = (&'n String, &'n Node)> {
+) -> impl Iterator<Item = (&String, &Node)> {
     node.unsupported.as_deref().into_iter().flat_map(part)
 }
 
