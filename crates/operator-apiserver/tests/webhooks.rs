@@ -681,10 +681,10 @@ async fn who_asks_about_one_version_sees_the_others_converted_to_it() {
     )
     .await
     .is_done();
-    let made = post(&server, WIDGETS_V2, widget("v2", "a", json!({"amount": 3}))).await;
+    let made = post(&server, WIDGETS_V2, widget("v2", "a", &json!({"amount": 3}))).await;
     assert_eq!(made.body["spec"], json!({"amount": 4}), "{}", made.body);
     assert_eq!(hook.requests()[0]["object"]["apiVersion"], "example.com/v1");
-    let refused = post(&server, WIDGETS_V2, widget("v2", "b", json!({"amount": 9}))).await;
+    let refused = post(&server, WIDGETS_V2, widget("v2", "b", &json!({"amount": 9}))).await;
     refused.is_refused(422, "denied request: too large");
 }
 
