@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::backend::{self, Backend, Running};
 use crate::crd::{self, CrdError};
 use crate::impersonate;
+use crate::record::{self, Recorder};
 use crate::webhook::{self, WebhookError};
 
 /// How long assertions wait, unless the builder says otherwise.
@@ -91,6 +92,7 @@ pub struct Builder {
     crds: Vec<Value>,
     crd_paths: Vec<PathBuf>,
     timeout: Duration,
+    record: Option<PathBuf>,
 }
 
 impl TestEnv {
@@ -118,6 +120,7 @@ impl TestEnv {
             crds: Vec::new(),
             crd_paths: Vec::new(),
             timeout: TIMEOUT,
+            record: record::directory(),
         }
     }
 
@@ -321,6 +324,22 @@ impl Builder {
         self
     }
 
+    /// Records what managers ask of the API server, through clients of this environment, into a file of this directory
+    /// that has the name of the test. Requests of the test itself are not recorded.
+    ///
+    /// Default: `target/operator-sdk/rbac` where there is a `PROJECT` file, which is where `operator-sdk rbac check`
+    /// looks, and otherwise nowhere. The variable `OPERATOR_SDK_RBAC_RECORD` names another directory, or is `off`.
+    pub fn record_requests(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.record = Some(directory.into());
+        self
+    }
+
+    /// Records nothing.
+    pub fn without_record(mut self) -> Self {
+        self.record = None;
+        self
+    }
+
     /// Starts the environment; when this returns, the definitions are served.
     ///
     /// # Errors
@@ -332,6 +351,10 @@ impl Builder {
         }
         let backend = self.backend.unwrap_or_else(Backend::from_env);
         let (running, client) = backend::start(backend, self.options).await?;
+        let client = match &self.record {
+            Some(directory) => record::recorded(client, Recorder::new(directory)),
+            None => client,
+        };
         let env = TestEnv {
             client,
             timeout: self.timeout,

@@ -4,6 +4,9 @@
 //! meets on a cluster: Deployments get Pods, Pods become Ready on a simulated node, owned objects are garbage
 //! collected, namespaces go away. Nothing is downloaded and no socket is opened unless the test asks for a kubeconfig.
 //!
+//! What a manager asks of the API server is recorded when the test is that of an operator's project:
+//! `operator-sdk rbac check` compares it with the operator's role ([`Builder::record_requests`]).
+//!
 //! The same test runs on an existing cluster (`USE_EXISTING_CLUSTER=true`) and on real `kube-apiserver` and `etcd`
 //! binaries (`KUBEBUILDER_ASSETS=DIR`); see [`Backend`].
 //!
@@ -43,6 +46,7 @@ mod env;
 mod eventually;
 mod file;
 mod impersonate;
+mod record;
 mod webhook;
 
 pub use backend::Backend;

@@ -122,6 +122,7 @@ pub struct Controller {
     name: Option<String>,
     options: ControllerOptions,
     primary: Option<Kind>,
+    uses: Vec<Use>,
     filters: Vec<Box<dyn Predicate<dyn Meta>>>,
     sources: Vec<BuildSource>,
     span: Option<MakeSpan>,
@@ -159,6 +160,21 @@ pub enum ControllerError {
         /// What its watches say.
         reason: String,
     },
+}
+
+/// A kind of the manager's own cluster that a controller was told of, and what it is to the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) role: UseRole,
+    pub(crate) kind: Kind,
+}
+
+/// What a kind is to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseRole {
+    For,
+    Owns,
+    Watches,
 }
 
 /// Makes a source once everything is known that the controller was told.
@@ -210,6 +226,7 @@ impl Controller {
             name: None,
             options: ControllerOptions::default(),
             primary: None,
+            uses: Vec::new(),
             filters: Vec::new(),
             sources: Vec::new(),
             span: None,
@@ -236,7 +253,8 @@ impl Controller {
                 second: kind.to_string(),
             });
         }
-        self.watches_with(watch, handler::for_object())
+        self.used(UseRole::For, &watch)
+            .source_of(watch, handler::for_object())
     }
 
     /// Reconciles the owner, of the kind of `for_`, of each changed object of `K` that it controls.
@@ -251,6 +269,7 @@ impl Controller {
 
     /// [`Controller::owns`], of any kind, as any type, for certain events, or for every owner.
     pub fn owns_with<K: View>(mut self, watch: Watch<K>) -> Self {
+        self = self.used(UseRole::Owns, &watch);
         let cache = self.cache_of(&watch);
         self.sources.push(Box::new(move |primary, filters| {
             let owner = primary.ok_or_else(|| ControllerError::OwnsWithoutFor(watch.kind.to_string()))?;
@@ -275,7 +294,19 @@ impl Controller {
     }
 
     /// [`Controller::watches`], of any kind, as any type, for certain events.
-    pub fn watches_with<K: View>(mut self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
+    pub fn watches_with<K: View>(self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
+        self.used(UseRole::Watches, &watch).source_of(watch, handler)
+    }
+
+    fn used<K>(mut self, role: UseRole, watch: &Watch<K>) -> Self {
+        if watch.cache.is_none() {
+            let kind = watch.kind.clone();
+            self.uses.push(Use { role, kind });
+        }
+        self
+    }
+
+    fn source_of<K: View>(mut self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
         let cache = self.cache_of(&watch);
         let build = move |_: Option<&Kind>, filters| Ok(Source::kind(&cache, watch, handler, filters));
         self.sources.push(Box::new(build));
@@ -436,6 +467,7 @@ impl Controller {
             options,
             name: name.into(),
         };
-        self.manager.add_controller(Worker::new(sources, shared))
+        self.manager
+            .add_controller(Worker::new(sources, shared), self.uses)
     }
 }

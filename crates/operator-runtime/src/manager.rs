@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
-use crate::controller::{ControllerError, ControllerOptions, Worker};
+use crate::controller::{ControllerError, ControllerOptions, Use, Worker};
 use crate::election::Election;
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
@@ -41,6 +41,7 @@ mod lifecycle;
 mod runnable;
 mod servers;
 mod signals;
+mod user_agent;
 mod webhooks;
 
 pub use args::Args;
@@ -97,6 +98,8 @@ struct Inner {
     elected: watch::Sender<bool>,
     /// The names of the controllers, which are labels of metrics.
     names: Mutex<HashSet<String>>,
+    /// What the controllers were told of.
+    uses: Mutex<Vec<Use>>,
     /// The names of the other clusters.
     clusters: Mutex<HashSet<String>>,
     phase: Mutex<Phase>,
@@ -314,14 +317,21 @@ impl Manager {
         lifecycle::run(&self.inner, setup, added, shutdown).await
     }
 
-    pub(crate) fn add_controller(&self, worker: Worker) -> Result<(), ControllerError> {
+    pub(crate) fn add_controller(&self, worker: Worker, uses: Vec<Use>) -> Result<(), ControllerError> {
         let (name, options) = (worker.shared.name.to_string(), &worker.shared.options);
         let is_new = self.inner.names.lock().insert(name.clone());
         if !is_new && !options.skip_name_validation {
             return Err(ControllerError::DuplicateName(name));
         }
         let added = self.add_member(Member::Controller(worker));
-        added.map_err(|_| ControllerError::ManagerStopping(name))
+        added.map_err(|_| ControllerError::ManagerStopping(name))?;
+        self.inner.uses.lock().extend(uses);
+        Ok(())
+    }
+
+    /// What the controllers were told of.
+    pub(crate) fn uses(&self) -> Vec<Use> {
+        self.inner.uses.lock().clone()
     }
 }
 

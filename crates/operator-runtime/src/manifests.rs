@@ -8,7 +8,13 @@
 //! # The JSON
 //! An object with these fields, each a list; readers ignore fields that they do not know:
 //! * `crds`: CustomResourceDefinitions, one version each; versions of one kind are to be merged.
+//! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type with
+//!   a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
+//!   comes from.
 //! * `rules`: see [`PolicyRule`].
+//! * `impliedRules`: rules that follow from what the controllers watch and own; each has the `reason` beside its fields.
+//! * `problems`: `{"type": TYPE, "message": TEXT}`, what could not be said: a type that has no definition, or a `setup`
+//!   that failed.
 //! * `mutatingWebhooks` and `validatingWebhooks`: entries for the `webhooks` of a `MutatingWebhookConfiguration` and of a
 //!   `ValidatingWebhookConfiguration`, complete but for `caBundle`. Their Service is `webhook-service` in the namespace
 //!   `system`, which kustomize replaces by those of the project.
@@ -16,11 +22,18 @@
 //!   `spec.conversion`, with the same Service.
 
 use kube::CustomResourceExt;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::controller::Use;
+use crate::error::Result;
+use crate::manager::Manager;
 use crate::object::Object;
 use crate::webhook::{Description, Webhook};
+
+mod implied;
 
 /// Collects the CRDs and rules of an operator.
 ///
@@ -35,9 +48,33 @@ use crate::webhook::{Description, Webhook};
 #[must_use = "call `to_json` and print the result"]
 pub struct Manifests {
     crds: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    schemas: Vec<TypeSchema>,
     rules: Vec<PolicyRule>,
+    #[serde(skip)]
+    uses: Vec<Use>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<Problem>,
     #[serde(flatten)]
     webhooks: Description,
+}
+
+/// The schema of a kind by its types, before it is a definition.
+#[derive(Clone, Debug, Serialize)]
+struct TypeSchema {
+    crd: String,
+    version: String,
+    #[serde(rename = "type")]
+    type_name: &'static str,
+    schema: Value,
+}
+
+/// What cannot be said of the operator.
+#[derive(Clone, Debug, Serialize)]
+struct Problem {
+    #[serde(rename = "type")]
+    type_name: String,
+    message: String,
 }
 
 /// What a reconciler needs from the API server; `#[operator_runtime::rbac]` implements it.
@@ -78,10 +115,64 @@ impl Manifests {
         Self::default()
     }
 
-    /// Adds the CustomResourceDefinition of `K`.
-    pub fn crd<K: CustomResourceExt>(mut self) -> Self {
-        // A CRD that a derive made is plain data: it has no map whose keys are not strings, so it always serializes.
-        self.crds.push(serde_json::to_value(K::crd()).unwrap_or_default());
+    /// Adds the CustomResourceDefinition of `K`. A type that kube can make none of is told to the reader, who names
+    /// the field.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
+        let type_name = std::any::type_name::<K>();
+        self.schemas.push(TypeSchema {
+            crd: K::crd_name().to_owned(),
+            version: K::api_resource().version,
+            type_name,
+            schema: schema_of::<K>(),
+        });
+        match std::panic::catch_unwind(K::crd) {
+            // A CRD that a derive made is plain data: it has no map whose keys are not strings, so it always serializes.
+            Ok(crd) => self.crds.push(serde_json::to_value(crd).unwrap_or_default()),
+            Err(panic) => self.problems.push(Problem {
+                type_name: type_name.to_owned(),
+                message: message_of(panic.as_ref()),
+            }),
+        }
+        self
+    }
+
+    /// Adds the rules that follow from what controllers are told: `setup` is the function that hands them to the
+    /// manager, and it is called with a manager that has no cluster and never runs.
+    ///
+    /// | told | rules |
+    /// |---|---|
+    /// | `for_`, `owns`, `watches` | `get;list;watch` of the kind |
+    /// | `for_`, a kind of this operator | `get;update;patch` of its `/status`, if it has one |
+    /// | `for_` | `update` of its `/finalizers`, which owner references that block deletion need |
+    /// | `owns` | `create;update;patch;delete` of the kind |
+    /// | any controller | `create;patch` of events |
+    ///
+    /// What a reconciler reads or writes beyond that is said with `#[rbac]`. No controllers, no rules.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    /// use operator_runtime::manifests::Manifests;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// # struct Mine;
+    /// # impl Reconciler for Mine {
+    /// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     Controller::managed_by(manager).for_::<Deployment>().owns::<ReplicaSet>().complete(Mine)?;
+    ///     Ok(())
+    /// }
+    /// let json = Manifests::new().controllers(setup).to_json();
+    /// assert!(json.contains("deployments/finalizers") && json.contains("replicasets"));
+    /// ```
+    pub fn controllers(mut self, setup: impl FnOnce(&Manager) -> Result<()>) -> Self {
+        match implied::uses_of(setup) {
+            Ok(uses) => self.uses.extend(uses),
+            Err(error) => self.problems.push(Problem {
+                type_name: "setup".to_owned(),
+                message: error.to_string(),
+            }),
+        }
         self
     }
 
@@ -132,8 +223,26 @@ impl Manifests {
 
     /// The JSON, indented.
     pub fn to_json(&self) -> String {
-        format!("{:#}", serde_json::json!(self))
+        let mut all = serde_json::json!(self);
+        let implied = implied::rules(&self.uses, &self.crds);
+        if !implied.is_empty() {
+            all["impliedRules"] = serde_json::json!(implied);
+        }
+        format!("{all:#}")
     }
+}
+
+/// The schema with a definition for each type, none of which is changed for the API server.
+fn schema_of<K: JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    generator.into_root_schema_for::<K>().to_value()
+}
+
+/// What a panic says.
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("it panicked").to_owned()
 }
 
 // === impl PolicyRule ===

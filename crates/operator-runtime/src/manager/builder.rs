@@ -17,7 +17,7 @@ use tower::util::MapResponseLayer;
 
 use super::servers::{self, address, listen};
 use super::webhooks::{Source, WebhookOptions, Webhooks};
-use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup};
+use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, user_agent};
 use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates};
 use crate::client::Client;
@@ -137,7 +137,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Uses this client instead of one from the kubeconfig or the service account.
+    /// Uses this client instead of one from the kubeconfig or the service account. Its requests carry the `User-Agent` of
+    /// the operator, as they do in any case, which tells them from those of the test around it.
     pub fn client(mut self, client: kube::Client) -> Self {
         self.client = Some(DebugClient(client));
         self
@@ -234,7 +235,10 @@ impl ManagerBuilder {
         let options = self.options;
         let metrics = Metrics::new();
         let (kube, requests) = match self.client {
-            Some(DebugClient(client)) => (client, metrics.rest_client_layer("")),
+            Some(DebugClient(client)) => (
+                user_agent::attributed(client, &options.name),
+                metrics.rest_client_layer(""),
+            ),
             None => connect(&options, &metrics).await?,
         };
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
@@ -278,6 +282,7 @@ impl ManagerBuilder {
             webhook_address: OnceLock::new(),
             elected: watch::Sender::new(false),
             names: Mutex::default(),
+            uses: Mutex::default(),
             clusters: Mutex::default(),
             phase: Mutex::new(Phase::Setup(Box::new(setup))),
             options,
@@ -299,6 +304,7 @@ async fn connect(
             .await
             .map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?,
     };
+    config.headers.push(user_agent::header(&options.name));
     let host = config
         .cluster_url
         .authority()

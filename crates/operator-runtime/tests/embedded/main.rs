@@ -16,6 +16,7 @@ mod events;
 mod finalizer;
 mod helpers;
 mod manager;
+mod manifests;
 mod metrics;
 mod robustness;
 mod support;

@@ -1,0 +1,360 @@
+//! What operators ask of the API server while they are tested, for `operator-sdk rbac check` to compare with their roles.
+//!
+//! Only requests of a manager count, which names itself in its `User-Agent`; those of the test around it do not. What is
+//! new is written at once, so that a test that fails, or an environment that is never dropped, loses nothing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use http::header::USER_AGENT;
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use kube::Client;
+use kube::client::Body;
+use serde::{Deserialize, Serialize};
+
+/// Names the directory of the records; `off` for none.
+const VARIABLE: &str = "OPERATOR_SDK_RBAC_RECORD";
+/// What a directory has that is an operator's project.
+const PROJECT: &str = "PROJECT";
+/// Where the records of a project are.
+const DIRECTORY: &str = "target/operator-sdk/rbac";
+/// How the requests of a manager can be told.
+const RUNTIME: &str = "operator-runtime/";
+/// As many names of objects are kept apart for each verb and resource; further ones are as good as those.
+const NAMES: usize = 32;
+/// What every client may read, to find out what a server serves.
+const DISCOVERY: [&str; 8] = [
+    "api", "apis", "healthz", "livez", "openapi", "openid", "readyz", "version",
+];
+
+/// One thing that was asked, without how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Asked {
+    verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    subresource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    path: String,
+}
+
+/// The file of one test.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Record {
+    /// The process that wrote it: another one writes it anew.
+    process: u32,
+    asked: BTreeSet<Asked>,
+}
+
+/// Keeps what was asked, and writes it to the file of the test.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    file: Arc<PathBuf>,
+    asked: Arc<Mutex<BTreeSet<Asked>>>,
+}
+
+/// Where records go unless the builder says otherwise: where the variable says, or into the target directory of the
+/// project that is tested. Nowhere for tests that are not those of a project.
+pub(crate) fn directory() -> Option<PathBuf> {
+    directory_of(
+        std::env::var(VARIABLE).ok().as_deref(),
+        Path::new(PROJECT).is_file(),
+    )
+}
+
+fn directory_of(variable: Option<&str>, is_project: bool) -> Option<PathBuf> {
+    match variable {
+        Some("off" | "0") => None,
+        Some(directory) if !directory.is_empty() => Some(directory.into()),
+        _ => is_project.then(|| DIRECTORY.into()),
+    }
+}
+
+/// A client that sends everything through another one, and records what managers ask.
+pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let recording = tower::service_fn(move |request: Request<Body>| {
+        let (client, recorder) = (client.clone(), recorder.clone());
+        let asked = is_operator(request.headers()).then(|| asked(request.method(), request.uri()));
+        async move {
+            let asked = asked.flatten();
+            if let Some(asked) = &asked {
+                recorder.add(asked.clone());
+            }
+            let response = client.send(request).await;
+            let created = response
+                .as_ref()
+                .is_ok_and(|response| response.status() == StatusCode::CREATED);
+            if let Some(asked) = asked.filter(|_| created) {
+                // A server asks for this one too when an apply or an update makes an object.
+                recorder.add(Asked {
+                    verb: "create".to_owned(),
+                    ..asked
+                });
+            }
+            response
+        }
+    });
+    Client::new(recording, namespace)
+}
+
+fn is_operator(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    agent.is_some_and(|agent| agent.contains(RUNTIME))
+}
+
+/// What a request asks for, in the words of RBAC; nothing that everybody may do.
+fn asked(method: &Method, uri: &Uri) -> Option<Asked> {
+    let segments: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
+    let (group, rest) = match segments.as_slice() {
+        ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
+        ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
+        [first, ..] if DISCOVERY.contains(first) => return None,
+        _ => {
+            return Some(Asked {
+                verb: method.as_str().to_lowercase(),
+                path: uri.path().to_owned(),
+                ..Asked::default()
+            });
+        }
+    };
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, inner @ ..] if !matches!(inner, [] | ["status" | "finalize"]) => {
+            (*namespace, inner)
+        }
+        ["namespaces", namespace, ..] => (*namespace, rest),
+        rest => ("", rest),
+    };
+    let mut rest = rest.iter().map(|part| (*part).to_owned());
+    let (resource, name) = (rest.next()?, rest.next().unwrap_or_default());
+    let query = uri.query().unwrap_or_default();
+    let name = match name.is_empty() {
+        true => selected_name(query).to_owned(),
+        false => name,
+    };
+    Some(Asked {
+        verb: verb(method, &name, query)?.to_owned(),
+        group: group.to_owned(),
+        resource,
+        subresource: rest.next().unwrap_or_default(),
+        namespace: namespace.to_owned(),
+        name,
+        path: String::new(),
+    })
+}
+
+fn verb(method: &Method, name: &str, query: &str) -> Option<&'static str> {
+    let watch = query
+        .split('&')
+        .any(|pair| matches!(pair, "watch" | "watch=true" | "watch=1"));
+    let collection = name.is_empty() || !selected_name(query).is_empty();
+    Some(match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if collection => "deletecollection",
+        Method::DELETE => "delete",
+        Method::GET | Method::HEAD if watch => "watch",
+        Method::GET | Method::HEAD if collection => "list",
+        Method::GET | Method::HEAD => "get",
+        _ => return None,
+    })
+}
+
+/// The one object that a list or a watch is about, by its field selector.
+fn selected_name(query: &str) -> &str {
+    let selector = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("fieldSelector="));
+    let name = selector.and_then(|selector| {
+        let rest = selector.strip_prefix("metadata.name")?;
+        rest.strip_prefix("%3D").or_else(|| rest.strip_prefix('='))
+    });
+    name.filter(|name| !name.contains(['%', ',', '=']))
+        .unwrap_or_default()
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    /// The recorder of the test that runs in this thread.
+    pub(crate) fn new(directory: &Path) -> Self {
+        let program = std::env::current_exe().ok();
+        let stem = program.as_deref().and_then(Path::file_stem).unwrap_or_default();
+        let thread = std::thread::current();
+        let file = directory
+            .join(without_hash(&stem.to_string_lossy()))
+            .join(format!("{}.json", file_name(thread.name().unwrap_or("test"))));
+        Self {
+            file: Arc::new(file),
+            asked: Arc::default(),
+        }
+    }
+
+    fn add(&self, asked: Asked) {
+        let Ok(mut all) = self.asked.lock() else { return };
+        let mut asked = asked;
+        let alike = |there: &&Asked| {
+            (&there.verb, &there.group, &there.resource, &there.subresource)
+                == (&asked.verb, &asked.group, &asked.resource, &asked.subresource)
+        };
+        if !all.contains(&asked) && all.iter().filter(alike).count() >= NAMES {
+            asked.name.clear();
+        }
+        if !all.insert(asked) {
+            return;
+        }
+        if let Err(error) = self.write(&all) {
+            tracing::warn!(file = %self.file.display(), %error, "What the operator asks is not recorded");
+        }
+    }
+
+    /// Adds to what other environments of the same test wrote in this process, and replaces what older ones did.
+    fn write(&self, asked: &BTreeSet<Asked>) -> io::Result<()> {
+        let process = std::process::id();
+        let there = std::fs::read(&*self.file).unwrap_or_default();
+        let there: Record = serde_json::from_slice(&there).unwrap_or_default();
+        let mut record = Record {
+            process,
+            asked: asked.clone(),
+        };
+        if there.process == process {
+            record.asked.extend(there.asked);
+        }
+        if let Some(folder) = self.file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let new = self.file.with_extension("json.new");
+        std::fs::write(&new, serde_json::to_vec_pretty(&record)?)?;
+        std::fs::rename(new, &*self.file)
+    }
+}
+
+/// The name of a program of cargo's without the hash at its end.
+fn without_hash(stem: &str) -> &str {
+    let hash = |text: &str| text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit());
+    match stem.rsplit_once('-') {
+        Some((name, end)) if hash(end) => name,
+        _ => stem,
+    }
+}
+
+fn file_name(test: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
+    test.replace("::", ".")
+        .chars()
+        .map(|c| if c == '.' { c } else { plain(c) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(method: Method, uri: &str) -> Option<String> {
+        let asked = asked(&method, &uri.parse().unwrap())?;
+        let Asked {
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            path,
+        } = asked;
+        Some(format!(
+            "{verb} {group}/{resource}/{subresource} {namespace}/{name}{path}"
+        ))
+    }
+
+    #[test]
+    fn requests_are_said_in_the_words_of_rbac() {
+        let pods = "/api/v1/namespaces/default/pods";
+        let cases = [
+            (Method::GET, pods.to_owned(), "list /pods/ default/"),
+            (Method::GET, format!("{pods}?watch=1"), "watch /pods/ default/"),
+            (
+                Method::GET,
+                format!("{pods}?fieldSelector=metadata.name%3Da&watch=true"),
+                "watch /pods/ default/a",
+            ),
+            (
+                Method::GET,
+                format!("{pods}?fieldSelector=metadata.name%3Da"),
+                "list /pods/ default/a",
+            ),
+            (Method::GET, format!("{pods}/a/log"), "get /pods/log default/a"),
+            (
+                Method::DELETE,
+                pods.to_owned(),
+                "deletecollection /pods/ default/",
+            ),
+            (Method::DELETE, format!("{pods}/a"), "delete /pods/ default/a"),
+            (
+                Method::PUT,
+                "/apis/apps/v1/namespaces/x/deployments/a".to_owned(),
+                "update apps/deployments/ x/a",
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/x".to_owned(),
+                "get /namespaces/ x/x",
+            ),
+            (
+                Method::PATCH,
+                "/api/v1/namespaces/x/status".to_owned(),
+                "patch /namespaces/status x/x",
+            ),
+            (
+                Method::POST,
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+                "create rbac.authorization.k8s.io/clusterroles/ /",
+            ),
+            (Method::GET, "/metrics".to_owned(), "get // //metrics"),
+        ];
+        for (method, uri, wanted) in cases {
+            assert_eq!(said(method, &uri).as_deref(), Some(wanted), "{uri}");
+        }
+        for free in ["/api", "/apis/apps/v1", "/version", "/openapi/v3/apis/apps/v1"] {
+            assert_eq!(said(Method::GET, free), None, "{free}");
+        }
+    }
+
+    #[test]
+    fn the_tests_of_a_project_are_recorded_unless_the_variable_says_otherwise() {
+        assert_eq!(directory_of(None, false), None);
+        assert_eq!(directory_of(None, true), Some(DIRECTORY.into()));
+        assert_eq!(directory_of(Some("off"), true), None);
+        assert_eq!(
+            directory_of(Some("/tmp/records"), false),
+            Some("/tmp/records".into())
+        );
+    }
+
+    #[test]
+    fn files_are_named_by_the_test() {
+        assert_eq!(
+            without_hash("memcached_controller-0123456789abcdef"),
+            "memcached_controller"
+        );
+        assert_eq!(without_hash("my-operator"), "my-operator");
+        assert_eq!(file_name("tests::a b/c"), "tests.a-b-c");
+    }
+}

@@ -1,0 +1,104 @@
+//! Rules that nobody has to write: those that follow from what controllers watch and own.
+
+use futures::FutureExt;
+use http::{Request, Response};
+use kube::client::Body;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::PolicyRule;
+use crate::controller::{Use, UseRole};
+use crate::error::{Error, Result};
+use crate::manager::Manager;
+use crate::object::Kind;
+
+/// A rule and what it follows from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ImpliedRule {
+    #[serde(flatten)]
+    rule: PolicyRule,
+    reason: String,
+}
+
+/// What the controllers of `setup` are told of.
+pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<Vec<Use>> {
+    // A client needs a runtime even if it sends nothing; tests of `manifests()` may have none.
+    let own = match tokio::runtime::Handle::try_current() {
+        Ok(_) => None,
+        Err(_) => Some(tokio::runtime::Builder::new_current_thread().build()?),
+    };
+    let _entered = own.as_ref().map(tokio::runtime::Runtime::enter);
+    let offline = tower::service_fn(|_: Request<Body>| async {
+        let nobody: std::io::Result<Response<Body>> = Err(std::io::Error::other("there is no cluster"));
+        nobody
+    });
+    let manager = Manager::builder("manifests")
+        .client(kube::Client::new(offline, "default"))
+        .webhook_bind_address("127.0.0.1:0")
+        .build()
+        .now_or_never();
+    // With a client and without servers there is nothing to wait for.
+    let manager = manager.ok_or_else(|| Error::msg("the manager waits for something"))??;
+    setup(&manager)?;
+    Ok(manager.uses())
+}
+
+/// The rules for these uses, of an operator that owns these definitions; each once.
+pub(super) fn rules(uses: &[Use], crds: &[Value]) -> Vec<ImpliedRule> {
+    let mut rules: Vec<ImpliedRule> = Vec::new();
+    for used in uses {
+        for rule in rules_of(used, crds) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    if !uses.is_empty() {
+        rules.push(ImpliedRule {
+            rule: PolicyRule::new()
+                .groups(["events.k8s.io"])
+                .resources(["events"])
+                .verbs(["create", "patch"]),
+            reason: "events".to_owned(),
+        });
+    }
+    rules
+}
+
+fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
+    let kind = &used.kind;
+    let method = match used.role {
+        UseRole::For => "for_",
+        UseRole::Owns => "owns",
+        UseRole::Watches => "watches",
+    };
+    let rule = |subresource: &str, verbs: &[&str]| ImpliedRule {
+        rule: PolicyRule::new()
+            .groups([kind.group.as_str()])
+            .resources([format!("{}{subresource}", kind.plural).as_str()])
+            .verbs(verbs.iter().copied()),
+        reason: format!("{method}::<{}>", kind.kind),
+    };
+    let mut rules = vec![rule("", &["get", "list", "watch"])];
+    match used.role {
+        UseRole::For => {
+            if has_status(kind, crds) {
+                rules.push(rule("/status", &["get", "patch", "update"]));
+            }
+            rules.push(rule("/finalizers", &["update"]));
+        }
+        UseRole::Owns => rules.push(rule("", &["create", "delete", "patch", "update"])),
+        UseRole::Watches => {}
+    }
+    rules
+}
+
+/// Whether the operator defines the kind, with a status of its own.
+fn has_status(kind: &Kind, crds: &[Value]) -> bool {
+    let name = format!("{}.{}", kind.plural, kind.group);
+    let own = crds.iter().filter(|crd| crd["metadata"]["name"] == name);
+    let mut versions = own
+        .filter_map(|crd| crd.pointer("/spec/versions")?.as_array())
+        .flatten();
+    versions.any(|version| version.pointer("/subresources/status").is_some())
+}
