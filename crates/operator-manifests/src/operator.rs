@@ -13,12 +13,55 @@ use crate::rbac::Rule;
 pub struct OperatorManifests {
     /// CustomResourceDefinitions as kube's derive made them.
     pub crds: Vec<Value>,
+    /// The schema of each kind by its Rust types.
+    pub schemas: Vec<TypeSchema>,
     /// The permissions that the controllers ask for.
     pub rules: Vec<Rule>,
+    /// The permissions that follow from what the controllers watch and own.
+    pub implied_rules: Vec<ImpliedRule>,
+    /// What the operator could not say.
+    pub problems: Vec<Problem>,
     /// Entries of a MutatingWebhookConfiguration.
     pub mutating_webhooks: Vec<Value>,
     /// Entries of a ValidatingWebhookConfiguration.
     pub validating_webhooks: Vec<Value>,
+}
+
+/// The JSON Schema of the Rust type of a kind, with a definition in `$defs` for each type in it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct TypeSchema {
+    /// The name of the CustomResourceDefinition.
+    pub crd: String,
+    /// The version.
+    pub version: String,
+    /// The path of the Rust type, such as `my_operator::api::v1::memcached_types::Memcached`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The schema.
+    pub schema: Value,
+}
+
+/// A rule and what it follows from.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct ImpliedRule {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: Rule,
+    /// What the controller was told, such as `owns::<Deployment>`.
+    pub reason: String,
+}
+
+/// What an operator could not say of itself.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Problem {
+    /// The Rust type that it is about.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Why.
+    pub message: String,
 }
 
 /// The operator's answer could not be understood.
@@ -33,5 +76,11 @@ impl OperatorManifests {
     /// When the text is no JSON, or a rule has a field that no rule has.
     pub fn from_json(text: &str) -> Result<Self, ParseError> {
         Ok(serde_json::from_str(text)?)
+    }
+
+    /// All permissions: those that were asked for, and those that follow.
+    pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
+        let implied = self.implied_rules.iter().map(|implied| &implied.rule);
+        self.rules.iter().chain(implied)
     }
 }

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub mod check;
+pub mod marker;
+
 /// One request for permission, as a controller states it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -27,6 +30,8 @@ pub struct Rule {
     pub verbs: Vec<String>,
     /// The namespace that the request is limited to; `None` is the whole cluster.
     pub namespace: Option<String>,
+    /// The name of the role that the rule belongs to; `None` is the role of the operator.
+    pub role_name: Option<String>,
 }
 
 /// One entry of a role: sets of words that combine freely.
@@ -54,13 +59,15 @@ struct Grant {
 /// assert_eq!(roles[0]["rules"][0]["verbs"], serde_json::json!(["get", "watch"]));
 /// ```
 pub fn roles(name: &str, rules: &[Rule]) -> Vec<Value> {
-    let mut scopes: BTreeMap<Option<&str>, Vec<&Rule>> = BTreeMap::new();
+    let mut scopes: BTreeMap<(Option<&str>, &str), Vec<&Rule>> = BTreeMap::new();
     for rule in rules {
-        scopes.entry(rule.namespace.as_deref()).or_default().push(rule);
+        let role = rule.role_name.as_deref().unwrap_or(name);
+        let scope = (rule.namespace.as_deref(), role);
+        scopes.entry(scope).or_default().push(rule);
     }
     scopes
         .into_iter()
-        .map(|(namespace, rules)| role(name, namespace, &rules))
+        .map(|((namespace, name), rules)| role(name, namespace, &rules))
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! Roles are merged as controller-gen merges them.
 
-use operator_manifests::rbac::{Rule, roles};
+use operator_manifests::rbac::check::{Asked, missing, unused};
+use operator_manifests::rbac::{Rule, marker, roles};
 use operator_manifests::render::documents;
 use serde_json::json;
 
@@ -78,4 +79,171 @@ fn a_namespace_has_its_own_role_after_the_cluster_role() {
     );
     assert_eq!(roles[1]["kind"], "Role");
     assert_eq!(roles[1]["metadata"], json!({"name": "r", "namespace": "infra"}));
+}
+
+#[test]
+fn a_role_has_the_name_that_its_rules_give_it() {
+    let rules = [
+        rule("", "pods", "get"),
+        Rule {
+            namespace: Some("tools".to_owned()),
+            role_name: Some("reader".to_owned()),
+            ..rule("", "secrets", "get")
+        },
+        Rule {
+            namespace: Some("tools".to_owned()),
+            ..rule("", "services", "get")
+        },
+    ];
+    let names: Vec<_> = roles("manager-role", &rules)
+        .iter()
+        .map(|role| (role["kind"].clone(), role["metadata"].clone()))
+        .collect();
+    let wanted = [
+        (json!("ClusterRole"), json!({"name": "manager-role"})),
+        (
+            json!("Role"),
+            json!({"name": "manager-role", "namespace": "tools"}),
+        ),
+        (json!("Role"), json!({"name": "reader", "namespace": "tools"})),
+    ];
+    assert_eq!(names, wanted);
+}
+
+#[test]
+fn markers_are_those_of_go() {
+    let marker = |text: &str| marker::parse(&format!("    //+kubebuilder:rbac:{text}")).unwrap();
+    assert_eq!(
+        marker("groups=apps;core,resources=deployments;pods/log,verbs=get;list"),
+        Ok(rule("apps;core", "deployments;pods/log", "get;list"))
+    );
+    assert_eq!(
+        marker("groups=\"\",resources=secrets,resourceNames=`a;b`,verbs=get,namespace=tools"),
+        Ok(Rule {
+            resource_names: vec!["a".to_owned(), "b".to_owned()],
+            namespace: Some("tools".to_owned()),
+            ..rule("", "secrets", "get")
+        })
+    );
+    assert_eq!(
+        marker("urls=/metrics;/logs/*,verbs=get"),
+        Ok(Rule {
+            api_groups: Vec::new(),
+            resources: Vec::new(),
+            non_resource_urls: vec!["/metrics".to_owned(), "/logs/*".to_owned()],
+            ..rule("", "", "get")
+        })
+    );
+}
+
+#[test]
+fn a_marker_that_grants_nothing_says_why() {
+    let cases = [
+        ("groups=apps,resources=deployments", "needs verbs"),
+        ("groups=apps,verbs=get", "needs verbs, and either groups"),
+        ("groups=apps,resources=pods,urls=/x,verbs=get", "either groups"),
+        (
+            "groups=apps,resource=pods,verbs=get",
+            "unknown argument `resource`",
+        ),
+        ("groups=apps,pods,verbs=get", "`pods` is no argument"),
+        ("verbs=get,verbs=list", "`verbs` is there twice"),
+        (
+            "groups=\"apps,resources=pods,verbs=get",
+            "`groups` has no closing quote",
+        ),
+        ("groups=\"apps\"x,verbs=get", "is no argument"),
+        ("", "needs verbs"),
+    ];
+    for (text, wanted) in cases {
+        let error = marker::parse(&format!("/// +kubebuilder:rbac:{text}")).unwrap();
+        let error = error.expect_err(text).to_string();
+        assert!(error.contains(wanted), "{text}: {error}");
+    }
+    assert_eq!(marker::parse("let x = 1; // +kubebuilder:rbac:verbs=get"), None);
+}
+
+fn asked(verb: &str, group: &str, target: &str, namespace: &str, name: &str) -> Asked {
+    let (resource, subresource) = target.split_once('/').unwrap_or((target, ""));
+    Asked {
+        verb: verb.to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        path: String::new(),
+    }
+}
+
+#[test]
+fn what_no_rule_grants_is_missing() {
+    let in_namespace = |namespace: &str, rule: Rule| Rule {
+        namespace: Some(namespace.to_owned()),
+        ..rule
+    };
+    let rules = [
+        rule("core", "pods", "get;list"),
+        rule("*", "deployments", "*"),
+        rule("batch", "*/status", "patch"),
+        in_namespace("system", rule("", "secrets", "get")),
+        in_namespace("tools", rule("", "configmaps", "get")),
+        Rule {
+            resource_names: vec!["one".to_owned()],
+            ..rule("", "services", "patch")
+        },
+    ];
+    let granted = [
+        asked("get", "", "pods", "default", "a"),
+        asked("delete", "apps", "deployments", "default", "a"),
+        asked("patch", "batch", "jobs/status", "default", "a"),
+        asked("get", "", "secrets", "default", "a"),
+        asked("get", "", "configmaps", "tools", "a"),
+        asked("patch", "", "services", "default", "one"),
+        asked(
+            "create",
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "",
+            "",
+        ),
+    ];
+    assert_eq!(missing(&rules, &granted, "system"), []);
+    let refused = [
+        ("watch", "", "pods", "default", ""),
+        ("get", "", "pods/log", "default", "a"),
+        ("patch", "batch", "jobs", "default", "a"),
+        ("list", "", "secrets", "", ""),
+        ("get", "", "configmaps", "default", "a"),
+        ("patch", "", "services", "default", "two"),
+    ];
+    for (verb, group, target, namespace, name) in refused {
+        let one = asked(verb, group, target, namespace, name);
+        assert_eq!(
+            missing(&rules, &[one], "system"),
+            [asked(verb, group, target, "", "")]
+        );
+    }
+}
+
+#[test]
+fn verbs_that_nobody_used_are_told_by_resource() {
+    let rules = [
+        rule("", "pods", "get;list;watch;delete"),
+        rule("apps", "deployments;replicasets", "patch"),
+        rule("cache.example.com", "memcacheds/finalizers", "update"),
+    ];
+    let asked = [
+        asked("watch", "", "pods", "", ""),
+        asked("patch", "apps", "deployments", "default", "a"),
+    ];
+    let unused: Vec<_> = unused(&rules, &asked, "system")
+        .into_iter()
+        .map(|unused| (unused.rule, unused.resource, unused.verbs.join(";")))
+        .collect();
+    let wanted = [
+        (0, "pods".to_owned(), "delete".to_owned()),
+        (1, "replicasets".to_owned(), "patch".to_owned()),
+    ];
+    assert_eq!(unused, wanted);
 }

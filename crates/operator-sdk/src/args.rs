@@ -15,6 +15,7 @@ pub(crate) mod go_flags;
 mod init;
 mod legacy;
 mod quickstart;
+mod rbac;
 mod run;
 mod upgrade;
 
@@ -38,6 +39,7 @@ pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
 };
 pub(crate) use self::quickstart::QuickstartArgs;
+pub(crate) use self::rbac::{CheckArgs, RbacCommand};
 pub(crate) use self::run::{DevArgs, LocalArgs, OldLocalArgs, RunArgs, RunCommand};
 pub(crate) use self::upgrade::UpgradeArgs;
 
@@ -78,6 +80,8 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Crd(CrdCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Rbac(RbacCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),

@@ -16,6 +16,7 @@ mod project;
 mod record;
 mod report;
 mod run;
+mod source;
 mod template;
 
 use std::ffi::OsString;
@@ -116,6 +117,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Dev(args) => return run::dev::dev(&args, report),
         Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
         Command::Crd(command) => return run::crd::run(&command, report),
+        Command::Rbac(command) => return run::rbac::run(&command, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => report.text(&args.script()),

@@ -8,9 +8,11 @@ mod draft;
 pub(crate) mod edit;
 pub(crate) mod init;
 pub(crate) mod manifests;
+pub(crate) mod rbac;
 
 use crate::names::InvalidName;
 use crate::report::Hinted;
+use crate::source::rbac::InvalidMarker;
 
 /// Files to create, change or remove, and files of the user that stay.
 #[derive(Debug, Default, PartialEq)]
@@ -54,6 +56,8 @@ pub(crate) enum PlanError {
     Changed(Vec<String>),
     #[error("the template {0} is broken: {1}")]
     Template(&'static str, String),
+    #[error(transparent)]
+    Marker(#[from] InvalidMarker),
     #[error("{0}")]
     Manifests(String),
 }
@@ -76,6 +80,10 @@ impl Hinted for PlanError {
                     .to_owned()
             }
             Self::Template(..) => "this is a defect of operator-sdk; please report it".to_owned(),
+            Self::Marker(_) => {
+                "as in `// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch`"
+                    .to_owned()
+            }
             Self::Manifests(_) => "look at the types under src/api and at the `rbac` attributes".to_owned(),
         })
     }

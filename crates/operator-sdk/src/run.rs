@@ -12,6 +12,7 @@ pub(crate) mod manifests;
 pub(crate) mod plugin;
 pub(crate) mod prompt;
 pub(crate) mod quickstart;
+pub(crate) mod rbac;
 pub(crate) mod render;
 pub(crate) mod scaffold;
 pub(crate) mod texts;

@@ -18,6 +18,7 @@ pub fn setup(manager: &Manager) -> Result<()> {
 /// `operator-sdk generate manifests` asks for them.
 pub fn manifests() -> Manifests {
     Manifests::new()
+        .controllers(setup)
         .crd::<api::v1alpha1::Memcached>()
         .rules(controller::MemcachedReconciler::rules())
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::draft::Draft;
 use super::{Plan, PlanError};
-use crate::project::{Project, layout};
+use crate::project::{Project, Tree, layout};
+use crate::source::{self, Sources};
 
 /// The annotation that says in a definition which tool wrote it.
 const VERSION_ANNOTATION: (&str, &str) = (
@@ -50,12 +51,19 @@ pub(crate) fn plan(
     operator: &OperatorManifests,
     wanted: Wanted,
 ) -> Result<Plan, PlanError> {
+    if let Some(problem) = operator.problems.first() {
+        return Err(PlanError::Manifests(format!(
+            "{}: {}",
+            problem.type_name, problem.message
+        )));
+    }
     let mut draft = Draft::new(&project.tree, true);
     if wanted.crds {
         write_crds(&mut draft, operator, wanted.max_description_len)?;
     }
     if wanted.rbac {
-        draft.put(layout::ROLE, role(&operator.rules, project.config.namespaced));
+        let rules = rules(&project.tree, operator)?;
+        draft.put(layout::ROLE, role(&rules, project.config.namespaced));
     }
     if wanted.webhooks {
         let configurations =
@@ -66,6 +74,13 @@ pub(crate) fn plan(
         }
     }
     Ok(draft.plan)
+}
+
+/// All that the operator asks for: what it says itself, and the markers in its comments.
+pub(crate) fn rules(tree: &Tree, operator: &OperatorManifests) -> Result<Vec<Rule>, PlanError> {
+    let markers = source::rbac::markers(&Sources::of(tree))?;
+    let markers = markers.into_iter().map(|written| written.rule);
+    Ok(operator.all_rules().cloned().chain(markers).collect())
 }
 
 fn write_crds(

@@ -127,13 +127,12 @@ fn cargo() -> OsString {
 }
 
 fn command(root: &Path, options: &BuildOptions) -> Command {
-    let mut command = Command::new(cargo());
+    let mut command = cargo_in(root);
     command
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(options.release.then_some("--release"))
         .args(options.target.iter().flat_map(|target| ["--target", target]))
         .args(&options.arguments)
-        .current_dir(root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
@@ -145,6 +144,27 @@ fn command(root: &Path, options: &BuildOptions) -> Command {
         let all = format!("{outer} {}", options.flags.join(" "));
         command.env("RUSTFLAGS", all.trim());
     }
+    command
+}
+
+/// Runs the tests of the project in `root`, which record what the operator asks in `records`; whether they pass. What
+/// they print goes to standard error.
+pub(crate) fn test(root: &Path, records: &Path, arguments: &[OsString]) -> Result<bool, BuildError> {
+    let mut command = cargo_in(root);
+    command
+        .arg("test")
+        .args(arguments)
+        .env("OPERATOR_SDK_RBAC_RECORD", records)
+        .stdin(Stdio::null())
+        .stdout(io::stderr());
+    let status = command.status().map_err(cannot_start)?;
+    Ok(status.success())
+}
+
+/// Cargo in a project.
+fn cargo_in(root: &Path) -> Command {
+    let mut command = Command::new(cargo());
+    command.current_dir(root);
     forget_outer_package(&mut command);
     command
 }

@@ -50,6 +50,11 @@ impl Tree {
         Ok(())
     }
 
+    /// All files, by path.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }

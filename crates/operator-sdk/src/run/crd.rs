@@ -21,7 +21,7 @@ pub(crate) fn run(command: &CrdCommand, report: &Report) -> Result<ExitCode, Fai
 }
 
 /// `1 error`, `2 errors`.
-fn counted(count: usize, noun: &str) -> String {
+pub(super) fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

@@ -80,7 +80,7 @@ pub(crate) fn generate_in(
 }
 
 /// What the built operator says of itself.
-fn ask(root: &Path, options: &BuildOptions) -> Result<OperatorManifests, Failure> {
+pub(super) fn ask(root: &Path, options: &BuildOptions) -> Result<OperatorManifests, Failure> {
     let program = cargo::build(root, options)?;
     let answer = cargo::manifests(&program)?;
     let operator =

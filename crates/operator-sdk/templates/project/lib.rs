@@ -15,5 +15,5 @@ pub fn setup(manager: &Manager) -> Result<()> {
 /// The kinds that this operator serves and the permissions that it needs;
 /// `operator-sdk generate manifests` asks for them.
 pub fn manifests() -> Manifests {
-    Manifests::new()
+    Manifests::new().controllers(setup)
 }

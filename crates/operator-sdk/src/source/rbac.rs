@@ -1,0 +1,245 @@
+//! Permissions as they are written: `#[rbac]` attributes, and markers in comments.
+
+use operator_manifests::rbac::Rule;
+use operator_manifests::rbac::marker::{self, MarkerError};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, ItemImpl, LitStr};
+
+use super::{Bytes, Place, SourceFile, Sources};
+
+/// A rule and where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WrittenRule {
+    pub(crate) rule: Rule,
+    pub(crate) form: Form,
+    pub(crate) place: Place,
+    /// The attribute, or the line of the comment.
+    pub(crate) bytes: Bytes,
+}
+
+/// How a rule is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Attribute,
+    Marker,
+}
+
+/// The reconciler that rules are written at.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Site {
+    /// The type, such as `MemcachedReconciler`.
+    pub(crate) reconciler: String,
+    pub(crate) place: Place,
+    /// Where its block begins, with its attributes.
+    pub(crate) start: usize,
+    /// How many rules it has.
+    pub(crate) rules: usize,
+}
+
+/// A marker that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {error}")]
+pub(crate) struct InvalidMarker {
+    place: Place,
+    error: MarkerError,
+}
+
+/// The rules of attributes. One that no compiler takes is none.
+pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
+    let found = blocks(sources).into_iter().flat_map(|(file, block)| {
+        let attributes = block.attrs.iter().filter(|attribute| is_rbac(attribute));
+        let rules = attributes.filter_map(|attribute| {
+            let bytes = attribute.span().byte_range();
+            Some(WrittenRule {
+                rule: rule_of(attribute)?,
+                form: Form::Attribute,
+                place: file.place(bytes.start),
+                bytes,
+            })
+        });
+        rules.collect::<Vec<_>>()
+    });
+    found.collect()
+}
+
+/// Where rules may be added: every block that implements `Reconciler` or has rules, those with most rules first.
+pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
+    let sites = blocks(sources).into_iter().filter_map(|(file, block)| {
+        let rules = block.attrs.iter().filter(|attribute| is_rbac(attribute)).count();
+        let of_trait = block
+            .trait_
+            .as_ref()
+            .and_then(|(path, _)| path.segments.last());
+        let reconciles = of_trait.is_some_and(|name| name.ident == "Reconciler");
+        let start = block.span().byte_range().start;
+        (reconciles || rules > 0).then(|| Site {
+            reconciler: name_of(&block.self_ty),
+            place: file.place(start),
+            start,
+            rules,
+        })
+    });
+    let mut sites: Vec<Site> = sites.collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.rules));
+    sites
+}
+
+/// The rules of markers in comments.
+pub(crate) fn markers(sources: &Sources) -> Result<Vec<WrittenRule>, InvalidMarker> {
+    let mut rules = Vec::new();
+    for file in sources.files() {
+        let texts = texts_of_lines(file);
+        let mut start = 0;
+        for line in file.text.split_inclusive('\n') {
+            let bytes = start..start + line.trim_end().len();
+            start += line.len();
+            let in_text = texts.iter().any(|text| text.contains(&bytes.start));
+            let Some(parsed) = marker::parse(line).filter(|_| !in_text) else {
+                continue;
+            };
+            let place = file.place(bytes.start);
+            match parsed {
+                Ok(rule) => rules.push(WrittenRule {
+                    rule,
+                    form: Form::Marker,
+                    place,
+                    bytes,
+                }),
+                Err(error) => return Err(InvalidMarker { place, error }),
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// A rule as an attribute, laid out as rustfmt does behind so much space.
+pub(crate) fn attribute(rule: &Rule, indent: &str) -> String {
+    let arguments = arguments(rule, "resource_names").into_iter();
+    let arguments: Vec<String> = arguments
+        .map(|(name, value)| format!("{name} = {value:?}"))
+        .collect();
+    let line = format!("#[rbac({})]", arguments.join(", "));
+    if line.len() <= ATTRIBUTE_WIDTH {
+        return line;
+    }
+    let lines = arguments.join(&format!(",\n{indent}    "));
+    format!("#[rbac(\n{indent}    {lines}\n{indent})]")
+}
+
+/// The widest attribute that rustfmt leaves on one line: 70 characters of arguments.
+const ATTRIBUTE_WIDTH: usize = 70 + "#[rbac()]".len();
+
+/// A rule as a marker.
+pub(crate) fn comment(rule: &Rule) -> String {
+    let arguments = arguments(rule, "resourceNames").into_iter();
+    let arguments: Vec<String> = arguments.map(|(name, value)| format!("{name}={value}")).collect();
+    format!("// {}{}", marker::PREFIX, arguments.join(","))
+}
+
+/// The arguments that say a rule, of which one has a name of its own in each form.
+fn arguments<'a>(rule: &Rule, resource_names: &'a str) -> Vec<(&'a str, String)> {
+    let groups: Vec<String> = rule.api_groups.iter().map(|group| group_name(group)).collect();
+    let mut arguments = vec![
+        ("groups", groups.join(";")),
+        ("resources", rule.resources.join(";")),
+        (resource_names, rule.resource_names.join(";")),
+        ("urls", rule.non_resource_urls.join(";")),
+        ("verbs", rule.verbs.join(";")),
+        ("namespace", rule.namespace.clone().unwrap_or_default()),
+        ("roleName", rule.role_name.clone().unwrap_or_default()),
+    ];
+    arguments.retain(|(_, value)| !value.is_empty());
+    arguments
+}
+
+fn group_name(group: &str) -> String {
+    if group.is_empty() { "core" } else { group }.to_owned()
+}
+
+fn blocks(sources: &Sources) -> Vec<(&SourceFile, &ItemImpl)> {
+    let mut all = Vec::new();
+    for file in sources.files() {
+        let mut blocks = Blocks(Vec::new());
+        if let Some(syntax) = &file.syntax {
+            blocks.visit_file(syntax);
+        }
+        all.extend(blocks.0.into_iter().map(|block| (file, block)));
+    }
+    all
+}
+
+/// The `impl` blocks of a file, at whatever depth.
+struct Blocks<'a>(Vec<&'a ItemImpl>);
+
+impl<'a> Visit<'a> for Blocks<'a> {
+    fn visit_item_impl(&mut self, block: &'a ItemImpl) {
+        self.0.push(block);
+        visit::visit_item_impl(self, block);
+    }
+}
+
+fn is_rbac(attribute: &Attribute) -> bool {
+    let name = attribute.path().segments.last();
+    name.is_some_and(|name| name.ident == "rbac")
+}
+
+fn rule_of(attribute: &Attribute) -> Option<Rule> {
+    let mut rule = Rule::default();
+    let parsed = attribute.parse_nested_meta(|meta| {
+        let name = meta.path.require_ident()?.to_string();
+        let value = meta.value()?.parse::<LitStr>()?.value();
+        let words = || value.split(';').map(|word| word.trim().to_owned());
+        match name.as_str() {
+            "groups" => rule.api_groups.extend(words()),
+            "resources" => rule.resources.extend(words()),
+            "verbs" => rule.verbs.extend(words()),
+            "resource_names" => rule.resource_names.extend(words()),
+            "urls" => rule.non_resource_urls.extend(words()),
+            "namespace" => rule.namespace = Some(value),
+            _ => return Err(meta.error("unknown argument")),
+        }
+        Ok(())
+    });
+    parsed.ok().map(|()| rule)
+}
+
+fn name_of(type_: &syn::Type) -> String {
+    match type_ {
+        syn::Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .map(|name| name.ident.to_string())
+            .unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// The bytes of literals of several lines: what looks like a comment in them is text.
+fn texts_of_lines(file: &SourceFile) -> Vec<Bytes> {
+    if file.syntax.is_none() || !file.text.contains(marker::PREFIX) {
+        return Vec::new();
+    }
+    let mut texts = Vec::new();
+    if let Ok(tokens) = file.text.parse::<TokenStream>() {
+        collect_texts(tokens, &mut texts);
+    }
+    texts
+}
+
+fn collect_texts(tokens: TokenStream, texts: &mut Vec<Bytes>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_texts(group.stream(), texts),
+            TokenTree::Literal(literal) => {
+                let span = literal.span();
+                if span.start().line != span.end().line {
+                    texts.push(span.byte_range());
+                }
+            }
+            _ => {}
+        }
+    }
+}
