@@ -159,21 +159,21 @@ impl Crd {
     }
 
     /// Cuts descriptions to `limit` characters; 0 removes them. Without a limit they stay whole, unless the definition
-    /// would not fit into the annotation that `kubectl apply` keeps it in.
-    pub fn shorten(&mut self, limit: Option<usize>) {
-        match limit {
-            Some(limit) => shorten(&mut self.value, limit),
-            None => {
-                let fits = |value: &Value| value.to_string().len() < APPLY_LIMIT;
-                let steps = SHORTER.iter().copied().chain([0]);
-                for limit in steps {
-                    if fits(&self.value) {
-                        return;
-                    }
-                    shorten(&mut self.value, limit);
-                }
-            }
+    /// would not fit into the annotation that `kubectl apply` keeps it in. The limit that they were cut to.
+    pub fn shorten(&mut self, limit: Option<usize>) -> Option<usize> {
+        if let Some(limit) = limit {
+            shorten(&mut self.value, limit);
+            return Some(limit);
         }
+        let mut cut = None;
+        for limit in SHORTER.into_iter().chain([0]) {
+            if self.value.to_string().len() < APPLY_LIMIT {
+                break;
+            }
+            shorten(&mut self.value, limit);
+            cut = Some(limit);
+        }
+        cut
     }
 
     fn kind(&self) -> &str {

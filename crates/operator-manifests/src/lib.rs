@@ -5,6 +5,7 @@
 //!
 //! * [`operator`]: what an operator says of itself (`<operator> manifests`), as JSON;
 //! * [`crd`]: completes a derived CustomResourceDefinition to what controller-gen would have written;
+//! * [`types`]: which Rust type and field a part of a definition comes from, and which no definition can say;
 //! * [`webhook`]: configurations of webhooks;
 //! * [`rbac`]: merges the permissions that controllers ask for into roles;
 //! * [`config`]: the kustomize tree of an operator as a function of what it is;
@@ -19,4 +20,5 @@ pub mod kustomize;
 pub mod operator;
 pub mod rbac;
 pub mod render;
+pub mod types;
 pub mod webhook;

@@ -19,6 +19,8 @@ pub struct OperatorManifests {
     pub rules: Vec<Rule>,
     /// The permissions that follow from what the controllers watch and own.
     pub implied_rules: Vec<ImpliedRule>,
+    /// `{"crd": NAME, "conversion": {...}}` for each kind that is converted by a webhook.
+    pub conversions: Vec<Value>,
     /// What the operator could not say.
     pub problems: Vec<Problem>,
     /// Entries of a MutatingWebhookConfiguration.

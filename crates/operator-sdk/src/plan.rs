@@ -7,6 +7,7 @@ pub(crate) mod delete;
 mod draft;
 pub(crate) mod edit;
 pub(crate) mod init;
+pub(crate) mod lint;
 pub(crate) mod manifests;
 pub(crate) mod rbac;
 

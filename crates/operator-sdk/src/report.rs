@@ -82,6 +82,18 @@ impl Report {
         }
     }
 
+    /// Something that is not as it should be, and what to do.
+    pub(crate) fn warning(&self, text: &str, fix: Option<&str>) {
+        let label = paint(self.err_colours, Colour::Yellow, "warning:");
+        self.progress(&format!("{label} {text}"));
+        if let Some(fix) = fix {
+            self.progress(&format!(
+                "{} {fix}",
+                paint(self.err_colours, Colour::Cyan, "hint:")
+            ));
+        }
+    }
+
     /// The files that a command wrote, one a line.
     pub(crate) fn applied(&self, applied: &Applied) {
         for (effect, path) in &applied.files {

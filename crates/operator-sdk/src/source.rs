@@ -4,6 +4,8 @@
 //! types and no attributes here: the compiler says more about it than this tool could.
 
 pub(crate) mod rbac;
+pub(crate) mod syntax;
+pub(crate) mod types;
 
 use std::fmt;
 use std::ops::Range;
@@ -43,7 +45,7 @@ impl Sources {
         let files = sources.map(|(path, text)| SourceFile {
             path: path.to_owned(),
             text: text.to_owned(),
-            syntax: syn::parse_file(text).ok(),
+            syntax: syntax::parse(text).ok(),
         });
         Self {
             files: files.collect(),

@@ -8,6 +8,7 @@ use operator_manifests::{render, webhook};
 use serde_json::{Value, json};
 
 use super::draft::Draft;
+use super::lint::{self, Lint};
 use super::{Plan, PlanError};
 use crate::project::{Project, Tree, layout};
 use crate::source::{self, Sources};
@@ -51,12 +52,6 @@ pub(crate) fn plan(
     operator: &OperatorManifests,
     wanted: Wanted,
 ) -> Result<Plan, PlanError> {
-    if let Some(problem) = operator.problems.first() {
-        return Err(PlanError::Manifests(format!(
-            "{}: {}",
-            problem.type_name, problem.message
-        )));
-    }
     let mut draft = Draft::new(&project.tree, true);
     if wanted.crds {
         write_crds(&mut draft, operator, wanted.max_description_len)?;
@@ -81,6 +76,11 @@ pub(crate) fn rules(tree: &Tree, operator: &OperatorManifests) -> Result<Vec<Rul
     let markers = source::rbac::markers(&Sources::of(tree))?;
     let markers = markers.into_iter().map(|written| written.rule);
     Ok(operator.all_rules().cloned().chain(markers).collect())
+}
+
+/// What is to mend in the types of the operator.
+pub(crate) fn lints(tree: &Tree, operator: &OperatorManifests) -> Result<Vec<Lint>, PlanError> {
+    Ok(lint::lint(tree, operator, &joined_by_kind(&operator.crds)?))
 }
 
 fn write_crds(

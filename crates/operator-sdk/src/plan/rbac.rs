@@ -112,8 +112,9 @@ fn missing(granted: &[Rule], asked: &[Asked], records: &[TestRecord], site: Opti
     }
     let missing = by_resource.into_iter().map(|((group, resource), verbs)| {
         let is_path = resource.starts_with('/');
+        let verbs = sorted(verbs);
         let mut rule = Rule {
-            verbs: sorted(verbs),
+            verbs: with_reading(&verbs),
             ..Rule::default()
         };
         match is_path {
@@ -124,17 +125,25 @@ fn missing(granted: &[Rule], asked: &[Asked], records: &[TestRecord], site: Opti
             }
         }
         Missing {
-            test: test_of(records, &group, &resource, &rule.verbs),
+            test: test_of(records, &group, &resource, &verbs),
             attribute: rbac::attribute(&rule, ""),
             reconciler: site.map(|site| site.reconciler.clone()),
             place: site.map(|site| site.place.clone()),
-            verbs: rule.verbs.clone(),
+            verbs,
             group,
             resource,
             rule,
         }
     });
     missing.collect()
+}
+
+/// An informer lists or watches as the server of the day can, and what it holds is often read one by one.
+fn with_reading(verbs: &[String]) -> Vec<String> {
+    let reading = ["get", "list", "watch"];
+    let informs = verbs.iter().any(|verb| verb == "list" || verb == "watch");
+    let reading = reading.iter().filter(|_| informs).map(|verb| (*verb).to_owned());
+    sorted(reading.chain(verbs.iter().cloned()).collect())
 }
 
 fn test_of(records: &[TestRecord], group: &str, resource: &str, verbs: &[String]) -> String {
@@ -247,9 +256,8 @@ pub(crate) fn fix(
         edits.extend(edit_of(&sources, rule, &left));
     }
     let mut draft = Draft::new(&project.tree, true);
-    edits.sort_by(|(left_file, left, ..), (right_file, right, ..)| {
-        (left_file, std::cmp::Reverse(*left)).cmp(&(right_file, std::cmp::Reverse(*right)))
-    });
+    // From the end of each file, and what is replaced before what is put in front of it.
+    edits.sort_by(|left, right| (&left.0, right.1, right.2).cmp(&(&right.0, left.1, left.2)));
     for (path, start, end, text) in edits {
         let mut source = draft.get(&path).unwrap_or_default().to_owned();
         if source.is_char_boundary(start) && source.is_char_boundary(end) {

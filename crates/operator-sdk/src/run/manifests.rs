@@ -6,11 +6,13 @@ use operator_manifests::operator::OperatorManifests;
 
 use super::scaffold::{current_directory, finish};
 use crate::args::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
+use crate::plan::lint::Lint;
 use crate::plan::manifests::Wanted;
 use crate::plan::{self, Plan, PlanError};
 use crate::process::cargo::{self, BuildOptions};
 use crate::project::Project;
 use crate::report::{Failure, Report};
+use crate::source::{self, Sources};
 
 /// `operator-sdk generate manifests` in the current directory.
 pub(crate) fn generate(args: &ManifestsArgs, report: &Report) -> Result<(), Failure> {
@@ -54,6 +56,7 @@ pub(crate) fn kustomize(args: &KustomizeArgs, report: &Report) -> Result<(), Fai
     let root = current_directory()?;
     let project = Project::read(&root)?;
     let operator = ask(&root, &BuildOptions::default())?;
+    check(&project, &operator, false, report)?;
     let plan = plan::manifests::kustomize(&project, &operator)?;
     report_plan(&root, &plan, args.dry_run, report)
 }
@@ -61,7 +64,12 @@ pub(crate) fn kustomize(args: &KustomizeArgs, report: &Report) -> Result<(), Fai
 fn part(wanted: Wanted, dry_run: bool, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
+    if wanted.rbac {
+        // Before the build, which takes longer.
+        source::rbac::markers(&Sources::of(&project.tree)).map_err(PlanError::from)?;
+    }
     let operator = ask(&root, &BuildOptions::default())?;
+    check(&project, &operator, wanted.crds, report)?;
     let plan = plan::manifests::plan(&project, &operator, wanted)?;
     report_plan(&root, &plan, dry_run, report)
 }
@@ -75,8 +83,31 @@ pub(crate) fn generate_in(
 ) -> Result<(), Failure> {
     let project = Project::read(root)?;
     let operator = ask(root, options)?;
+    check(&project, &operator, false, report)?;
     let plan = plan::manifests::plan(&project, &operator, Wanted::ALL)?;
     report_plan(root, &plan, dry_run, report)
+}
+
+/// Refuses types that no API server would take, and tells, if asked, what it takes otherwise than it reads.
+fn check(
+    project: &Project,
+    operator: &OperatorManifests,
+    with_warnings: bool,
+    report: &Report,
+) -> Result<(), Failure> {
+    let lints = plan::manifests::lints(&project.tree, operator)?;
+    let (errors, warnings): (Vec<Lint>, Vec<Lint>) = lints.into_iter().partition(|lint| lint.is_error);
+    for warning in warnings.iter().filter(|_| with_warnings) {
+        report.warning(&warning.text(), warning.fix.as_deref());
+    }
+    let mut errors = errors.into_iter();
+    let Some(first) = errors.next() else {
+        return Ok(());
+    };
+    for further in errors {
+        report.failure(&further.into());
+    }
+    Err(first.into())
 }
 
 /// What the built operator says of itself.

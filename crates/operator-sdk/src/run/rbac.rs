@@ -10,10 +10,12 @@ use super::crd::counted;
 use super::manifests::ask;
 use super::scaffold::{current_directory, finish};
 use crate::args::{CheckArgs, OutputArg, RbacCommand};
+use crate::plan::PlanError;
 use crate::plan::rbac::{self, Comparison, Missing, TestRecord, Unused};
 use crate::process::cargo::{self, BuildOptions};
 use crate::project::Project;
 use crate::report::{Failure, Hinted, Report};
+use crate::source::{self, Sources};
 
 /// Where the tests of a project record what its operator asks, as `operator-envtest` has it.
 const RECORDS: &str = "target/operator-sdk/rbac";
@@ -60,7 +62,7 @@ pub(crate) fn run(command: &RbacCommand, report: &Report) -> Result<ExitCode, Fa
 fn check(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
-    let operator = ask(&root, &BuildOptions::default())?;
+    source::rbac::markers(&Sources::of(&project.tree)).map_err(PlanError::from)?;
     let folder = root.join(RECORDS);
     if !args.no_run {
         run_tests(&root, &folder, args)?;
@@ -69,6 +71,7 @@ fn check(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
     if records.iter().all(|record| record.asked.is_empty()) {
         return Err(RecordError::None.into());
     }
+    let operator = ask(&root, &BuildOptions::default())?;
     let comparison = rbac::compare(&project, &operator, &records)?;
     if args.fix {
         let plan = rbac::fix(&project, &operator, &comparison)?;
@@ -163,7 +166,7 @@ fn print(comparison: &Comparison, tests: usize, output: OutputArg, report: &Repo
 
 fn missing_text(missing: &Missing) -> String {
     let what = format!(
-        "error: {} {} is asked and not granted ({})",
+        "error: {} of {} is asked and not granted ({})",
         missing.verbs.join(", "),
         qualified(&missing.group, &missing.resource),
         missing.test
@@ -180,7 +183,7 @@ fn missing_text(missing: &Missing) -> String {
 
 fn unused_text(unused: &Unused) -> String {
     format!(
-        "{}: warning: {} {} is granted and never asked\n    fix: take it out, or test what needs it",
+        "{}: warning: {} of {} is granted and never asked\n    fix: take it out, or test what needs it",
         unused.place,
         unused.verbs.join(", "),
         qualified(&unused.group, &unused.resource)

@@ -1,0 +1,166 @@
+//! `rbac check` on a new project: what its tests ask against what it grants, and the difference written back.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{CREATE_MEMCACHED, Dir, sdk, target_dir};
+use serde_json::{Value, json};
+
+const CONTROLLER: &str = "src/controller/memcached_controller.rs";
+
+/// A project that is built where this workspace is. Cargo takes projects of one name in one target directory for each
+/// other, so each has its own.
+fn project(name: &str) -> Dir {
+    let dir = Dir::named(name);
+    dir.ok(&[
+        "init",
+        "--domain",
+        "example.com",
+        "--repo",
+        "github.com/example/operator",
+    ]);
+    dir.ok(CREATE_MEMCACHED);
+    dir
+}
+
+fn run(dir: &Dir, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = sdk()
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target_dir())
+        .current_dir(&dir.path)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[track_caller]
+fn replace(dir: &Dir, path: &str, old: &str, new: &str) {
+    let text = dir.read(path);
+    assert!(text.contains(old), "{old:?} is not in {path}");
+    dir.write(path, &text.replace(old, new));
+}
+
+#[test]
+fn permissions_follow_what_the_tests_ask() {
+    let dir = project("asking-operator");
+    replace(
+        &dir,
+        CONTROLLER,
+        "    let labels = labels_for(object);\n    let pods",
+        "    ctx.list::<k8s_openapi::api::core::v1::Service>(object.namespace().as_deref())\n        .await?;\n    \
+         let labels = labels_for(object);\n    let pods",
+    );
+    replace(
+        &dir,
+        "src/lib.rs",
+        "/// Hands every",
+        "// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;delete\n/// Hands every",
+    );
+
+    let (code, out, errors) = run(&dir, &["rbac", "check"]);
+    assert_eq!(code, Some(1), "{out}{errors}");
+    for wanted in [
+        "of services is asked and not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
+        "    fix: add above `impl Reconciler for MemcachedReconciler` (src/controller/memcached_controller.rs:",
+        "        #[rbac(groups = \"core\", resources = \"services\", verbs = \"get;list;watch\")]",
+        "src/lib.rs:11: warning: get, delete of jobs.batch is granted and never asked",
+        "warning: create, update, patch, delete of memcacheds.cache.example.com is granted and never asked",
+        "1 missing, 4 never asked, in what 2 tests recorded",
+    ] {
+        assert!(out.contains(wanted), "{wanted:?} is missing: {out}");
+    }
+
+    let (code, out, _) = run(&dir, &["rbac", "check", "--no-run", "-o", "json"]);
+    assert_eq!(code, Some(1));
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(answer["missing"][0]["resource"], "services");
+    assert_eq!(answer["missing"][0]["file"], CONTROLLER);
+    let jobs = json!({"group": "batch", "resource": "jobs", "verbs": ["get", "delete"], "file": "src/lib.rs", "line": 11});
+    assert!(answer["unused"].as_array().unwrap().contains(&jobs), "{answer}");
+
+    let before = dir.files();
+    let (_, diff, _) = run(&dir, &["rbac", "check", "--no-run", "--fix", "--dry-run"]);
+    assert!(diff.contains("-// +kubebuilder:rbac:groups=batch"), "{diff}");
+    assert_eq!(dir.files(), before);
+
+    let (code, out, errors) = run(&dir, &["rbac", "check", "--no-run", "--fix"]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    let controller = dir.read(CONTROLLER);
+    assert!(
+        controller.contains(
+            "#[rbac(groups = \"core\", resources = \"services\", verbs = \"get;list;watch\")]\n#[rbac("
+        ),
+        "{controller}"
+    );
+    assert!(!dir.read("src/lib.rs").contains("kubebuilder"));
+    let formatted = Command::new("cargo")
+        .args(["fmt", "--check"])
+        .current_dir(&dir.path)
+        .output()
+        .unwrap();
+    assert!(
+        formatted.status.success(),
+        "{}",
+        String::from_utf8_lossy(&formatted.stdout)
+    );
+
+    let (code, out, errors) = run(&dir, &["rbac", "check", "--no-run", "--strict"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "0 missing, 0 never asked, in what 2 tests recorded\n"),
+        "{errors}"
+    );
+    let (code, out, errors) = run(&dir, &["generate", "rbac"]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    let role: Value = serde_saphyr::from_str(&dir.read("config/rbac/role.yaml")).unwrap();
+    let rules = role["rules"].as_array().unwrap();
+    let has = |group: &str, resource: &str, verbs: &[&str]| {
+        rules.iter().any(|rule| {
+            let lists = |key: &str, word: &str| rule[key].as_array().unwrap().contains(&json!(word));
+            lists("apiGroups", group) && lists("resources", resource) && rule["verbs"] == json!(verbs)
+        })
+    };
+    assert!(has("", "services", &["get", "list", "watch"]), "{role}");
+    // What `owns` implies stays, though the attribute lost what was never asked.
+    let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    assert!(has("apps", "deployments", &all), "{role}");
+    assert!(
+        has("cache.example.com", "memcacheds", &["get", "list", "watch"]),
+        "{role}"
+    );
+    assert!(!role.to_string().contains("jobs"), "{role}");
+}
+
+#[test]
+fn project_whose_tests_recorded_nothing_is_told_so() {
+    let dir = project("silent-operator");
+    let (code, _, errors) = run(&dir, &["rbac", "check", "--no-run"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        errors.contains("error: no test has recorded what the operator asks\nhint: "),
+        "{errors}"
+    );
+}
+
+#[test]
+fn marker_that_is_none_is_named_with_its_line() {
+    let dir = project("marked-operator");
+    let lib = dir.read("src/lib.rs");
+    dir.write(
+        "src/lib.rs",
+        &format!("{lib}\n// +kubebuilder:rbac:groups=batch,resource=jobs,verbs=get\n"),
+    );
+    let line = lib.lines().count() + 2;
+    let (code, _, errors) = run(&dir, &["generate", "rbac"]);
+    assert_eq!(code, Some(1));
+    let wanted = format!("error: src/lib.rs:{line}: unknown argument `resource`");
+    assert!(errors.contains(&wanted), "{errors}");
+}
