@@ -117,7 +117,11 @@ struct Journal {
 
 impl Journal {
     fn write(&mut self, root: &Path, change: &Change) -> io::Result<()> {
-        let path = root.join(&change.path);
+        let mut path = root.join(&change.path);
+        if path.is_symlink() && change.after.is_some() {
+            // The file that it leads to is written, and the link stays.
+            path = path.canonicalize()?;
+        }
         if let (Some(folder), Some(_)) = (path.parent(), &change.after) {
             self.make_folder(folder)?;
         }

@@ -57,17 +57,28 @@ const RESERVED_PACKAGES: [&str; 34] = [
 ];
 
 /// Kinds whose types would hide the ones that every file uses.
-const RESERVED_KINDS: [&str; 10] = [
+const RESERVED_KINDS: [&str; 21] = [
     "Action",
+    "Api",
     "Clone",
+    "Condition",
+    "Conditions",
     "Context",
+    "Controller",
     "Deployment",
+    "Deserialize",
+    "JsonSchema",
     "Manager",
     "Option",
+    "Patch",
+    "PostParams",
+    "Reconciler",
     "Request",
     "Result",
     "Self",
+    "Serialize",
     "String",
+    "TestEnv",
 ];
 
 const LABEL_RULE: &str = "a DNS label has 1 to 63 lower-case letters, digits and dashes, begins with a letter and ends with none of the dashes";

@@ -466,6 +466,35 @@ fn versions_are_converted_by_webhook() {
 }
 
 #[test]
+fn objects_are_stored_in_the_version_that_others_are_converted_through() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.ok(CREATE_V1);
+    let said = dir.ok(&[
+        "create",
+        "webhook",
+        "--group=cache",
+        "--version=v1",
+        "--kind=Memcached",
+        "--conversion",
+    ]);
+    let wanted = "Objects of Memcached are stored in v1, the version that the others are converted through";
+    assert!(said.contains(wanted), "{said}");
+    let types = |version: &str| dir.read(&format!("src/api/{version}/memcached_types.rs"));
+    assert!(types("v1alpha1").contains("    plural = \"memcacheds\",\n    storage = false,\n"));
+    assert!(!types("v1").contains("storage"));
+    let crd = dir.read("config/crd/bases/cache.example.com_memcacheds.yaml");
+    let crd: serde_json::Value = serde_saphyr::from_str(&crd).unwrap();
+    let stored: Vec<_> = crd["spec"]["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| (version["name"].as_str().unwrap(), version["storage"] == true))
+        .collect();
+    assert_eq!(stored, [("v1", true), ("v1alpha1", false)]);
+}
+
+#[test]
 fn webhooks_can_be_deleted() {
     let dir = Dir::project();
     dir.ok(CREATE_MEMCACHED);

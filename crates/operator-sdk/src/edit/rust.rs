@@ -4,9 +4,15 @@
 //! may reorder and reformat at will. Every function is idempotent and returns the text unchanged when the thing is
 //! there.
 
+mod kube_attribute;
+
 use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{Expr, File, Item, ItemFn, Stmt};
+
+use crate::source::syntax;
+
+pub(crate) use kube_attribute::set_storage;
 
 /// Why the source was left alone.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +27,7 @@ pub(crate) enum RustEditError {
 
 /// Adds `pub mod name;` among the modules of the file, in the order that rustfmt keeps.
 pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let modules: Vec<(String, &Item)> = file
         .items
         .iter()
@@ -39,7 +45,7 @@ pub(crate) fn add_module(source: &str, name: &str) -> Result<String, RustEditErr
 
 /// Adds `pub use module::{…};` among the uses of the file, or behind its modules.
 pub(crate) fn add_reexport(source: &str, module: &str, names: &[String]) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let uses: Vec<(String, &Item)> = file
         .items
         .iter()
@@ -96,7 +102,7 @@ fn version_key(name: &str) -> Vec<(String, u64)> {
 /// Adds a statement before the last expression of a function; it takes the place of `let _ = …;`, which stands for
 /// an argument that is not used yet.
 pub(crate) fn add_statement(source: &str, function: &str, statement: &str) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let body = &find(&file, function)?.block;
     let wanted: Stmt = syn::parse_str(statement)?;
     if body.stmts.iter().any(|there| same(there, &wanted)) {
@@ -118,7 +124,7 @@ pub(crate) fn add_statement(source: &str, function: &str, statement: &str) -> Re
 pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
     for call in calls {
-        let file = syn::parse_file(&text)?;
+        let file = syntax::parse(&text)?;
         let tail = tail_of(&find(&file, function)?.block, function)?;
         let wanted: Expr = syn::parse_str(&format!("it.{call}"))?;
         if has_call(tail, &wanted) {
@@ -136,7 +142,7 @@ pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Resul
 
 /// The chain that a function ends in, in one line or with a line a call, as rustfmt has it. One with comments stays.
 fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
-    let file = syn::parse_file(&source)?;
+    let file = syntax::parse(&source)?;
     let tail = tail_of(&find(&file, function)?.block, function)?;
     let range = tail.span().byte_range();
     let text = source.get(range.clone()).unwrap_or_default();
@@ -193,7 +199,7 @@ pub(crate) fn remove_reexport(source: &str, module: &str) -> Result<String, Rust
 }
 
 fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let found = file.items.iter().find(|item| wanted(item));
     Ok(found.map_or_else(
         || source.to_owned(),
@@ -203,7 +209,7 @@ fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, R
 
 /// Whether a file has comments and attributes alone. Source that is not valid is not empty.
 pub(crate) fn has_no_items(source: &str) -> bool {
-    syn::parse_file(source).is_ok_and(|file| file.items.is_empty())
+    syntax::parse(source).is_ok_and(|file| file.items.is_empty())
 }
 
 /// Removes a statement of a function; an argument that nothing uses then is used by `let _ = …;`.
@@ -213,7 +219,7 @@ pub(crate) fn remove_statement(
     statement: &str,
     argument: &str,
 ) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let body = &find(&file, function)?.block;
     let wanted: Stmt = syn::parse_str(statement)?;
     let Some(found) = body.stmts.iter().find(|there| same(*there, &wanted)) else {
@@ -232,7 +238,7 @@ pub(crate) fn remove_statement(
 pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
     for call in calls {
-        let file = syn::parse_file(&text)?;
+        let file = syntax::parse(&text)?;
         let tail = tail_of(&find(&file, function)?.block, function)?;
         let wanted: Expr = syn::parse_str(&format!("it.{call}"))?;
         if let Some(range) = range_of_call(tail, &|there| is_call(there, &wanted)) {
@@ -247,7 +253,7 @@ pub(crate) fn remove_calls(source: &str, function: &str, calls: &[String]) -> Re
 
 /// Removes every call of a method from the chain that a function ends in, whatever its arguments.
 pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let tail = tail_of(&find(&file, function)?.block, function)?;
     let Some(range) = range_of_call(tail, &|there| there.method == method) else {
         return Ok(source.to_owned());
@@ -259,12 +265,12 @@ pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Resul
 
 /// Whether a file has a function of this name.
 pub(crate) fn has_function(source: &str, name: &str) -> bool {
-    syn::parse_file(source).is_ok_and(|file| find(&file, name).is_ok())
+    syntax::parse(source).is_ok_and(|file| find(&file, name).is_ok())
 }
 
 /// Adds names to `use path::{…};`, which is made where there is none.
 pub(crate) fn add_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let found = file.items.iter().find_map(|item| match item {
         Item::Use(used) => imported(&used.tree, path).map(|there| (item, there)),
         _ => None,
@@ -316,7 +322,7 @@ fn insert_use(source: &str, file: &File, path: &str, line: &str) -> String {
 
 /// Takes names out of `use path::{…};`, and the whole of it with the last.
 pub(crate) fn remove_imports(source: &str, path: &str, names: &[&str]) -> Result<String, RustEditError> {
-    let file = syn::parse_file(source)?;
+    let file = syntax::parse(source)?;
     let found = file.items.iter().find_map(|item| match item {
         Item::Use(used) => imported(&used.tree, path).map(|there| (item, there)),
         _ => None,
@@ -405,7 +411,7 @@ pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
 
 /// Whether a file implements a trait for a type, both by their last names.
 pub(crate) fn has_impl(source: &str, trait_: &str, type_: &str) -> bool {
-    let Ok(file) = syn::parse_file(source) else {
+    let Ok(file) = syntax::parse(source) else {
         return false;
     };
     let last = |path: &syn::Path| path.segments.last().map(|segment| segment.ident.to_string());

@@ -28,6 +28,7 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
         ));
     }
     let resource = resource_of(args, project)?;
+    check_name(&resource.kind)?;
     let there = resource.webhooks.clone().unwrap_or_default();
     check_new(args, &there)?;
     let spokes = match args.parts.conversion {
@@ -44,6 +45,7 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
     }
     if args.parts.conversion {
         write_conversion(&mut draft, &spokes, &api, project, &place)?;
+        store_in_hub(&mut draft, &api, project)?;
     }
     let mut changed = project.config.clone();
     changed.put(Resource {
@@ -105,6 +107,27 @@ fn resource_of(args: &CreateWebhookArgs, project: &Project) -> Result<Resource, 
         plural: Some(core.plural.to_owned()).filter(|plural| *plural != names::plural_of(core.kind)),
         ..foreign(core.module, core.domain)
     })
+}
+
+/// A kind whose type would hide what the file of its webhooks uses.
+fn check_name(kind: &str) -> Result<(), PlanError> {
+    const USED: [&str; 8] = [
+        "AdmissionRequest",
+        "Conversion",
+        "Convertible",
+        "Defaulter",
+        "Denied",
+        "Validator",
+        "Warnings",
+        "Webhook",
+    ];
+    match USED.contains(&kind) {
+        false => Ok(()),
+        true => Err(PlanError::Usage(
+            format!("a type {kind} is used by the code of every webhook"),
+            "give the kind another name, or write its webhook by hand with `operator_runtime::webhook`",
+        )),
+    }
 }
 
 fn check_new(args: &CreateWebhookArgs, there: &Webhooks) -> Result<(), PlanError> {
@@ -343,6 +366,40 @@ fn write_conversion(
             &[format!("conversion(Conversion::new(){chain})")],
         )
     })
+}
+
+/// Objects are stored in the version through which all others are converted: each request then costs one conversion at
+/// most, and what only the hub can say is kept.
+fn store_in_hub(draft: &mut Draft<'_>, hub: &ApiValues, project: &Project) -> Result<(), PlanError> {
+    let versions = project.config.resources.iter();
+    let versions = versions.filter(|there| there.is_kind(&hub.group, &hub.kind) && there.api.is_some());
+    for version in versions.map(|there| &there.version) {
+        let path = Place::of(&project.config, &hub.group, version, &hub.kind).types();
+        if draft.get(&path).is_some() {
+            let stored = *version == hub.version;
+            draft.edit_rust(&path, None, |source| rust::set_storage(source, &hub.kind, stored))?;
+        }
+    }
+    let path = layout::crd_base(&format!("{}_{}.yaml", hub.api_group, hub.plural));
+    let there = draft
+        .get(&path)
+        .and_then(|text| serde_saphyr::from_str::<Value>(text).ok());
+    let Some(mut definition) = there else {
+        return Ok(());
+    };
+    let versions = definition
+        .pointer_mut("/spec/versions")
+        .and_then(Value::as_array_mut);
+    let mut changed = false;
+    for version in versions.into_iter().flatten() {
+        let stored = Value::Bool(version["name"] == hub.version);
+        changed |= version["storage"] != stored;
+        version["storage"] = stored;
+    }
+    if changed {
+        draft.put(&path, render::documents([&definition]));
+    }
+    Ok(())
 }
 
 fn absolute(path: &str) -> String {

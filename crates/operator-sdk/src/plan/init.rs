@@ -173,7 +173,8 @@ impl Head {
             });
             return template::render("project/boilerplate.rs.txt", &values);
         };
-        let is_comment = |text: &str| syn::parse_file(text).is_ok_and(|file| file.items.is_empty());
+        let is_comment =
+            |text: &str| crate::source::syntax::parse(text).is_ok_and(|file| file.items.is_empty());
         let commented: String = text
             .lines()
             .map(|line| format!("{}\n", format!("// {line}").trim_end()))

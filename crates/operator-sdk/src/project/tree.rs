@@ -43,7 +43,7 @@ impl Tree {
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && deep {
                 self.read_folder(&entry.path(), &format!("{name}/"), deep)?;
-            } else if !kind.is_dir() {
+            } else if !entry.path().is_dir() {
                 self.0.insert(name, read_text(&entry.path())?);
             }
         }

@@ -92,6 +92,12 @@ pub(crate) fn create_webhook(args: &CreateWebhookArgs, report: &Report) -> Resul
     let plan = plan::create_webhook::plan(args, &Project::read(&root)?)?;
     finish(&root, &plan, args.dry_run, report)?;
     if !args.dry_run {
+        if args.parts.conversion {
+            report.line(&format!(
+                "Objects of {} are stored in {}, the version that the others are converted through",
+                args.kind.kind, args.kind.version
+            ));
+        }
         report.line("Next: write what the webhooks do, then operator-sdk generate manifests");
     }
     Ok(())

@@ -68,10 +68,7 @@ pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
 pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
     let sites = blocks(sources).into_iter().filter_map(|(file, block)| {
         let rules = block.attrs.iter().filter(|attribute| is_rbac(attribute)).count();
-        let of_trait = block
-            .trait_
-            .as_ref()
-            .and_then(|(path, _)| path.segments.last());
+        let of_trait = block.trait_.as_ref().and_then(|(path, _)| path.segments.last());
         let reconciles = of_trait.is_some_and(|name| name.ident == "Reconciler");
         let start = block.span().byte_range().start;
         (reconciles || rules > 0).then(|| Site {

@@ -6,7 +6,7 @@ use super::super::PlanError;
 use crate::args::{CreateApiArgs, ImageArgs};
 use crate::names;
 use crate::project::layout::Place;
-use crate::project::{Project, Resource, builtin, layout};
+use crate::project::{Config, Project, Resource, builtin, layout};
 use crate::template::{self, ApiValues, ImageValues};
 
 /// The most instances that a complete controller's type allows; the author changes it in the type.
@@ -199,6 +199,23 @@ fn check_same_name(args: &CreateApiArgs, project: &Project) -> Result<(), PlanEr
     ))
 }
 
+/// Two kinds of a group cannot share the name that paths of the API have.
+fn check_plural_is_free(args: &CreateApiArgs, config: &Config, plural: &str) -> Result<(), PlanError> {
+    let mut others = config.resources.iter();
+    let other =
+        others.find(|there| there.group == args.group && there.kind != args.kind && there.plural() == plural);
+    match other {
+        None => Ok(()),
+        Some(other) => Err(PlanError::Usage(
+            format!(
+                "the plural \"{plural}\" is that of {} in {}/{}",
+                other.kind, other.group, other.version
+            ),
+            "choose another, with `--plural`",
+        )),
+    }
+}
+
 fn values(
     args: &CreateApiArgs,
     project: &Project,
@@ -212,6 +229,9 @@ fn values(
         .filter(|there| there.is_kind(&args.group, &args.kind))
         .collect();
     let plural = plural(args, origin, &versions)?;
+    if resource {
+        check_plural_is_free(args, config, &plural)?;
+    }
     let there = config.find(&args.group, &args.version, &args.kind);
     let namespaced = if resource {
         check_scope(args, &versions)?;

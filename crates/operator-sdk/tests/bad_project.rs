@@ -1,0 +1,233 @@
+//! Projects that are not as the tool left them: one clear line and a hint, or the command works all the same. What was
+//! there stays in any case.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use std::os::unix::fs::symlink;
+
+use common::{CREATE_MEMCACHED, Dir};
+
+const KUSTOMIZATION: &str = "config/default/kustomization.yaml";
+
+/// `create api` fails in this project, and says this.
+#[track_caller]
+fn fails(dir: &Dir, parts: &[&str]) {
+    let errors = dir.fails(CREATE_MEMCACHED);
+    for part in parts {
+        assert!(errors.contains(part), "{part:?} is missing: {errors}");
+    }
+}
+
+/// The same, where the project has a file that no text can be.
+#[track_caller]
+fn fails_with_bytes(path: &str, parts: &[&str]) {
+    let dir = Dir::project();
+    let file = dir.path.join(path);
+    std::fs::write(&file, b"\xff\xfe\0").unwrap();
+    let output = dir.run(CREATE_MEMCACHED);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), errors.lines().count()),
+        (Some(1), 2),
+        "{errors}"
+    );
+    for part in parts {
+        assert!(errors.contains(part), "{part:?} is missing: {errors}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"\xff\xfe\0");
+    assert!(!dir.path.join("src/api/v1alpha1").exists(), "nothing is written");
+}
+
+#[test]
+fn files_that_are_no_text() {
+    fails_with_bytes("src/lib.rs", &["src/lib.rs cannot be edited"]);
+    fails_with_bytes(
+        "PROJECT",
+        &["the PROJECT file cannot be used", "git checkout PROJECT"],
+    );
+    // One that no command looks at is nobody's business.
+    let dir = Dir::project();
+    std::fs::write(dir.path.join("config/logo.png"), b"\xff\xfe\0").unwrap();
+    assert_eq!(dir.run(CREATE_MEMCACHED).status.code(), Some(0));
+}
+
+#[test]
+fn files_that_are_missing() {
+    for path in ["src/lib.rs", "PROJECT"] {
+        let dir = Dir::project();
+        std::fs::remove_file(dir.path.join(path)).unwrap();
+        fails(&dir, &[path]);
+    }
+    // A kustomization that the owner took away is not needed.
+    let dir = Dir::project();
+    std::fs::remove_file(dir.path.join(KUSTOMIZATION)).unwrap();
+    dir.ok(CREATE_MEMCACHED);
+}
+
+#[test]
+fn folders_where_files_should_be_and_files_where_folders_should_be() {
+    let dir = Dir::project();
+    std::fs::remove_file(dir.path.join("PROJECT")).unwrap();
+    std::fs::create_dir(dir.path.join("PROJECT")).unwrap();
+    fails(&dir, &["has no PROJECT file"]);
+
+    let dir = Dir::project();
+    dir.write("src/controller", "");
+    fails(&dir, &["cannot write src/controller/", "nothing was changed"]);
+}
+
+#[test]
+fn links() {
+    // To a file: what it leads to is edited, and the link stays.
+    let dir = Dir::project();
+    let lib = dir.path.join("src/lib.rs");
+    std::fs::rename(&lib, dir.path.join("src/real.rs")).unwrap();
+    symlink("real.rs", &lib).unwrap();
+    dir.ok(CREATE_MEMCACHED);
+    assert!(lib.is_symlink());
+    assert!(dir.read("src/real.rs").contains("MemcachedReconciler"));
+
+    // To a folder: it is not looked into, and not in the way.
+    let dir = Dir::project();
+    symlink(".", dir.path.join("docs")).unwrap();
+    symlink("..", dir.path.join("config/up")).unwrap();
+    dir.ok(CREATE_MEMCACHED);
+
+    // To nowhere.
+    let dir = Dir::project();
+    std::fs::remove_file(dir.path.join("PROJECT")).unwrap();
+    symlink("nowhere", dir.path.join("PROJECT")).unwrap();
+    let output = dir.run(CREATE_MEMCACHED);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("the PROJECT file cannot be used"), "{errors}");
+    assert!(!dir.path.join("nowhere").exists());
+}
+
+#[test]
+fn source_that_is_broken_or_without_end() {
+    let dir = Dir::project();
+    let lib = dir.read("src/lib.rs");
+    dir.write("src/lib.rs", &format!("{lib}\nfn broken( {{\n"));
+    fails(&dir, &["src/lib.rs cannot be edited: it is not valid Rust"]);
+    let nested = format!("fn deep() {{ {}{} }}", "(".repeat(100_000), ")".repeat(100_000));
+    dir.write("src/lib.rs", &format!("{lib}\n{nested}\n"));
+    fails(&dir, &["src/lib.rs cannot be edited", "nested deeper"]);
+}
+
+#[test]
+fn yaml_that_cannot_be_edited() {
+    let dir = Dir::project();
+    let bomb: String = ('b'..='h')
+        .map(|name| {
+            let before = char::from(name as u8 - 1);
+            format!("{name}: &{name} [{}]\n", vec![format!("*{before}"); 9].join(","))
+        })
+        .collect();
+    for (text, wanted) in [
+        (
+            "resources:\n\t- ../rbac\n".to_owned(),
+            "line 2 column 2: tabs disallowed",
+        ),
+        (
+            "resources: &all\n- ../rbac\nmore: *all\n".to_owned(),
+            "add `- ../crd` by hand",
+        ),
+        (format!("a: &a [x]\n{bomb}resources: *h\n"), "budget"),
+        (format!("resources: {}", "[".repeat(100_000)), "recursion limit"),
+        ("resources: [../rbac".to_owned(), "it is not valid YAML"),
+        ("resources: {a: b}\n".to_owned(), "not a list"),
+    ] {
+        dir.write(KUSTOMIZATION, &text);
+        fails(
+            &dir,
+            &["config/default/kustomization.yaml cannot be edited", wanted],
+        );
+    }
+}
+
+#[test]
+fn comments_anchors_and_windows_lines_stay() {
+    let dir = Dir::project();
+    let text = "# Mine.\r\nresources:\r\n- ../rbac # why\r\n- ../manager\r\nlabels: &labels\r\n- pairs: {a: b}\r\nx-more: *labels\r\n";
+    dir.write(KUSTOMIZATION, text);
+    let lib = dir.read("src/lib.rs").replace('\n', "\r\n");
+    dir.write("src/lib.rs", &lib);
+    dir.ok(CREATE_MEMCACHED);
+    let edited = dir.read(KUSTOMIZATION);
+    for kept in [
+        "# Mine.\r\n",
+        "- ../rbac # why\r\n",
+        "labels: &labels\r\n",
+        "x-more: *labels\r\n",
+        "../crd",
+    ] {
+        assert!(edited.contains(kept), "{kept:?}: {edited:?}");
+    }
+    assert!(
+        dir.read("src/lib.rs")
+            .contains(".crd::<api::v1alpha1::Memcached>()")
+    );
+}
+
+#[test]
+fn large_files_are_no_obstacle() {
+    let dir = Dir::project();
+    dir.write("config/large.txt", &"x".repeat(20_000_000));
+    dir.ok(CREATE_MEMCACHED);
+}
+
+#[test]
+fn kinds_that_cannot_be() {
+    let create = |kind: &str, more: &[&str]| {
+        let dir = Dir::project();
+        dir.ok(CREATE_MEMCACHED);
+        let kind = format!("--kind={kind}");
+        dir.fails(
+            &[
+                &["create", "api", "--group=cache", "--version=v1alpha1", &kind],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    for used in [
+        "Self",
+        "Result",
+        "Condition",
+        "Conditions",
+        "Api",
+        "Reconciler",
+        "JsonSchema",
+    ] {
+        let errors = create(used, &[]);
+        assert!(errors.contains(&format!("--kind My{used}")), "{errors}");
+    }
+    for odd in [
+        "Ünicode",
+        "Mem cached",
+        "Mem\u{202e}cached",
+        "💾",
+        "",
+        "9Lives",
+        &"A".repeat(300),
+    ] {
+        let errors = create(odd, &[]);
+        assert!(errors.contains("is not valid"), "{errors}");
+    }
+    let errors = create("Cache", &["--plural=memcacheds"]);
+    assert!(
+        errors.contains("the plural \"memcacheds\" is that of Memcached in cache/v1alpha1"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn kind_whose_webhook_would_hide_what_it_uses() {
+    let dir = Dir::project();
+    let kind = ["--group=cache", "--version=v1", "--kind=Webhook"];
+    dir.ok(&[&["create", "api"][..], &kind].concat());
+    let errors = dir.fails(&[&["create", "webhook", "--defaulting"][..], &kind].concat());
+    assert!(errors.contains("a type Webhook is used"), "{errors}");
+}

@@ -1,0 +1,155 @@
+//! A kind in two versions, from `create api` to objects that the API server has converted by the running operator.
+//!
+//! Needs `kubectl`; fails without it.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use common::running::{PATIENCE, Running};
+use common::{Dir, sdk, target_dir};
+
+fn kubectl(dir: &Dir, arguments: &[&str]) -> Output {
+    Command::new("kubectl")
+        .args(arguments)
+        .env("KUBECONFIG", dir.path.join("kubeconfig"))
+        .current_dir(&dir.path)
+        .output()
+        .expect("kubectl must be installed: this test does not skip")
+}
+
+#[track_caller]
+fn ok(dir: &Dir, arguments: &[&str]) -> String {
+    common::succeeded(arguments, kubectl(dir, arguments))
+}
+
+#[track_caller]
+fn replace(dir: &Dir, path: &str, old: &str, new: &str) {
+    let text = dir.read(path);
+    assert!(text.contains(old), "{old:?} is not in {path}: {text}");
+    dir.write(path, &text.replace(old, new));
+}
+
+#[test]
+fn two_versions_are_converted_by_the_running_operator() {
+    let dir = Dir::named("versions-operator");
+    dir.ok(&[
+        "init",
+        "--domain",
+        "example.com",
+        "--repo",
+        "github.com/example/operator",
+    ]);
+    let kind = ["--group", "shop", "--kind", "Store", "--version"];
+    dir.ok(&[&["create", "api"][..], &kind, &["v1alpha1"]].concat());
+    dir.ok(&[&["create", "api"][..], &kind, &["v1beta1"]].concat());
+    let said = dir.ok(&[&["create", "webhook", "--conversion"][..], &kind, &["v1beta1"]].concat());
+    assert!(said.contains("Objects of Store are stored in v1beta1"), "{said}");
+
+    // `foo` of v1alpha1 is `label` in v1beta1.
+    let hub = "src/api/v1beta1/store_types.rs";
+    replace(&dir, hub, "pub foo: Option<String>", "pub label: Option<String>");
+    let conversion = "src/api/v1alpha1/store_conversion.rs";
+    replace(
+        &dir,
+        conversion,
+        "spec: same_fields(&self.spec)?,",
+        "spec: hub::StoreSpec { label: self.spec.foo },",
+    );
+    replace(
+        &dir,
+        conversion,
+        "spec: same_fields(&hub.spec)?,",
+        "spec: super::StoreSpec { foo: hub.spec.label },",
+    );
+    let built = sdk()
+        .args(["generate", "manifests"])
+        .env("CARGO_TARGET_DIR", target_dir())
+        .current_dir(&dir.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&built.stderr).into_owned();
+    assert!(built.status.success(), "{errors}");
+    assert!(!errors.contains("warning"), "{errors}");
+    let crd: serde_json::Value =
+        serde_saphyr::from_str(&dir.read("config/crd/bases/shop.example.com_stores.yaml")).unwrap();
+    let versions: Vec<_> = crd["spec"]["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| (version["name"].as_str().unwrap(), version["storage"] == true))
+        .collect();
+    assert_eq!(versions, [("v1alpha1", false), ("v1beta1", true)]);
+
+    let mut running = Running::start(
+        sdk()
+            .args([
+                "run",
+                "local",
+                "--embedded",
+                "--enable-webhooks",
+                "--kubeconfig",
+                "kubeconfig",
+            ])
+            .args(["--", "--health-probe-bind-address=0"])
+            .env("CARGO_TARGET_DIR", target_dir())
+            .current_dir(&dir.path),
+    );
+    running.line_with("stores.shop.example.com created");
+    let begin = Instant::now();
+    while ok(
+        &dir,
+        &[
+            "get",
+            "crd",
+            "stores.shop.example.com",
+            "-o",
+            "jsonpath={.spec.conversion.strategy}",
+        ],
+    ) != "Webhook"
+    {
+        assert!(begin.elapsed() < PATIENCE, "the conversion is not registered");
+    }
+
+    for (name, version, field) in [("old", "v1alpha1", "foo"), ("new", "v1beta1", "label")] {
+        dir.write(
+            "store.yaml",
+            &format!("apiVersion: shop.example.com/{version}\nkind: Store\nmetadata: {{name: {name}}}\nspec: {{{field}: {name}er}}\n"),
+        );
+        ok(&dir, &["create", "-f", "store.yaml"]);
+    }
+    let field = |version: &str, field: &str| {
+        let resource = format!("stores.{version}.shop.example.com");
+        let path = format!("jsonpath={{.items[*].spec.{field}}}");
+        ok(&dir, &["get", &resource, "-o", &path])
+    };
+    assert_eq!(field("v1alpha1", "foo"), "newer older");
+    assert_eq!(field("v1beta1", "label"), "newer older");
+    ok(
+        &dir,
+        &[
+            "patch",
+            "stores.v1alpha1.shop.example.com",
+            "new",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"foo":"changed"}}"#,
+        ],
+    );
+    assert_eq!(field("v1beta1", "label"), "changed older");
+    // The controller, which is of v1alpha1, has written the status of both.
+    ok(
+        &dir,
+        &[
+            "wait",
+            "stores.v1beta1.shop.example.com",
+            "--all",
+            "--for=condition=Available",
+            "--timeout=60s",
+        ],
+    );
+    assert!(running.stop().success());
+}
