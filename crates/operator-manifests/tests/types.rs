@@ -1,5 +1,11 @@
 //! What no definition can say, found in the schema of the types and named by type and field.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "a test may fail, and reads better with its schemas in place"
+)]
+
 use operator_manifests::operator::TypeSchema;
 use operator_manifests::types::{fields_at, lint};
 use serde_json::{Value, json};

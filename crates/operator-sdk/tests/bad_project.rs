@@ -1,7 +1,7 @@
 //! Projects that are not as the tool left them: one clear line and a hint, or the command works all the same. What was
 //! there stays in any case.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 
