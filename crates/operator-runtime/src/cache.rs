@@ -86,7 +86,7 @@ pub struct CacheOptions {
     /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
     /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
     pub sync_period: Option<Duration>,
-    /// How many objects are asked for at once when a kind is listed; 25 unless said otherwise. What a page takes while it
+    /// How many objects are asked for at once when a kind is listed; 100 unless said otherwise. What a page takes while it
     /// is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger pages
     /// are there sooner.
     pub page_size: u32,
@@ -200,7 +200,7 @@ impl Default for CacheOptions {
             transforms: Transforms::default(),
             unpacked: Unpacked::default(),
             sync_period: Some(Duration::from_secs(10 * 60 * 60)),
-            page_size: 25,
+            page_size: 100,
             streaming_lists: false,
             watch_backoff: WatchBackoff::default(),
             start_on_read: true,

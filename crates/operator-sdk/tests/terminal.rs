@@ -34,8 +34,10 @@ impl Terminal {
         unlockpt(&device).unwrap();
         let name = ptsname(&device, Vec::new()).unwrap().into_string().unwrap();
         let side = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
-        let child = Command::new("setsid")
-            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_operator-sdk")])
+        // Tests that run in the background of a shell ignore SIGINT, and so would the tool.
+        let child = Command::new("env")
+            .args(["--default-signal=INT", "setsid", "--ctty", "--wait"])
+            .arg(env!("CARGO_BIN_EXE_operator-sdk"))
             .args(arguments)
             .current_dir(directory)
             .env("CARGO_TARGET_DIR", target)
@@ -43,7 +45,7 @@ impl Terminal {
             .stdout(side())
             .stderr(side())
             .spawn()
-            .expect("setsid (util-linux) must be installed: this test does not skip");
+            .expect("env (coreutils) and setsid (util-linux) must be installed: this test does not skip");
         Self {
             device: device.into(),
             child,

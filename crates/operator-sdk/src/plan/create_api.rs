@@ -216,7 +216,7 @@ pub(crate) fn with_rules(draft: &Draft<'_>, config: &Config, more: Vec<Rule>) ->
     Ok(manifests::role(&rules, config.namespaced))
 }
 
-/// The permissions that the scaffolded controller asks for in its `rbac` attributes.
+/// The permissions that the scaffolded controller asks for in its `rbac` attributes, and that any controller has.
 fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
     let all = "get;list;watch;create;update;patch;delete";
     let rule = |group: &str, resource: &str, verbs: &str| Rule {
@@ -230,10 +230,8 @@ fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
         rule(&api.api_group, plural, all),
         rule(&api.api_group, &format!("{plural}/status"), "get;update;patch"),
         rule(&api.api_group, &format!("{plural}/finalizers"), "update"),
+        rule("events.k8s.io", "events", "create;patch"),
     ];
-    if !api.foreign && api.controller_name.is_none() {
-        rules.push(rule("events.k8s.io", "events", "create;patch"));
-    }
     if api.image.is_some() {
         rules.push(rule("apps", "deployments", all));
         rules.push(rule("", "pods", "get;list;watch"));
