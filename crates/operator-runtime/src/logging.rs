@@ -1,4 +1,12 @@
 //! The log of an operator: text for people, or JSON for machines, on standard error.
+//!
+//! ```
+//! use operator_runtime::logging::{Logging, LogLevel};
+//!
+//! Logging { level: LogLevel::DEBUG, ..Logging::default() }.init();
+//! tracing::debug!(size = 3, "Scaling");
+//! // {"timestamp":"2006-01-02T15:04:05.000000006Z","level":"DEBUG","message":"Scaling","size":3,"target":"…"}
+//! ```
 
 use std::backtrace::Backtrace;
 use std::fmt;
@@ -34,6 +42,13 @@ pub struct Logging {
 }
 
 /// The form of the log.
+///
+/// ```
+/// use operator_runtime::logging::{Encoder, Logging};
+///
+/// assert_eq!(Logging::default().encoder, Encoder::Json);
+/// // {"timestamp":"2006-01-02T15:04:05.006Z","level":"INFO","message":"Starting","target":"…"}
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Encoder {
     /// Lines for people.
@@ -42,11 +57,26 @@ pub enum Encoder {
     Json,
 }
 
-/// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity, of which 1 is debug and more is trace.
+/// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity as zap's flags have it, where 1 is debug and
+/// anything greater is trace. `error` and `panic` are the same: a panic is told as an error.
+///
+/// ```
+/// use operator_runtime::logging::LogLevel;
+///
+/// assert_eq!("1".parse(), Ok(LogLevel::DEBUG));
+/// assert!("warn".parse::<LogLevel>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
 
 /// From which level on messages have a stack trace, where the program was built with what it takes to name functions.
+///
+/// ```
+/// use operator_runtime::logging::{Logging, StacktraceLevel};
+///
+/// Logging { stacktrace_level: Some(StacktraceLevel::Error), ..Logging::default() }.init();
+/// tracing::error!("The message has a field `stacktrace`");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StacktraceLevel {
     /// Of information and everything worse.
@@ -58,6 +88,13 @@ pub enum StacktraceLevel {
 }
 
 /// The form of the time in the log; UTC where it is no number.
+///
+/// ```
+/// use operator_runtime::logging::{Logging, TimeEncoding};
+///
+/// // Whole seconds.
+/// Logging { time_encoding: TimeEncoding::Rfc3339, ..Logging::default() }.init();
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimeEncoding {
     /// Seconds since 1970, with fractions.
@@ -75,7 +112,14 @@ pub enum TimeEncoding {
     Rfc3339nano,
 }
 
-/// The levels of zap's flags have no number below that of debug.
+/// A text that is no [`LogLevel`]. There is no verbosity below 1.
+///
+/// ```
+/// use operator_runtime::logging::LogLevel;
+///
+/// let error = "0".parse::<LogLevel>().expect_err("it is no level");
+/// assert_eq!(error.to_string(), r#""0" is no log level: use debug, info, error, panic or a number above 0"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no log level: use debug, info, error, panic or a number above 0")]
 pub struct UnknownLevel(String);
@@ -83,9 +127,21 @@ pub struct UnknownLevel(String);
 // === impl LogLevel ===
 
 impl LogLevel {
-    /// What helps while developing.
+    /// What helps while developing; the default of [`Args`](crate::manager::Args) with `--zap-devel`.
+    ///
+    /// ```
+    /// use operator_runtime::logging::{Logging, LogLevel};
+    ///
+    /// Logging { level: LogLevel::DEBUG, ..Logging::default() }.init();
+    /// ```
     pub const DEBUG: Self = Self(LevelFilter::DEBUG);
-    /// What an operator does.
+    /// What an operator does, and everything worse; the default.
+    ///
+    /// ```
+    /// use operator_runtime::logging::{Logging, LogLevel};
+    ///
+    /// assert_eq!(Logging::default().level, LogLevel::INFO);
+    /// ```
     pub const INFO: Self = Self(LevelFilter::INFO);
 }
 
@@ -131,7 +187,21 @@ impl Default for Logging {
 }
 
 impl Logging {
-    /// Writes the log from now on, unless somebody does already. `RUST_LOG` goes before the level.
+    /// Writes the log to standard error from now on, for the whole process. If the program has set up a `tracing`
+    /// subscriber already, that one stays and nothing happens.
+    ///
+    /// `RUST_LOG` replaces [`Logging::level`], in the form that `tracing_subscriber::EnvFilter` reads. Without it,
+    /// messages of the HTTP and TLS libraries below `info`, and those of kube's own watchers below `error`, are left
+    /// out.
+    ///
+    /// ```
+    /// use operator_runtime::logging::Logging;
+    ///
+    /// Logging::default().init();
+    /// tracing::info!(replicas = 3, "Scaled");
+    /// // A second time does no harm.
+    /// Logging::default().init();
+    /// ```
     pub fn init(self) {
         let filter = match std::env::var("RUST_LOG") {
             Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),

@@ -5,8 +5,24 @@
 //! at once, with those of its group.
 //!
 //! On SIGINT or SIGTERM no new reconcile begins; those under way have 30 s to finish. Runnables of every instance are
-//! stopped first, then what runs on the leader, the caches, webhooks, the other servers, the event recorder; last of all
-//! the lease is given back. Whatever is stopped has ended before the next is told to.
+//! stopped first, then what runs on the leader, the caches, webhooks, the other servers, the event recorder; last of
+//! all the lease is given back. Whatever is stopped has ended before the next is told to.
+//!
+//! ```no_run
+//! use k8s_openapi::api::apps::v1::Deployment;
+//! use operator_runtime::prelude::*;
+//!
+//! # struct Mine;
+//! # impl Reconciler for Mine {
+//! #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
+//! # }
+//! #[tokio::main]
+//! async fn main() -> Result<()> {
+//!     let manager = Manager::builder("example-operator").health_probe_bind_address(":8081").build().await?;
+//!     Controller::managed_by(&manager).for_::<Deployment>().complete(Mine)?;
+//!     manager.run().await
+//! }
+//! ```
 
 use std::collections::HashSet;
 use std::fmt;
@@ -127,47 +143,172 @@ struct Setup {
 // === impl Manager ===
 
 impl Manager {
-    /// Begins a manager; `name` is the operator's, used as field manager of its writes and source of its events.
+    /// Begins a manager. `name` is the operator's: the field manager of its writes, the source of its events and the
+    /// beginning of its `User-Agent`, and the name of its Lease unless another one is given.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// assert_eq!(manager.name(), "example-operator");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(name: &str) -> ManagerBuilder {
         ManagerBuilder::new(name)
     }
 
     /// The name of the operator.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// fn field_owner(manager: &Manager) -> String {
+    ///     format!("{}-migration", manager.name())
+    /// }
+    /// ```
     pub fn name(&self) -> &str {
         &self.inner.options.name
     }
 
-    /// The client: reads from the cache, writes to the API server.
+    /// The client, for what runs beside the controllers; a reconciler has the same one in its
+    /// [`Context`](crate::Context). It reads from the cache, which is filled while the manager runs, and writes to the
+    /// API server.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// let client = manager.client().clone();
+    /// let mut version = ConfigMap::default();
+    /// version.metadata.name = Some("operator-version".to_owned());
+    /// version.metadata.namespace = Some("default".to_owned());
+    /// version.data = Some([("version".to_owned(), "1.2.0".to_owned())].into());
+    /// let written = client.apply(version).await?;
+    /// assert!(written.metadata.uid.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// The cache.
+    /// The cache. Indexes are added here, before the manager runs.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// manager.cache().add_index("node", |pod: &Pod| {
+    ///     pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cache(&self) -> &Cache {
         self.inner.client.cache()
     }
 
-    /// The event recorder.
+    /// The recorder of events, for what runs beside the controllers; a [`Context`](crate::Context) has the same one.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// use k8s_openapi::api::core::v1::Namespace;
+    ///
+    /// async fn tell(manager: &Manager, namespace: &Namespace) -> operator_runtime::Result<()> {
+    ///     let event = manager.recorder().event(namespace).action("Import");
+    ///     event.normal("Imported", "The namespace was imported").await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn recorder(&self) -> &EventRecorder {
         &self.inner.recorder
     }
 
-    /// What the operator counts of itself.
+    /// The registry of what is served at `/metrics`; the operator's own metrics are added to it.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::metrics::prometheus_client::metrics::counter::Counter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// let backups: Counter = Counter::default();
+    /// manager.metrics().register(|registry| registry.register("backups", "Backups taken", backups.clone()));
+    /// assert!(manager.metrics().to_text().contains("backups_total 0"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
 
-    /// Where `/healthz` and `/readyz` are served, if they are.
+    /// Where `/healthz` and `/readyz` are served; `None` where they are not. It says which port was taken for port 0.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.health_probe_bind_address("127.0.0.1:0").build().await?;
+    /// assert!(manager.health_address().is_some_and(|address| address.port() != 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.inner.health_address
     }
 
-    /// Where `/metrics` is served, if it is.
+    /// Where `/metrics` is served; `None` where it is not, as by default.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
+    /// assert!(manager.metrics_address().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.metrics_address
     }
 
-    /// Where webhooks are served, once there are any.
+    /// Where webhooks are served; `None` until the first one is added.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::webhook::Webhook;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.webhook_bind_address("127.0.0.1:0").build().await?;
+    /// assert_eq!(manager.webhook_address(), None);
+    /// manager.add_webhook(Webhook::<ConfigMap>::new())?;
+    /// assert!(manager.webhook_address().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn webhook_address(&self) -> Option<SocketAddr> {
         self.inner.webhook_address.get().copied()
     }
@@ -195,17 +336,65 @@ impl Manager {
         Ok(())
     }
 
-    /// Adds a check to `/healthz`: alive or not. It must be quick; the kubelet restarts the pod where it fails.
+    /// Adds a check to `/healthz`, which says whether the process is alive; the kubelet restarts the container where
+    /// it fails. It runs at each probe, so it must be quick. A check of the same name is replaced; `ping` is there
+    /// already.
+    ///
+    /// The error is logged and not shown to who asks. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one of
+    /// them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn watch_worker(manager: &Manager, stuck: Arc<AtomicBool>) {
+    ///     manager.add_health_check("worker", move || match stuck.load(Ordering::Relaxed) {
+    ///         true => Err(Error::msg("the worker is stuck")),
+    ///         false => Ok(()),
+    ///     });
+    /// }
+    /// ```
     pub fn add_health_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
         self.inner.checks.add_health(name, check);
     }
 
-    /// Adds a check to `/readyz`: of use or not. The check `caches` is there already: it fails while a watch does.
+    /// Adds a check to `/readyz`, which says whether the instance is of use: where it fails, Services do not lead to
+    /// it, and a rollout waits. Otherwise as [`Manager::add_health_check`].
+    ///
+    /// The check `caches` is there already, and fails while a watch does; so is `webhook` where there are webhooks.
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn needs_license(manager: &Manager) {
+    ///     manager.add_ready_check("license", || {
+    ///         std::fs::metadata("/etc/license/key")?;
+    ///         Ok(())
+    ///     });
+    /// }
+    /// ```
     pub fn add_ready_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
         self.inner.checks.add_ready(name, check);
     }
 
-    /// Serves something else beside `/metrics`, under the same protection; nothing where no metrics are served.
+    /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
+    /// metrics are served, it is not served either, and the log says so.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
+    /// manager.add_metrics_handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
+    /// assert!(manager.add_metrics_handler("/metrics", |_| async { Response::new("".into()) }).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the path is `/metrics`, is served already, or the manager runs.
@@ -225,6 +414,19 @@ impl Manager {
     /// Adds something to run beside the controllers. While the manager runs it is started at once: what needs the
     /// leader as soon as this instance leads.
     ///
+    /// ```
+    /// use operator_runtime::manager::Runnable;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     manager.add(Runnable::new("migration", |_| async {
+    ///         tracing::info!("This instance leads, and migrates what there is");
+    ///         Ok(())
+    ///     }))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// If the manager stops already.
     pub fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
@@ -242,11 +444,29 @@ impl Manager {
         }
     }
 
-    /// Adds another cluster, which the operator's own name writes to, and whose cache is started and stopped with that of
-    /// the manager; at once while the manager runs. Its objects in quarantine are told and not counted.
+    /// Adds another cluster under a name. Its cache is started and stopped with that of the manager, at once where the
+    /// manager runs already; its watches have the check `caches-NAME` of `/readyz`. Writes to it have the name of the
+    /// operator as well.
+    ///
+    /// Objects of it that cannot be decoded are logged and told as Events there, as elsewhere, and are in no metric.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::cache::CacheOptions;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let (env, other) = (operator_envtest::TestEnv::start().await?, operator_envtest::TestEnv::start().await?);
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// let west = manager.add_cluster("west", other.client(), CacheOptions::default())?;
+    /// assert_eq!(west.name(), "west");
+    /// assert!(manager.add_cluster("west", other.client(), CacheOptions::default()).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// If there is one of this name, or the manager stops already.
+    /// If there is a cluster of this name, or the manager stops already.
     pub fn add_cluster(
         &self,
         name: &str,
@@ -277,7 +497,16 @@ impl Manager {
         })
     }
 
-    /// What every reconcile and every runnable is given.
+    /// What every reconcile and every runnable is given, as [`ManagerBuilder::base_context`] said.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// struct Region(String);
+    ///
+    /// fn region(manager: &Manager) -> &str {
+    ///     manager.base_context().value::<Region>().map_or("everywhere", |region| &region.0)
+    /// }
+    /// ```
     pub fn base_context(&self) -> &BaseContext {
         &self.inner.options.base_context
     }
@@ -293,22 +522,68 @@ impl Manager {
         of_kind.or(&options.controllers)
     }
 
-    /// Waits until this instance leads, or at once where leader election is off and the manager runs.
+    /// Waits until this instance leads. Without leader election that is as soon as the manager runs.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// let waiting = manager.clone();
+    /// manager.run_until(async move { waiting.elected().await }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn elected(&self) {
         let mut elected = self.inner.elected.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = elected.wait_for(|elected| *elected).await;
     }
 
-    /// Runs until SIGINT or SIGTERM, or until something fails; a second signal ends the process at once.
+    /// Runs until SIGINT or SIGTERM, or until something fails, and stops in order; a second signal ends the process at
+    /// once, with exit code 1. Other handles to the manager stay usable, but it does not run twice.
+    ///
+    /// ```no_run
+    /// use operator_runtime::prelude::*;
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<()> {
+    ///     let manager = Manager::builder("example-operator").build().await?;
+    ///     // … controllers …
+    ///     manager.run().await
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// The first error of a runnable, or that something did not end in time.
+    /// The first error of a runnable or of a controller that could not start, the loss of leadership,
+    /// [`ManagerError::GracePeriod`] where something did not end in time, or [`ManagerError::AlreadyStarted`].
     pub async fn run(self) -> Result<()> {
         self.run_until(signals::shutdown()).await
     }
 
-    /// Runs until `shutdown` is ready, or until something fails.
+    /// Runs until `shutdown` is ready, or until something fails. No signal is listened to: for tests, and for programs
+    /// in which the manager is one part of several.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::manager::Runnable;
+    /// use tokio::sync::oneshot;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// let (finished, shutdown) = oneshot::channel::<()>();
+    /// manager.add(Runnable::new("once", |_| async {
+    ///     drop(finished);
+    ///     Ok(())
+    /// }))?;
+    /// manager.run_until(async { drop(shutdown.await) }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Manager::run`].

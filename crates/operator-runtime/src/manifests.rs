@@ -1,16 +1,39 @@
 //! What an operator says of itself: the CRDs that it serves and the permissions that it needs.
 //!
 //! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, reads the JSON that
-//! [`Manifests::to_json`] makes, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. So the types
-//! and the reconcilers are the one source, and there is no second parser of Rust code that could read them differently.
-//! It never knows how the manifests are rendered.
+//! [`Manifests::to_json`] makes, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. So the
+//! types and the reconcilers are the one source, and there is no second parser of Rust code that could read them
+//! differently. It never knows how the manifests are rendered.
+//!
+//! ```no_run
+//! use operator_runtime::manifests::Manifests;
+//! use operator_runtime::prelude::*;
+//!
+//! # struct MemcachedReconciler;
+//! #[rbac(groups = "core", resources = "secrets", verbs = "get")]
+//! impl Reconciler for MemcachedReconciler {
+//! #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
+//!     // …
+//! }
+//!
+//! fn setup(manager: &Manager) -> Result<()> {
+//! #   use k8s_openapi::api::apps::v1::Deployment as Memcached;
+//!     Controller::managed_by(manager).for_::<Memcached>().complete(MemcachedReconciler)?;
+//!     Ok(())
+//! }
+//!
+//! fn main() {
+//!     let manifests = Manifests::new().rules(MemcachedReconciler::rules()).controllers(setup);
+//!     println!("{}", manifests.to_json());
+//! }
+//! ```
 //!
 //! # The JSON
 //! An object with these fields, each a list; readers ignore fields that they do not know:
 //! * `crds`: CustomResourceDefinitions, one version each; versions of one kind are to be merged.
 //! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type with
-//!   a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
-//!   comes from.
+//! a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
+//! comes from.
 //! * `rules`: see [`PolicyRule`].
 //! * `impliedRules`: rules that follow from what the controllers watch and own; each has the `reason` beside its fields.
 //! * `problems`: `{"type": TYPE, "message": TEXT}`, what could not be said: a type that has no definition, or a `setup`
@@ -77,14 +100,50 @@ struct Problem {
     message: String,
 }
 
-/// What a reconciler needs from the API server; `#[operator_runtime::rbac]` implements it.
+/// The permissions that a reconciler needs; [`#[rbac]`](crate::rbac) implements it.
+///
+/// ```
+/// use operator_runtime::manifests::{Manifests, PolicyRule, Rbac};
+///
+/// /// By hand, where the rules are computed.
+/// struct Importer;
+///
+/// impl Rbac for Importer {
+///     fn rules() -> Vec<PolicyRule> {
+///         ["configmaps", "secrets"].map(|name| PolicyRule::new().groups([""]).resources([name]).verbs(["get"])).into()
+///     }
+/// }
+/// let manifests = Manifests::new().rules(Importer::rules());
+/// ```
 pub trait Rbac {
     /// The rules, in the order in which they were written.
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    ///
+    /// struct Mine;
+    ///
+    /// #[rbac(groups = "core", resources = "pods", verbs = "get;list")]
+    /// #[rbac(urls = "/metrics", verbs = "get")]
+    /// impl Mine {}
+    ///
+    /// assert_eq!(Mine::rules()[0].verbs, ["get", "list"]);
+    /// assert_eq!(Mine::rules()[1].non_resource_urls, ["/metrics"]);
+    /// ```
     fn rules() -> Vec<PolicyRule>;
 }
 
 /// One rule of a Role or ClusterRole, in the JSON form of `rbac.authorization.k8s.io/v1`, with the namespace of the
 /// Role where it is none of the ClusterRole.
+///
+/// ```
+/// use operator_runtime::manifests::PolicyRule;
+///
+/// let rule = PolicyRule::new().groups(["apps"]).resources(["deployments", "deployments/scale"]).verbs(["get"]);
+/// let json = serde_json::to_value(&rule)?;
+/// assert_eq!(json["apiGroups"][0], "apps");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyRule {
@@ -111,12 +170,38 @@ pub struct PolicyRule {
 
 impl Manifests {
     /// Nothing yet.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::Manifests;
+    ///
+    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().to_json())?;
+    /// assert_eq!(json["crds"], serde_json::json!([]));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the CustomResourceDefinition of `K`. A type that kube can make none of is told to the reader, who names
-    /// the field.
+    /// Adds the CustomResourceDefinition of `K`. Where the derive of kube panics, because a field has no structural
+    /// schema, the JSON has a problem in its place that names the type, and `operator-sdk generate manifests` shows
+    /// it.
+    ///
+    /// ```
+    /// use kube::CustomResource;
+    /// use operator_runtime::manifests::Manifests;
+    /// use schemars::JsonSchema;
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+    /// struct MemcachedSpec {
+    ///     size: u16,
+    /// }
+    ///
+    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().crd::<Memcached>().to_json())?;
+    /// assert_eq!(json["crds"][0]["metadata"]["name"], "memcacheds.cache.example.com");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         let type_name = std::any::type_name::<K>();
         self.schemas.push(TypeSchema {
@@ -177,12 +262,42 @@ impl Manifests {
     }
 
     /// Adds the rules of a reconciler: `MemcachedReconciler::rules()`.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::Manifests;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// struct MemcachedReconciler;
+    ///
+    /// #[rbac(groups = "core", resources = "secrets", verbs = "get")]
+    /// impl MemcachedReconciler {}
+    ///
+    /// let json = Manifests::new().rules(MemcachedReconciler::rules()).to_json();
+    /// assert!(json.contains("secrets"));
+    /// ```
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.rules.extend(rules);
         self
     }
 
     /// Adds the webhooks of a kind, and the conversion of its CRD.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::manifests::Manifests;
+    /// use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Webhook};
+    ///
+    /// struct Defaults;
+    ///
+    /// impl Defaulter<Memcached> for Defaults {
+    ///     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let json = Manifests::new().webhook(&Webhook::<Memcached>::new().defaulter(Defaults)).to_json();
+    /// assert!(json.contains("/mutate--v1-configmap"));
+    /// ```
     pub fn webhook<K: Object>(mut self, webhook: &Webhook<K>) -> Self {
         let description = webhook.describe();
         self.webhooks
@@ -196,7 +311,17 @@ impl Manifests {
     }
 
     /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates), for the webhooks that were
-    /// added before. They are in the namespace `system`, where scaffolds have the operator.
+    /// added before: to keep a Secret in the namespace `system`, where scaffolds have the operator, and to write the
+    /// `caBundle` of webhook configurations and converted CRDs.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::Manifests;
+    ///
+    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().managed_certificates().to_json())?;
+    /// assert_eq!(json["rules"][0]["resources"][0], "secrets");
+    /// assert_eq!(json["rules"][0]["namespace"], "system");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn managed_certificates(mut self) -> Self {
         let secrets = PolicyRule::new().groups([""]).resources(["secrets"]);
         self.rules
@@ -221,7 +346,19 @@ impl Manifests {
         self
     }
 
-    /// The JSON, indented.
+    /// The JSON that the [module](self) describes, indented: what the operator prints for the argument `manifests`.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::Manifests;
+    ///
+    /// fn main() {
+    ///     if std::env::args().nth(1).as_deref() == Some("manifests") {
+    ///         println!("{}", Manifests::new().to_json());
+    ///         return;
+    ///     }
+    ///     // … run the operator …
+    /// }
+    /// ```
     pub fn to_json(&self) -> String {
         let mut all = serde_json::json!(self);
         let implied = implied::rules(&self.uses, &self.crds);
@@ -249,46 +386,94 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
 
 impl PolicyRule {
     /// A rule that allows nothing yet.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// assert!(PolicyRule::new().verbs.is_empty());
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds API groups.
+    /// Adds API groups; the core group is the empty string, and not `core` as in [`#[rbac]`](crate::rbac).
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// assert_eq!(PolicyRule::new().groups(["", "apps"]).api_groups, ["", "apps"]);
+    /// ```
     #[must_use]
     pub fn groups<'a>(mut self, groups: impl IntoIterator<Item = &'a str>) -> Self {
         self.api_groups.extend(groups.into_iter().map(str::to_owned));
         self
     }
 
-    /// Adds resources.
+    /// Adds resources by their plural names; subresources as `pods/log`.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// let rule = PolicyRule::new().groups([""]).resources(["pods", "pods/log"]).verbs(["get"]);
+    /// assert_eq!(rule.resources, ["pods", "pods/log"]);
+    /// ```
     #[must_use]
     pub fn resources<'a>(mut self, resources: impl IntoIterator<Item = &'a str>) -> Self {
         self.resources.extend(resources.into_iter().map(str::to_owned));
         self
     }
 
-    /// Adds verbs.
+    /// Adds verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*` for all.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// let rule = PolicyRule::new().groups(["apps"]).resources(["deployments"]).verbs(["get", "list", "watch"]);
+    /// assert_eq!(rule.verbs.len(), 3);
+    /// ```
     #[must_use]
     pub fn verbs<'a>(mut self, verbs: impl IntoIterator<Item = &'a str>) -> Self {
         self.verbs.extend(verbs.into_iter().map(str::to_owned));
         self
     }
 
-    /// Adds names of objects.
+    /// Limits the rule to objects of these names. Such a rule cannot allow `create`, of which the API server does not
+    /// know the name, and `list` and `watch` only of clients that select the name.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// let rule = PolicyRule::new().groups([""]).resources(["secrets"]).resource_names(["license"]).verbs(["get"]);
+    /// assert_eq!(rule.resource_names, ["license"]);
+    /// ```
     #[must_use]
     pub fn resource_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.resource_names.extend(names.into_iter().map(str::to_owned));
         self
     }
 
-    /// Adds non-resource URLs.
+    /// Adds non-resource URLs; `*` at the end stands for any rest. Such a rule has neither groups nor resources.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// let rule = PolicyRule::new().urls(["/metrics", "/debug/*"]).verbs(["get"]);
+    /// assert!(rule.resources.is_empty());
+    /// ```
     #[must_use]
     pub fn urls<'a>(mut self, urls: impl IntoIterator<Item = &'a str>) -> Self {
         self.non_resource_urls.extend(urls.into_iter().map(str::to_owned));
         self
     }
 
-    /// Moves the rule into a Role of `namespace`.
+    /// Moves the rule from the ClusterRole into a Role of `namespace`.
+    ///
+    /// ```
+    /// use operator_runtime::manifests::PolicyRule;
+    ///
+    /// let rule = PolicyRule::new().groups([""]).resources(["configmaps"]).verbs(["update"]).namespace("blue");
+    /// assert_eq!(rule.namespace.as_deref(), Some("blue"));
+    /// ```
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());

@@ -17,6 +17,21 @@ use serde::de::DeserializeOwned;
 ///
 /// There is nothing to implement or to register. A type that knows its kind is an [`Object`] as well; for the others a
 /// [`Kind`] says which one is meant.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kube::api::DynamicObject;
+/// use kube::core::PartialObjectMeta;
+/// use operator_runtime::View;
+///
+/// fn name<V: View>(object: &V) -> &str {
+///     object.meta().name.as_deref().unwrap_or_default()
+/// }
+/// assert_eq!(name(&Secret::default()), "");
+/// # fn is_view<V: View>() {}
+/// is_view::<DynamicObject>();
+/// is_view::<PartialObjectMeta<Secret>>();
+/// ```
 pub trait View: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K> View for K where
@@ -26,6 +41,24 @@ impl<K> View for K where
 
 /// A type that knows its kind, and can be watched, cached and written: every type of `k8s-openapi`, and every custom
 /// resource that derives `kube::CustomResource`. There is nothing to implement or to register.
+///
+/// ```
+/// use kube::CustomResource;
+/// use operator_runtime::{Kind, Object};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+/// struct MemcachedSpec {
+///     size: u16,
+/// }
+///
+/// fn plural<K: Object>() -> String {
+///     Kind::of::<K>().plural
+/// }
+/// assert_eq!(plural::<Memcached>(), "memcacheds");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no Kubernetes object that knows its kind",
     note = "derive kube::CustomResource, Clone, Debug, Serialize and Deserialize, or use a type of k8s-openapi; \
@@ -36,8 +69,24 @@ pub trait Object: View + Resource<DynamicType: Clone + Default + fmt::Debug, Sco
 impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
 
 /// What every object has, whatever its type; predicates and handlers that look at nothing else work for all kinds.
+///
+/// ```
+/// use operator_runtime::{Meta, event::Event};
+///
+/// /// A predicate of every kind.
+/// fn is_labelled(event: &Event<dyn Meta>) -> bool {
+///     event.object().metadata().labels.is_some()
+/// }
+/// ```
 pub trait Meta: Send + Sync {
     /// The `metadata` of the object.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::Meta as _;
+    ///
+    /// assert_eq!(Pod::default().metadata().generation, None);
+    /// ```
     fn metadata(&self) -> &ObjectMeta;
 }
 
@@ -99,6 +148,14 @@ pub struct ObjectKey {
 
 impl Kind {
     /// The kind of `K`.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use operator_runtime::Kind;
+    ///
+    /// let node = Kind::of::<Node>();
+    /// assert_eq!((node.group.as_str(), node.version.as_str(), node.namespaced), ("", "v1", false));
+    /// ```
     pub fn of<K: Object>() -> Self {
         let dynamic = K::DynamicType::default();
         Self {
@@ -111,6 +168,13 @@ impl Kind {
     }
 
     /// A kind whose objects live in namespaces: its API version such as `apps/v1`, kind and plural.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use operator_runtime::Kind;
+    ///
+    /// assert_eq!(Kind::in_namespaces("apps/v1", "Deployment", "deployments"), Kind::of::<Deployment>());
+    /// ```
     pub fn in_namespaces(api_version: &str, kind: &str, plural: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -123,6 +187,13 @@ impl Kind {
     }
 
     /// A kind whose objects live in no namespace; otherwise as [`Kind::in_namespaces`].
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use operator_runtime::Kind;
+    ///
+    /// assert_eq!(Kind::in_cluster("v1", "Namespace", "namespaces"), Kind::of::<Namespace>());
+    /// ```
     pub fn in_cluster(api_version: &str, kind: &str, plural: &str) -> Self {
         let namespaced = false;
         Self {
@@ -132,6 +203,16 @@ impl Kind {
     }
 
     /// The kind that kube's `ApiResource` names, which does not say its scope.
+    ///
+    /// ```
+    /// use kube::api::{ApiResource, GroupVersionKind};
+    /// use kube::discovery::Scope;
+    /// use operator_runtime::Kind;
+    ///
+    /// // kube guesses the plural; `ApiResource::from_gvk_with_plural` is told.
+    /// let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Proxy"));
+    /// assert_eq!(Kind::dynamic(&resource, Scope::Cluster).plural, "proxies");
+    /// ```
     #[expect(clippy::needless_pass_by_value, reason = "a scope is one of two words")]
     pub fn dynamic(resource: &ApiResource, scope: Scope) -> Self {
         Self {
@@ -144,6 +225,16 @@ impl Kind {
     }
 
     /// The kind as kube's dynamic type.
+    ///
+    /// ```
+    /// use kube::api::{Api, DynamicObject};
+    /// use operator_runtime::Kind;
+    ///
+    /// # fn example(client: kube::Client) {
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &gateways.api_resource());
+    /// # }
+    /// ```
     pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.clone(),
@@ -160,6 +251,13 @@ impl Kind {
     }
 
     /// `group/version`, or the version alone in the core group.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    ///
+    /// assert_eq!(Kind::in_cluster("v1", "Node", "nodes").api_version(), "v1");
+    /// assert_eq!(Kind::in_namespaces("apps/v1", "Deployment", "deployments").api_version(), "apps/v1");
+    /// ```
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -197,6 +295,12 @@ impl fmt::Display for Kind {
 
 impl ObjectKey {
     /// The key of an object in a namespace.
+    ///
+    /// ```
+    /// use operator_runtime::ObjectKey;
+    ///
+    /// assert_eq!(ObjectKey::namespaced("default", "sample"), ObjectKey::from(("default", "sample")));
+    /// ```
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -205,6 +309,12 @@ impl ObjectKey {
     }
 
     /// The key of a cluster-scoped object.
+    ///
+    /// ```
+    /// use operator_runtime::ObjectKey;
+    ///
+    /// assert_eq!(ObjectKey::cluster("node-1").to_string(), "node-1");
+    /// ```
     pub fn cluster(name: &str) -> Self {
         Self {
             namespace: None,
@@ -212,7 +322,17 @@ impl ObjectKey {
         }
     }
 
-    /// The key of `object`.
+    /// The key of `object`. The name is empty where the object has none yet.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::ObjectKey;
+    ///
+    /// let mut pod = Pod::default();
+    /// pod.metadata.name = Some("web-0".to_owned());
+    /// pod.metadata.namespace = Some("default".to_owned());
+    /// assert_eq!(ObjectKey::of(&pod).to_string(), "default/web-0");
+    /// ```
     pub fn of(object: &(impl Meta + ?Sized)) -> Self {
         let meta = object.metadata();
         Self::new(
@@ -229,11 +349,19 @@ impl ObjectKey {
     }
 
     /// The name.
+    ///
+    /// ```
+    /// assert_eq!(operator_runtime::ObjectKey::namespaced("default", "sample").name(), "sample");
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The namespace; `None` for cluster-scoped objects.
+    ///
+    /// ```
+    /// assert_eq!(operator_runtime::ObjectKey::cluster("node-1").namespace(), None);
+    /// ```
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }

@@ -10,7 +10,15 @@ use crate::election::{self, ElectionError};
 
 /// OLM sets it in the operator's containers.
 const NAME: &str = "OPERATOR_CONDITION_NAME";
-/// Whether OLM may upgrade the operator.
+/// The type of the condition that tells OLM whether it may upgrade the operator: while it is `False`, OLM waits.
+///
+/// ```
+/// use operator_runtime::Condition;
+/// use operator_runtime::operator_condition::UPGRADEABLE;
+///
+/// let condition = Condition::new(UPGRADEABLE, true, "Idle", "No migration is running");
+/// assert_eq!(condition.type_, "Upgradeable");
+/// ```
 pub const UPGRADEABLE: &str = "Upgradeable";
 /// How often to try again when somebody else wrote meanwhile.
 const TRIES: usize = 5;
@@ -23,7 +31,7 @@ const TRIES: usize = 5;
 /// use operator_runtime::Condition;
 /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
 ///
-/// # async fn example(client: kube::Client) -> Result<(), operator_runtime::operator_condition::OperatorConditionError> {
+/// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
 /// if let Some(olm) = OperatorCondition::from_env(client)? {
 ///     olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?;
 /// }
@@ -37,6 +45,19 @@ pub struct OperatorCondition {
 }
 
 /// Why a condition cannot be read or set.
+///
+/// ```
+/// use operator_runtime::Condition;
+/// use operator_runtime::operator_condition::{OperatorCondition, OperatorConditionError, UPGRADEABLE};
+///
+/// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
+/// match olm.set(Condition::new(UPGRADEABLE, true, "Idle", "")).await {
+///     Err(OperatorConditionError::Request { source, .. }) => tracing::warn!(%source, "OLM is not told"),
+///     told => drop(told?),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorConditionError {
     /// OLM runs the operator, and its namespace cannot be found out.
@@ -67,10 +88,24 @@ pub enum OperatorConditionError {
 // === impl OperatorCondition ===
 
 impl OperatorCondition {
-    /// The one that OLM names in the environment; none where OLM does not run the operator.
+    /// The one whose name OLM puts into the variable `OPERATOR_CONDITION_NAME`, in the namespace of the pod's service
+    /// account; `None` where OLM does not run the operator.
+    ///
+    /// ```
+    /// use operator_runtime::operator_condition::OperatorCondition;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let client = operator_envtest::TestEnv::start().await?.client();
+    /// // Outside of OLM there is nobody to tell.
+    /// assert!(OperatorCondition::from_env(client)?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// If there is one, but no service account that says in which namespace.
+    /// [`OperatorConditionError::NoNamespace`] if the variable is set, and there is no service account that says in
+    /// which namespace.
     pub fn from_env(client: Client) -> Result<Option<Self>, OperatorConditionError> {
         let Some(name) = std::env::var(NAME).ok().filter(|name| !name.is_empty()) else {
             return Ok(None);
@@ -79,7 +114,16 @@ impl OperatorCondition {
         Ok(Some(Self::new(client, &namespace, &name)))
     }
 
-    /// The one of this name.
+    /// The one of this name. Nothing is asked yet.
+    ///
+    /// ```
+    /// use operator_runtime::operator_condition::OperatorCondition;
+    ///
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// let olm = OperatorCondition::new(client, "operators", "memcached-operator.v1.2.0");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
             "operators.coreos.com",
@@ -92,19 +136,44 @@ impl OperatorCondition {
         }
     }
 
-    /// The condition of a type, as the operator set it.
+    /// The condition of a type, as the operator set it in `spec.conditions`; `None` where it did not.
+    ///
+    /// ```no_run
+    /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+    ///
+    /// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
+    /// let is_migrating = olm.get(UPGRADEABLE).await?.is_some_and(|condition| condition.reason == "Migrating");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// If the API server refuses, or the object does not exist.
+    /// If the API server refuses, the object does not exist, or its conditions cannot be read.
     pub async fn get(&self, type_: &str) -> Result<Option<Condition>, OperatorConditionError> {
         let (_, mut conditions) = self.read().await?;
         Ok(conditions.remove(type_))
     }
 
-    /// Sets the condition of its type, and says whether anything changed. OLM copies it to the status, and acts on that.
+    /// Sets the condition of its type in `spec.conditions`, and says whether anything changed. OLM copies it to the
+    /// status, and acts on that. `lastTransitionTime` changes with the status of the condition only.
+    ///
+    /// Nothing is sent where nothing would change. Where somebody else wrote meanwhile, it tries again, five times in
+    /// all.
+    ///
+    /// ```no_run
+    /// use operator_runtime::Condition;
+    /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+    ///
+    /// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
+    /// olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?;
+    /// // … migrate …
+    /// olm.set(Condition::new(UPGRADEABLE, true, "Migrated", "The migration is over")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// If the API server refuses, or the object does not exist.
+    /// If the API server refuses, the object does not exist, or its conditions cannot be read.
     pub async fn set(&self, condition: Condition) -> Result<bool, OperatorConditionError> {
         let mut tries = 1;
         loop {

@@ -1,4 +1,21 @@
 //! Owner references: who an object belongs to, so that the garbage collector removes it with its owner.
+//!
+//! ```
+//! use k8s_openapi::api::apps::v1::Deployment;
+//! use k8s_openapi::api::core::v1::Service;
+//! use operator_runtime::owner;
+//!
+//! let mut deployment = Deployment::default();
+//! deployment.metadata.name = Some("web".to_owned());
+//! deployment.metadata.namespace = Some("default".to_owned());
+//! deployment.metadata.uid = Some("u-1".to_owned());
+//! let mut service = Service::default();
+//! service.metadata.namespace = Some("default".to_owned());
+//! owner::set_controller_reference(&deployment, &mut service)?;
+//! let references = service.metadata.owner_references.unwrap_or_default();
+//! assert_eq!((references[0].kind.as_str(), references[0].controller), ("Deployment", Some(true)));
+//! # Ok::<(), owner::OwnerError>(())
+//! ```
 
 use std::fmt;
 
@@ -8,6 +25,18 @@ use kube::Resource;
 use crate::object::{Kind, Meta, Object, ObjectKey};
 
 /// Why an owner cannot own an object.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Node};
+/// use operator_runtime::owner::{self, OwnerError};
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.uid = Some("u-1".to_owned());
+/// config.metadata.name = Some("config".to_owned());
+/// config.metadata.namespace = Some("default".to_owned());
+/// let refused = owner::set_owner_reference(&config, &mut Node::default());
+/// assert!(matches!(refused, Err(OwnerError::OtherNamespace { .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
     /// Another object controls it already; an object has one controller.
@@ -67,6 +96,18 @@ impl<K: Object> From<&K> for Owner {
 
 impl Owner {
     /// An object of a kind.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::owner::Owner;
+    ///
+    /// let mut config = ConfigMap::default();
+    /// config.metadata.name = Some("config".to_owned());
+    /// config.metadata.namespace = Some("default".to_owned());
+    /// let owner = Owner::of(&Kind::of::<ConfigMap>(), &config);
+    /// assert_eq!(owner.to_string(), "ConfigMap default/config");
+    /// ```
     pub fn of(kind: &Kind, object: &impl Meta) -> Self {
         Self {
             kind: kind.clone(),
@@ -75,12 +116,37 @@ impl Owner {
         }
     }
 
-    /// The namespace of the owner.
+    /// The namespace of the owner, to which all that it owns is confined; `None` where its kind is cluster-scoped.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use operator_runtime::owner::Owner;
+    ///
+    /// assert_eq!(Owner::from(&Node::default()).namespace(), None);
+    /// ```
     pub fn namespace(&self) -> Option<&str> {
         self.key.namespace().filter(|_| self.kind.namespaced)
     }
 
     /// [`set_controller_reference`], for an object of a kind that its type does not know.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::owner::{self, Owner};
+    ///
+    /// let mut config = ConfigMap::default();
+    /// config.metadata.name = Some("config".to_owned());
+    /// config.metadata.namespace = Some("default".to_owned());
+    /// config.metadata.uid = Some("u-1".to_owned());
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let mut gateway = DynamicObject::new("public", &gateways.api_resource()).within("default");
+    /// Owner::from(&config).control(&gateways, &mut gateway)?;
+    /// assert!(owner::is_controlled_by(&config, &gateway));
+    /// # Ok::<(), owner::OwnerError>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -94,6 +160,24 @@ impl Owner {
     }
 
     /// [`set_owner_reference`], for an object of a kind that its type does not know.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::owner::{self, Owner};
+    ///
+    /// let mut node = Node::default();
+    /// node.metadata.name = Some("node-1".to_owned());
+    /// node.metadata.uid = Some("u-1".to_owned());
+    ///
+    /// // An owner that is in no namespace may own objects everywhere.
+    /// let leases = Kind::in_namespaces("coordination.k8s.io/v1", "Lease", "leases");
+    /// let mut lease = DynamicObject::new("node-1", &leases.api_resource()).within("kube-node-lease");
+    /// Owner::from(&node).own(&leases, &mut lease)?;
+    /// assert!(!owner::has_controller(&lease) && owner::has_owner_reference(&node, &lease));
+    /// # Ok::<(), owner::OwnerError>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -187,6 +271,26 @@ pub fn set_controller_reference<K: Object>(
 
 /// Makes `owner` one of the owners of `object`, which the garbage collector deletes when the last of them is gone.
 ///
+/// A reference to the same owner (same group, kind and name) is replaced, also one that made it the controller.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Secret;
+/// use operator_runtime::owner;
+///
+/// let secret = |name: &str| {
+///     let mut secret = Secret::default();
+///     secret.metadata.name = Some(name.to_owned());
+///     secret.metadata.namespace = Some("default".to_owned());
+///     secret.metadata.uid = Some(format!("uid-of-{name}"));
+///     secret
+/// };
+/// let mut shared = secret("shared");
+/// owner::set_owner_reference(&secret("a"), &mut shared)?;
+/// owner::set_owner_reference(&secret("b"), &mut shared)?;
+/// assert_eq!(shared.metadata.owner_references.map(|owners| owners.len()), Some(2));
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
+///
 /// # Errors
 /// If their namespaces forbid it, or if `owner` has no uid.
 pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -> Result<(), OwnerError> {
@@ -194,22 +298,74 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
 }
 
 /// Whether some object controls `object`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use operator_runtime::owner;
+///
+/// // A Pod that somebody made by hand.
+/// assert!(!owner::has_controller(&Pod::default()));
+/// ```
 pub fn has_controller(object: &impl Meta) -> bool {
     let mut references = object.metadata().owner_references.iter().flatten();
     references.any(|reference| reference.controller == Some(true))
 }
 
-/// Whether `owner` controls `object`: by group, kind and name.
+/// Whether `owner` controls `object`. Group, kind and name are compared, and not the uid: a reference to an owner that
+/// was deleted and made again counts too.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::owner;
+///
+/// let mut owner = ConfigMap::default();
+/// owner.metadata.name = Some("owner".to_owned());
+/// owner.metadata.uid = Some("u-1".to_owned());
+/// let mut owned = ConfigMap::default();
+/// owner::set_owner_reference(&owner, &mut owned)?;
+/// assert!(!owner::is_controlled_by(&owner, &owned));
+/// owner::set_controller_reference(&owner, &mut owned)?;
+/// assert!(owner::is_controlled_by(&owner, &owned));
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
 pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).any(|reference| reference.controller == Some(true))
 }
 
-/// Whether `owner` is one of the owners of `object`: by group, kind and name.
+/// Whether `owner` is one of the owners of `object`, compared as [`is_controlled_by`] does.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::owner;
+///
+/// let mut owner = ConfigMap::default();
+/// owner.metadata.name = Some("owner".to_owned());
+/// owner.metadata.uid = Some("u-1".to_owned());
+/// let mut owned = ConfigMap::default();
+/// owner::set_owner_reference(&owner, &mut owned)?;
+/// owner.metadata.uid = Some("u-2".to_owned());
+/// assert!(owner::has_owner_reference(&owner, &owned));
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
 pub fn has_owner_reference(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).next().is_some()
 }
 
 /// Takes the reference to `owner` away, controlling or not, and says whether there was one.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::owner;
+///
+/// let mut owner = ConfigMap::default();
+/// owner.metadata.name = Some("owner".to_owned());
+/// owner.metadata.uid = Some("u-1".to_owned());
+/// let mut owned = ConfigMap::default();
+/// owner::set_controller_reference(&owner, &mut owned)?;
+/// assert!(owner::remove_owner_reference(&owner, &mut owned));
+/// assert!(!owner::remove_owner_reference(&owner, &mut owned));
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
 pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
     let owner = owner.into();
     let Some(references) = &mut object.meta_mut().owner_references else {
@@ -223,6 +379,21 @@ pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resourc
 /// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
 /// an object that is in none. The garbage collector does not know them: the operator deletes `object` itself, mostly in
 /// a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) hears of its changes.
+///
+/// ```
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use operator_runtime::owner;
+///
+/// let mut deployment = Deployment::default();
+/// deployment.metadata.name = Some("web".to_owned());
+/// deployment.metadata.namespace = Some("default".to_owned());
+/// let mut namespace = Namespace::default();
+/// owner::set_owner_annotations(&deployment, &mut namespace);
+/// let annotations = namespace.metadata.annotations.unwrap_or_default();
+/// assert_eq!(annotations[owner::PRIMARY_RESOURCE], "default/web");
+/// assert_eq!(annotations[owner::PRIMARY_RESOURCE_TYPE], "Deployment.apps");
+/// ```
 pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource) {
     let owner = owner.into();
     let annotations = object.meta_mut().annotations.get_or_insert_default();
@@ -234,10 +405,18 @@ pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource
     );
 }
 
-/// The annotation that names an owner: `namespace/name`, or `name`.
+/// The annotation that names an owner: `namespace/name`, or `name` of one that is in no namespace.
+///
+/// ```
+/// assert_eq!(operator_runtime::owner::PRIMARY_RESOURCE, "operator-sdk/primary-resource");
+/// ```
 pub const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
 
-/// The annotation that names the kind of an owner: `Kind.group`.
+/// The annotation that names the kind of an owner: `Kind.group`, or `Kind` in the core group.
+///
+/// ```
+/// assert_eq!(operator_runtime::owner::PRIMARY_RESOURCE_TYPE, "operator-sdk/primary-resource-type");
+/// ```
 pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
 
 fn references<'a>(owner: &'a Owner, object: &'a impl Meta) -> impl Iterator<Item = &'a OwnerReference> {

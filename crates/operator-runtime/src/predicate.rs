@@ -1,9 +1,9 @@
 //! Predicates: which events reach the handler. They see updates with the old and the new state.
 //! They never change anything.
 //!
-//! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those here that end in `changed` judge updates only and let the
-//! rest pass, as controller-runtime's do. Those that look at metadata alone are predicates of every kind at once, too,
-//! for [`Controller::filter_events`](crate::Controller::filter_events).
+//! Every closure `Fn(&Event<K>) -> bool` is a predicate. Those here that end in `changed` judge updates only and let
+//! the rest pass, as controller-runtime's do. Those that look at metadata alone are predicates of every kind at once,
+//! too, for [`Controller::filter_events`](crate::Controller::filter_events).
 //!
 //! ```
 //! use k8s_openapi::api::apps::v1::Deployment;
@@ -20,12 +20,48 @@ use serde_json::Value;
 use crate::event::Event;
 use crate::object::Meta;
 
-/// Decides whether an event matters.
+/// Decides whether an event matters. Every closure `Fn(&Event<K>) -> bool` does.
+///
+/// ```
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::Predicate;
+///
+/// /// Only what has replicas is of interest.
+/// struct Scaled;
+///
+/// impl Predicate<Deployment> for Scaled {
+///     fn test(&self, event: &Event<Deployment>) -> bool {
+///         event.object().spec.replicas != Some(0)
+///     }
+/// }
+/// let event = Event::Generic { object: Deployment::default().into() };
+/// assert!(Scaled.test(&event));
+/// ```
 pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     /// Whether the event goes on to the handler.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::predicate::Predicate;
+    ///
+    /// let no_deletions = |event: &Event<Secret>| !matches!(event, Event::Delete { .. });
+    /// assert!(!no_deletions.test(&Event::Delete { object: Secret::default().into(), stale: false }));
+    /// ```
     fn test(&self, event: &Event<K>) -> bool;
 
-    /// Both must agree.
+    /// Passes what both pass. The second one is not asked where the first says no.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::predicate::{self, Predicate};
+    ///
+    /// let has_data = predicate::filter(|secret: &Secret| secret.data.is_some());
+    /// let mine = predicate::not_paused("example.com/paused").and(has_data);
+    /// assert!(!mine.test(&Event::Generic { object: Secret::default().into() }));
+    /// ```
     fn and(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -33,7 +69,19 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
         move |event: &Event<K>| self.test(event) && other.test(event)
     }
 
-    /// One is enough.
+    /// Passes what at least one of the two passes.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::predicate::{self, Predicate};
+    ///
+    /// let predicate = predicate::generation_changed().or(predicate::annotations_changed());
+    /// let old = Deployment::default();
+    /// let mut new = old.clone();
+    /// new.metadata.annotations = Some([("restart".to_owned(), "now".to_owned())].into());
+    /// assert!(predicate.test(&Event::Update { old: old.into(), new: new.into() }));
+    /// ```
     fn or(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -41,7 +89,20 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
         move |event: &Event<K>| self.test(event) || other.test(event)
     }
 
-    /// The opposite.
+    /// Passes what this one does not.
+    ///
+    /// Mind that the predicates whose name ends in `changed` pass everything that is no update: turned around they
+    /// drop it.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::predicate::{self, Predicate};
+    ///
+    /// let event = Event::Generic { object: Pod::default().into() };
+    /// assert!(predicate::labels_changed::<Pod>().test(&event));
+    /// assert!(!predicate::labels_changed::<Pod>().not().test(&event));
+    /// ```
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,
@@ -57,6 +118,17 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
 }
 
 /// Judges updates by the old and the new state; all other events pass.
+///
+/// ```
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let rollout = predicate::on_update(|old: &Deployment, new: &Deployment| old.status != new.status);
+/// let (old, new) = (Deployment::default(), Deployment::default());
+/// assert!(!rollout.test(&Event::Update { old: old.into(), new: new.into() }));
+/// assert!(rollout.test(&Event::Create { object: Deployment::default().into(), initial: true }));
+/// ```
 pub fn on_update<K: ?Sized + 'static>(
     changed: impl Fn(&K, &K) -> bool + Send + Sync + 'static,
 ) -> impl Predicate<K> {
@@ -88,6 +160,17 @@ pub fn generation_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
 }
 
 /// Passes updates of objects that have no `metadata.generation`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let event = Event::Update { old: ConfigMap::default().into(), new: ConfigMap::default().into() };
+/// let generation = predicate::generation_changed();
+/// assert!(!generation.test(&event));
+/// assert!(generation.or(predicate::no_generation()).test(&event));
+/// ```
 pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| {
         [old, new]
@@ -97,16 +180,45 @@ pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
 }
 
 /// Passes updates that change the labels.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Node;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let old = Node::default();
+/// let mut new = old.clone();
+/// new.metadata.labels = Some([("topology.kubernetes.io/zone".to_owned(), "a".to_owned())].into());
+/// assert!(predicate::labels_changed().test(&Event::Update { old: old.into(), new: new.into() }));
+/// ```
 pub fn labels_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().labels != new.metadata().labels)
 }
 
 /// Passes updates that change the annotations.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Service;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let (old, new) = (Service::default(), Service::default());
+/// assert!(!predicate::annotations_changed().test(&Event::Update { old: old.into(), new: new.into() }));
+/// ```
 pub fn annotations_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().annotations != new.metadata().annotations)
 }
 
-/// Passes updates that are no mere repetition.
+/// Passes updates that change `metadata.resourceVersion`: every real one, and no resync, which repeats what is known.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let resync = Event::Update { old: Pod::default().into(), new: Pod::default().into() };
+/// assert!(!predicate::resource_version_changed().test(&resync));
+/// ```
 pub fn resource_version_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().resource_version != new.metadata().resource_version)
 }
@@ -137,11 +249,34 @@ pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
 ///
 /// An object that is not wanted any more is not heard of at all: to hear of it as of a deletion, select by
 /// [`Selectors`](crate::cache::Selectors).
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let failed = predicate::filter(|pod: &Pod| {
+///     pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
+/// });
+/// assert!(!failed.test(&Event::Create { object: Pod::default().into(), initial: false }));
+/// ```
 pub fn filter<K: ?Sized + 'static>(wanted: impl Fn(&K) -> bool + Send + Sync + 'static) -> impl Predicate<K> {
     move |event: &Event<K>| wanted(event.object())
 }
 
 /// Passes events of objects whose labels match; of updates the new state counts, as with [`filter`].
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::core::{Expression, Selector};
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let not_test: Selector = Expression::NotEqual("tier".to_owned(), "test".to_owned()).into();
+/// let mut pod = Pod::default();
+/// pod.metadata.labels = Some([("tier".to_owned(), "test".to_owned())].into());
+/// assert!(!predicate::labels_match(not_test).test(&Event::Generic { object: pod.into() }));
+/// ```
 pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Predicate<K> {
     filter(move |object: &K| match &object.metadata().labels {
         Some(labels) => selector.matches(labels),
@@ -153,6 +288,21 @@ pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Pred
 /// the status and the resource version; neither creations nor generic events.
 ///
 /// It needs the whole object, whatever its kind, so it is a predicate of `DynamicObject`.
+///
+/// ```
+/// use kube::api::DynamicObject;
+/// use operator_runtime::Kind;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::predicate::{self, Predicate};
+///
+/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+/// let mut old = DynamicObject::new("public", &gateways.api_resource());
+/// old.data = serde_json::json!({"spec": {"gatewayClassName": "example"}});
+/// let mut new = old.clone();
+/// new.data["status"] = serde_json::json!({"addresses": ["10.0.0.1"]});
+/// let event = Event::Update { old: old.into(), new: new.into() };
+/// assert!(!predicate::dependent().test(&event));
+/// ```
 pub fn dependent() -> impl Predicate<DynamicObject> {
     |event: &Event<DynamicObject>| match event {
         Event::Create { .. } | Event::Generic { .. } => false,

@@ -12,8 +12,20 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 
 const NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` as this process has them, each in upper and in lower case, since programs
-/// differ in which they read. What is not set, or is empty, is left out.
+/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` as this process has them, each in upper and in lower case, since
+/// programs differ in which they read. Of a variable that is set in both, the upper case one counts. What is not set,
+/// or is empty, is left out.
+///
+/// ```
+/// use operator_runtime::proxy;
+///
+/// // In an operator that runs without a proxy, nothing is handed on.
+/// # if ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].iter().all(|name| {
+/// #     std::env::var(name).is_err() && std::env::var(name.to_lowercase()).is_err()
+/// # }) {
+/// assert!(proxy::from_env().is_empty());
+/// # }
+/// ```
 pub fn from_env() -> Vec<EnvVar> {
     variables(|name| std::env::var(name).ok())
 }

@@ -50,6 +50,19 @@ pub struct Pruner {
 }
 
 /// What could not be pruned.
+///
+/// ```
+/// use k8s_openapi::api::batch::v1::Job;
+/// use operator_runtime::prune::{PruneError, Pruner};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> operator_runtime::Result<()> {
+/// # let env = operator_envtest::TestEnv::start().await?;
+/// let refused = Pruner::of::<Job>(env.client()).run().await;
+/// assert!(matches!(refused, Err(PruneError::NoStrategy(kind)) if kind == "Job"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     /// Neither a number to keep nor an age was given.
@@ -80,12 +93,36 @@ pub enum PruneError {
 // === impl Pruner ===
 
 impl Pruner {
-    /// Prunes objects of `K`.
+    /// Prunes objects of `K`, in all namespaces unless [`Pruner::namespace`] says otherwise.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::prune::Pruner;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// // Pods that failed are left alone: somebody will want to look at them.
+    /// let gone = Pruner::of::<Pod>(env.client()).keep_newest(10).run().await?;
+    /// assert!(gone.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn of<K: Object>(client: Client) -> Self {
         Self::of_resource(client, ApiResource::erase::<K>(&K::DynamicType::default()))
     }
 
     /// Prunes objects of a kind that is known at run time.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::prune::Pruner;
+    ///
+    /// # fn example(client: kube::Client) {
+    /// let runs = Kind::in_namespaces("tekton.dev/v1", "PipelineRun", "pipelineruns");
+    /// let pruner = Pruner::of_resource(client, runs.api_resource()).keep_newest(20);
+    /// # }
+    /// ```
     pub fn of_resource(client: Client, resource: ApiResource) -> Self {
         Self {
             client,
@@ -99,47 +136,140 @@ impl Pruner {
         }
     }
 
-    /// Only those of a namespace; those of all namespaces together unless said otherwise.
+    /// Only those of a namespace. Otherwise those of all namespaces count together: [`Pruner::keep_newest`] keeps so
+    /// many in all, not in each.
+    ///
+    /// ```
+    /// use k8s_openapi::api::batch::v1::Job;
+    /// use operator_runtime::prune::Pruner;
+    ///
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// for namespace in ["blue", "green"] {
+    ///     Pruner::of::<Job>(client.clone()).namespace(namespace).keep_newest(3).run().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Only those with these labels, written as a selector: `app=backup,tier!=gold`.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// # use operator_runtime::prune::Pruner;
+    /// # fn example(client: kube::Client) {
+    /// let pruner = Pruner::of::<Job>(client).labels("app.kubernetes.io/managed-by=example-operator").keep_newest(3);
+    /// # }
+    /// ```
     pub fn labels(mut self, selector: &str) -> Self {
         self.labels = selector.to_owned();
         self
     }
 
-    /// Only those that `prunable` says yes to.
+    /// Only those that `prunable` says yes to. Said several times, all of them must say yes; what is not prunable does
+    /// not count among the newest.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::prune::Pruner;
+    ///
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// let pruner = Pruner::of::<ConfigMap>(client).labels("app=report");
+    /// let sent = pruner.only(|config| config.data["data"]["sent"] == "true").keep_newest(1);
+    /// sent.run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn only(mut self, prunable: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> Self {
         self.prunable.push(Box::new(prunable));
         self
     }
 
-    /// Keeps so many of the newest finished objects.
+    /// Keeps so many of the newest objects that could be pruned. 0, the default, keeps none for being new.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::prune::Pruner;
+    /// # use kube::api::{Api, PostParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # for name in ["report-1", "report-2"] {
+    /// #     let mut config = ConfigMap::default();
+    /// #     config.metadata.name = Some(name.to_owned());
+    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
+    /// #     Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
+    /// # }
+    /// // There are `report-1` and `report-2`.
+    /// let gone = Pruner::of::<ConfigMap>(env.client()).labels("app=report").keep_newest(1).run().await?;
+    /// assert_eq!(gone.iter().map(|key| key.name()).collect::<Vec<_>>(), ["report-1"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keep_newest(mut self, count: usize) -> Self {
         self.keep_newest = count;
         self
     }
 
-    /// Keeps objects that were created less than `age` ago. With [`Pruner::keep_newest`], what either of the two keeps
-    /// is kept.
+    /// Keeps objects that were created less than `age` ago; no time has passed since the end of a Job or Pod is looked
+    /// at. With [`Pruner::keep_newest`], what either of the two keeps is kept.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// use std::time::Duration;
+    /// # use operator_runtime::prune::Pruner;
+    ///
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// Pruner::of::<Job>(client).older_than(Duration::from_secs(24 * 3600)).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn older_than(mut self, age: Duration) -> Self {
         self.older_than = age;
         self
     }
 
-    /// Deletes nothing, and tells what would be deleted.
+    /// Deletes nothing; [`Pruner::run`] returns what it would delete.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// # use operator_runtime::prune::Pruner;
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// for job in Pruner::of::<Job>(client).keep_newest(3).dry_run().run().await? {
+    ///     println!("would delete {job}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Deletes, oldest first, and returns what was deleted, or would be.
+    /// Deletes, oldest first, with what the objects own (in the background), and returns what was deleted, or would
+    /// be. An object that changed since it was listed is left alone.
+    ///
+    /// ```
+    /// use k8s_openapi::api::batch::v1::Job;
+    /// use operator_runtime::prelude::*;
+    /// use operator_runtime::prune::Pruner;
+    ///
+    /// /// At the end of a reconcile.
+    /// async fn tidy(ctx: &Context, request: &Request) -> Result<()> {
+    ///     let kube = ctx.kube().clone();
+    ///     let jobs = Pruner::of::<Job>(kube).namespace(request.namespace().unwrap_or_default());
+    ///     jobs.labels(&format!("backup={}", request.name())).keep_newest(5).run().await?;
+    ///     Ok(())
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// The first refusal of the API server. Objects that are gone meanwhile are no error.
+    /// [`PruneError::NoStrategy`] if neither a number nor an age was said; otherwise the first refusal of the API
+    /// server. Objects that are gone meanwhile are no error.
     pub async fn run(self) -> Result<Vec<ObjectKey>, PruneError> {
         if self.keep_newest == 0 && self.older_than.is_zero() {
             return Err(PruneError::NoStrategy(self.resource.kind));

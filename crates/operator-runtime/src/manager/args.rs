@@ -8,9 +8,28 @@ use super::webhooks::{Source, WebhookOptions};
 use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
 
-/// The flags of a manager; flatten them into the arguments of the operator.
+/// The flags of a manager, with the names and defaults of kubebuilder's scaffolds; flatten them into the arguments of
+/// the operator.
 ///
 /// Switches are on when they are named and can be given a value, as in Go: `--leader-elect`, `--leader-elect=false`.
+///
+/// ```
+/// use clap::Parser;
+/// use operator_runtime::manager::Args;
+///
+/// #[derive(Parser)]
+/// struct Cli {
+///     #[command(flatten)]
+///     manager: Args,
+///     /// A flag of the operator's own.
+///     #[arg(long, default_value = "memcached:1.6")]
+///     image: String,
+/// }
+///
+/// let cli = Cli::parse_from(["operator", "--leader-elect", "--metrics-bind-address=:8443", "--image=memcached:1.7"]);
+/// assert!(cli.manager.leader_elect && cli.manager.metrics_secure);
+/// assert_eq!(cli.manager.health_probe_bind_address, ":8081");
+/// ```
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Manager")]
 #[group(skip)]
@@ -123,8 +142,21 @@ pub struct Args {
 // === impl Args ===
 
 impl Args {
-    /// Writes the log to standard error as the flags say, from now on and for the whole process. A log that somebody
-    /// set up before stays as it is.
+    /// Writes the log to standard error as the `--zap-*` flags say, from now on and for the whole process: with
+    /// `--zap-devel`, which is the default, lines for people from `debug` on; without, JSON from `info` on. A log that
+    /// somebody set up before stays as it is.
+    ///
+    /// ```
+    /// # use clap::Parser;
+    /// # #[derive(Parser)]
+    /// # struct Cli {
+    /// #     #[command(flatten)]
+    /// #     manager: operator_runtime::manager::Args,
+    /// # }
+    /// let cli = Cli::parse_from(["operator", "--zap-devel=false", "--zap-log-level=error"]);
+    /// cli.manager.init_logging();
+    /// tracing::info!("nobody reads this");
+    /// ```
     pub fn init_logging(&self) {
         let (encoder, level) = match self.zap_devel {
             true => (Encoder::Console, LogLevel::DEBUG),
@@ -139,7 +171,18 @@ impl Args {
         logging.init();
     }
 
-    /// The namespaces of `WATCH_NAMESPACE`.
+    /// The namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
+    ///
+    /// ```
+    /// # use clap::Parser;
+    /// # #[derive(Parser)]
+    /// # struct Cli {
+    /// #     #[command(flatten)]
+    /// #     manager: operator_runtime::manager::Args,
+    /// # }
+    /// let cli = Cli::parse_from(["operator", "--watch-namespace=blue, green"]);
+    /// assert_eq!(cli.manager.namespaces(), ["blue", "green"]);
+    /// ```
     pub fn namespaces(&self) -> Vec<String> {
         let names = self.watch_namespace.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()

@@ -45,6 +45,12 @@ pub struct BaseContext {
 
 impl BaseContext {
     /// No span and no values.
+    ///
+    /// ```
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// assert!(BaseContext::new().value::<String>().is_none());
+    /// ```
     pub fn new() -> Self {
         Self {
             span: Span::none(),
@@ -54,13 +60,27 @@ impl BaseContext {
 
     /// Runs everything in this span: reconciles, whose own span becomes its child, runnables and
     /// webhooks.
+    ///
+    /// ```
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// // Every message of the operator says in which cluster it runs.
+    /// let context = BaseContext::new().in_span(tracing::info_span!("operator", cluster = "eu-1"));
+    /// ```
     #[must_use]
     pub fn in_span(mut self, span: Span) -> Self {
         self.span = span;
         self
     }
 
-    /// Adds a value, in the place of another one of its type.
+    /// Adds a value. There is one value of each type: another one takes its place.
+    ///
+    /// ```
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// let context = BaseContext::new().with_value(1_u16).with_value(2_u16);
+    /// assert_eq!(context.value::<u16>(), Some(&2));
+    /// ```
     #[must_use]
     pub fn with_value<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         Arc::make_mut(&mut self.values).insert(TypeId::of::<T>(), Arc::new(value));
@@ -68,11 +88,27 @@ impl BaseContext {
     }
 
     /// The value of this type, if there is one.
+    ///
+    /// ```
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// struct Token(String);
+    ///
+    /// let context = BaseContext::new().with_value(Token("secret".to_owned()));
+    /// assert_eq!(context.value::<Token>().map(|token| token.0.as_str()), Some("secret"));
+    /// assert!(context.value::<String>().is_none());
+    /// ```
     pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.values.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
     /// The span that everything runs in; [`Span::none`] unless said otherwise.
+    ///
+    /// ```
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// assert!(BaseContext::new().span().is_none());
+    /// ```
     pub fn span(&self) -> &Span {
         &self.span
     }

@@ -60,7 +60,21 @@ pub(super) struct MetricsOptions {
     pub(super) http2: bool,
 }
 
-/// Builds a [`Manager`].
+/// Builds a [`Manager`]: begun by [`Manager::builder`], ended by [`ManagerBuilder::build`].
+///
+/// By default no health checks and no metrics are served and there is no leader election, as suits tests;
+/// [`ManagerBuilder::args`] brings what the command line says. What is called later goes before what was called
+/// earlier.
+///
+/// ```
+/// use operator_runtime::Manager;
+/// use operator_runtime::manager::ManagerBuilder;
+///
+/// /// How every test of an operator begins.
+/// fn quiet(client: kube::Client) -> ManagerBuilder {
+///     Manager::builder("example-operator").client(client).webhook_bind_address("127.0.0.1:0")
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "call `build`"]
 pub struct ManagerBuilder {
@@ -105,7 +119,18 @@ impl ManagerBuilder {
         }
     }
 
-    /// Takes what the command line and the environment say.
+    /// Takes what the command line and the environment say: addresses, certificates, kubeconfig, namespaces, leader
+    /// election and grace period. It replaces what methods said before; methods that are called after it go before the
+    /// command line.
+    ///
+    /// ```no_run
+    /// # use operator_runtime::prelude::*;
+    /// # use operator_runtime::manager::Args;
+    /// # async fn example(args: Args) -> Result<()> {
+    /// let manager = Manager::builder("example-operator").args(&args).leader_election(true).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn args(mut self, args: &Args) -> Self {
         self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
         self.options.metrics = args.metrics();
@@ -118,95 +143,270 @@ impl ManagerBuilder {
         self
     }
 
-    /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does.
+    /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does. Off by
+    /// default.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client()).leader_election(true);
+    /// let manager = manager.leader_election_namespace("default").build().await?;
+    /// let leading = manager.clone();
+    /// manager.run_until(async move { leading.elected().await }).await?;
+    /// # use k8s_openapi::api::coordination::v1::Lease;
+    /// let lease = kube::Api::<Lease>::namespaced(env.client(), "default").get("example-operator").await?;
+    /// assert!(lease.spec.is_some_and(|spec| spec.renew_time.is_some()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn leader_election(mut self, on: bool) -> Self {
         self.options.leader_election = on;
         self
     }
 
     /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// // Two releases of one operator in a namespace, which do not stand in each other's way.
+    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_id("example-canary");
+    /// ```
     pub fn leader_election_id(mut self, id: &str) -> Self {
         self.options.leader_election_id = id.to_owned();
         self
     }
 
-    /// The namespace of the Lease; that of the pod unless said otherwise, which is why it has to be said outside of a
-    /// cluster.
+    /// The namespace of the Lease; by default that of the pod's service account. Outside of a cluster it has to be
+    /// said, or [`ManagerBuilder::build`] fails.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_namespace("operators");
+    /// ```
     pub fn leader_election_namespace(mut self, namespace: &str) -> Self {
         self.options.leader_election_namespace = namespace.to_owned();
         self
     }
 
-    /// Uses this client instead of one from the kubeconfig or the service account. Its requests carry the `User-Agent` of
-    /// the operator, as they do in any case, which tells them from those of the test around it.
+    /// Uses this client instead of one from the kubeconfig or the service account. Its requests carry the `User-Agent`
+    /// of the operator too; they are not in the metrics `rest_client_*` unless it has a
+    /// [`Metrics::rest_client_layer`](crate::metrics::Metrics::rest_client_layer).
+    ///
+    /// ```
+    /// use operator_envtest::TestEnv;
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// let env = TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client()).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(mut self, client: kube::Client) -> Self {
         self.client = Some(DebugClient(client));
         self
     }
 
-    /// Watches these namespaces only; all when empty.
+    /// Watches these namespaces only; all when empty, which is the default. It is
+    /// [`CacheOptions::namespaces`](crate::cache::CacheOptions::namespaces).
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").namespaces(["blue", "green"]);
+    /// ```
     pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.options.cache.namespaces = namespaces.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// How the cache watches.
+    /// How the cache watches: selectors, transforms, resyncs, backoff. It replaces the namespaces too, so it comes
+    /// before [`ManagerBuilder::namespaces`] and [`ManagerBuilder::args`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::cache::CacheOptions;
+    ///
+    /// let options = CacheOptions { sync_period: Some(Duration::from_secs(600)), ..CacheOptions::default() };
+    /// let builder = Manager::builder("example-operator").cache_options(options).namespaces(["blue"]);
+    /// ```
     pub fn cache_options(mut self, options: CacheOptions) -> Self {
         self.options.cache = options;
         self
     }
 
-    /// Where `/healthz` and `/readyz` are served, such as `:8081`; nowhere when empty or `0`.
+    /// Where `/healthz` and `/readyz` are served: `:8081` is port 8081 of every interface, port 0 any that is free.
+    /// Nowhere when empty, which is the default here, or `0`.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let error = manager.health_probe_bind_address("nowhere").build().await.expect_err("it is no address");
+    /// assert!(error.to_string().contains("--health-probe-bind-address"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn health_probe_bind_address(mut self, address: &str) -> Self {
         self.options.health_probe_bind_address = address.to_owned();
         self
     }
 
-    /// Where `/metrics` is served, such as `:8443`; nowhere when empty or `0`.
+    /// Where `/metrics` is served, such as `:8443`; nowhere when empty, which is the default, or `0`. Who may read it
+    /// says [`ManagerBuilder::metrics_secure`].
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").metrics_bind_address(":8443");
+    /// ```
     pub fn metrics_bind_address(mut self, address: &str) -> Self {
         self.options.metrics.bind_address = address.to_owned();
         self
     }
 
-    /// Whether `/metrics` is served over HTTPS, to those whom the API server lets; yes unless said otherwise.
+    /// Whether `/metrics` is served over HTTPS, to those whom the API server lets `get` it; the default. Otherwise
+    /// over plain HTTP, to everybody.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.metrics_bind_address("127.0.0.1:0").metrics_secure(false).build().await?;
+    /// let address = manager.metrics_address().expect("it is served");
+    /// manager.run_until(async move {
+    ///     # let mut text = String::new();
+    ///     # let mut scrape = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    ///     # let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    ///     # scrape.write_all(request).await.expect("it reads");
+    ///     # scrape.read_to_string(&mut text).await.expect("it answers");
+    ///     // … GET http://{address}/metrics …
+    ///     assert!(text.contains("process_cpu_seconds_total"));
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metrics_secure(mut self, secure: bool) -> Self {
         self.options.metrics.secure = secure;
         self
     }
 
-    /// Where webhooks are served, such as `:9443`, which is the default; nobody listens while there are none.
+    /// Where webhooks are served; `:9443` by default. Nobody listens while there are none.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// // In tests: a port that is free, which `Manager::webhook_address` tells.
+    /// let builder = Manager::builder("example-operator").webhook_bind_address("127.0.0.1:0");
+    /// ```
     pub fn webhook_bind_address(mut self, address: &str) -> Self {
         self.options.webhook.bind_address = address.to_owned();
         self
     }
 
-    /// Serves webhooks with these certificates, for which somebody else makes the API server trust them.
+    /// Serves webhooks with these certificates; that the API server trusts them is the business of somebody else, such
+    /// as cert-manager or a test. By default the operator makes its own, see [`crate::webhook`].
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::certificates::Certificates;
+    ///
+    /// let certificates = Certificates::self_signed(["127.0.0.1"])?;
+    /// let ca_bundle = certificates.authority();
+    /// assert!(ca_bundle.is_some());
+    /// let builder = Manager::builder("example-operator").webhook_certificates(certificates);
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
         self.options.webhook.certificates = Source::Given(certificates);
         self
     }
 
-    /// Serves webhooks with certificates that the operator makes; in its own namespace, which is the default in a
-    /// cluster, or in another one.
+    /// Serves webhooks with certificates that the operator makes and has the API server trust. In a cluster that is the
+    /// default, in the operator's own namespace with the Secret `NAME-webhook-ca`; this names another one.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::certificates::ManagedCertificates;
+    ///
+    /// let certificates = ManagedCertificates::new("operators", "example-webhook-ca");
+    /// let builder = Manager::builder("example-operator").webhook_managed_certificates(certificates);
+    /// ```
     pub fn webhook_managed_certificates(mut self, certificates: ManagedCertificates) -> Self {
         self.options.webhook.certificates = Source::Managed(certificates);
         self
     }
 
-    /// Runs the controllers only while this election is won, instead of one by Lease.
+    /// Runs the controllers only while this election is won. It goes before [`ManagerBuilder::leader_election`], and
+    /// needs neither that nor `--leader-elect`.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::election::LeaderForLife;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let client = env.client();
+    /// let election = LeaderForLife::builder(client.clone(), "example-lock").namespace("default").pod_name("pod-0");
+    /// let election = election.build()?;
+    /// let builder = Manager::builder("example-operator").client(client).election(election);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn election(mut self, election: impl Election) -> Self {
         self.election = Some(DebugElection(Box::new(election)));
         self
     }
 
-    /// How long reconciles and runnables may take to end when the manager stops; 30 s unless said otherwise. With
-    /// `None` they may take for ever, as with controller-runtime's negative timeout; with zero nothing is waited for.
+    /// How long reconciles and runnables may take to end when the manager stops; 30 s by default. What has not ended
+    /// by then is aborted, and [`Manager::run`] fails with [`ManagerError::GracePeriod`]. With `None` they may take
+    /// for ever, as with controller-runtime's negative timeout; with zero nothing is waited for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::manager::Runnable;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// let manager = Manager::builder("example-operator").client(env.client());
+    /// let manager = manager.graceful_shutdown_timeout(Duration::from_millis(10)).build().await?;
+    /// manager.add(Runnable::new("stubborn", |_stop| std::future::pending()))?;
+    /// let leading = manager.clone();
+    /// let error = manager.run_until(async move { leading.elected().await }).await.expect_err("it never ends");
+    /// assert!(error.to_string().contains("within grace period of 10ms"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn graceful_shutdown_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.graceful_shutdown_timeout = timeout.into();
         self
     }
 
     /// What every controller does that does not say otherwise itself, with [`Controller::options`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::{ControllerOptions, Manager};
+    ///
+    /// let options = ControllerOptions {
+    ///     max_concurrent_reconciles: Some(4),
+    ///     reconciliation_timeout: Some(Duration::from_secs(60)),
+    ///     ..ControllerOptions::default()
+    /// };
+    /// let builder = Manager::builder("example-operator").controller_options(options);
+    /// ```
     ///
     /// [`Controller::options`]: crate::Controller::options
     pub fn controller_options(mut self, options: ControllerOptions) -> Self {
@@ -215,22 +415,56 @@ impl ManagerBuilder {
     }
 
     /// How many keys a controller of this kind reconciles at the same time, unless it says so itself; goes before
-    /// [`ManagerBuilder::controller_options`]. The kind is written as `Deployment.apps`, or `Pod` in the core group.
+    /// [`ManagerBuilder::controller_options`]. The kind is written as `Deployment.apps`, or `Pod` in the core group,
+    /// which is how a [`Kind`](crate::Kind) prints.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").group_kind_concurrency("Memcached.cache.example.com", 8);
+    /// ```
     pub fn group_kind_concurrency(mut self, kind: &str, count: usize) -> Self {
         self.options.group_kind_concurrency.insert(kind.to_owned(), count);
         self
     }
 
-    /// What every reconcile and every runnable is given; nothing unless said otherwise.
+    /// What every reconcile and every runnable is given: a span for the log, and values. Nothing by default.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::manager::BaseContext;
+    ///
+    /// struct Image(String);
+    ///
+    /// let context = BaseContext::new().with_value(Image("memcached:1.6".to_owned()));
+    /// let builder = Manager::builder("example-operator").base_context(context);
+    /// ```
     pub fn base_context(mut self, context: BaseContext) -> Self {
         self.options.base_context = context;
         self
     }
 
-    /// Connects, and binds the servers, so that a mistake shows before anything runs.
+    /// Connects, and binds the servers of health and metrics, so that a mistake shows before anything runs. Nothing is
+    /// watched or served yet: that is for [`Manager::run`].
+    ///
+    /// Without [`ManagerBuilder::client`] the cluster is that of `--kubeconfig`, else of `KUBECONFIG` or
+    /// `~/.kube/config`, else of the pod's service account.
+    ///
+    /// ```no_run
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::manager::ManagerError;
+    ///
+    /// # async fn example() -> operator_runtime::Result<()> {
+    /// let manager = match Manager::builder("example-operator").build().await {
+    ///     Err(ManagerError::Connect(error)) => return Err(error.into()),
+    ///     built => built?,
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// If there is no cluster, or an address is in use.
+    /// If there is no cluster, an address is none or in use, certificates cannot be read, or there is to be an
+    /// election and nobody says in which namespace.
     pub async fn build(self) -> Result<Manager, ManagerError> {
         let options = self.options;
         let metrics = Metrics::new();

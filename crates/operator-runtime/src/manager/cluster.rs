@@ -10,8 +10,8 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::event_recorder::{EventRecorder, Recorder};
 
-/// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of its
-/// own, and an event recorder. The manager starts and stops it with its own cache, and the check `caches-NAME` of
+/// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of
+/// its own, and an event recorder. The manager starts and stops it with its own cache, and the check `caches-NAME` of
 /// `/readyz` tells how its watches are. Clones are handles to the same one.
 ///
 /// ```no_run
@@ -81,21 +81,56 @@ impl Running {
 
 impl Cluster {
     /// The name that the operator gave it.
+    ///
+    /// ```
+    /// # use operator_runtime::manager::Cluster;
+    /// # fn example(west: &Cluster) {
+    /// tracing::info!(cluster = west.name(), "Mirroring");
+    /// # }
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The client: reads from the cluster's cache, writes to the cluster.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::manager::Cluster;
+    ///
+    /// async fn flags(west: &Cluster) -> operator_runtime::Result<Option<String>> {
+    ///     let config = west.client().get::<ConfigMap>(ObjectKey::namespaced("default", "flags")).await?;
+    ///     Ok(config.and_then(|config| config.data.as_ref()?.get("flags").cloned()))
+    /// }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The cache.
+    /// The cache of the cluster, to which indexes are added, and whose state can be asked for.
+    ///
+    /// ```
+    /// # use operator_runtime::manager::Cluster;
+    /// fn is_reachable(west: &Cluster) -> bool {
+    ///     west.cache().unhealthy().is_empty()
+    /// }
+    /// ```
     pub fn cache(&self) -> &Cache {
         self.client.cache()
     }
 
     /// The event recorder: its events are in this cluster.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use operator_runtime::manager::Cluster;
+    ///
+    /// async fn tell(west: &Cluster, deployment: &Deployment) -> operator_runtime::Result<()> {
+    ///     west.recorder().event(deployment).normal("Mirrored", "The Deployment was copied to the east").await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn recorder(&self) -> &EventRecorder {
         &self.recorder
     }

@@ -14,7 +14,20 @@ const WAITS: Buckets = Buckets(&[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ]);
 
-/// Counts what the client spares and repairs. `kind` is `Kind.group`, such as `Deployment.apps`.
+/// Counts what the client spares and repairs. `kind` is `Kind.group`, such as `Deployment.apps`, which is how a
+/// [`Kind`](crate::Kind) prints.
+///
+/// ```
+/// use operator_runtime::metrics::{ClientMetrics, Metrics};
+///
+/// let metrics = Metrics::new();
+/// let client: ClientMetrics = metrics.client();
+/// client.conflict_retried("Deployment.apps");
+/// // Without a registry the same calls are allowed, and nobody sees them.
+/// ClientMetrics::default().conflict_retried("Deployment.apps");
+/// let line = r#"operator_runtime_conflicts_retried_total{kind="Deployment.apps"} 1"#;
+/// assert!(metrics.to_text().contains(line));
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClientMetrics {
     writes_skipped: Family<[Label; 1], Counter>,
@@ -22,7 +35,17 @@ pub struct ClientMetrics {
     staleness_waits: Family<[Label; 1], Histogram, Buckets>,
 }
 
-/// Counts what the cache could not take in.
+/// Counts the objects that the cache could not take in.
+///
+/// ```
+/// use operator_runtime::metrics::Metrics;
+///
+/// let metrics = Metrics::new();
+/// let cache = metrics.cache();
+/// cache.quarantined("Deployment.apps", 1);
+/// cache.quarantined("Deployment.apps", 0);
+/// assert!(metrics.to_text().contains(r#"operator_runtime_quarantined_objects{kind="Deployment.apps"} 0"#));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CacheMetrics {
     quarantined: Family<[Label; 1], Gauge>,
@@ -48,16 +71,42 @@ impl Default for ClientMetrics {
 
 impl ClientMetrics {
     /// Counts a write that was not sent because it would have changed nothing.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.client().write_skipped("ConfigMap");
+    /// assert!(metrics.to_text().contains(r#"operator_runtime_writes_skipped_total{kind="ConfigMap"} 1"#));
+    /// ```
     pub fn write_skipped(&self, kind: &str) {
         self.writes_skipped.get_or_create(&of_kind(kind)).inc();
     }
 
     /// Counts a conflict that was answered by reading and trying again.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.client().conflict_retried("ConfigMap");
+    /// assert!(metrics.to_text().contains(r#"operator_runtime_conflicts_retried_total{kind="ConfigMap"} 1"#));
+    /// ```
     pub fn conflict_retried(&self, kind: &str) {
         self.conflicts_retried.get_or_create(&of_kind(kind)).inc();
     }
 
     /// Counts a read that had to wait until the cache had seen an earlier write.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.client().staleness_wait("ConfigMap", Duration::from_millis(3));
+    /// let line = r#"operator_runtime_staleness_wait_seconds_bucket{le="0.005",kind="ConfigMap"} 1"#;
+    /// assert!(metrics.to_text().contains(line));
+    /// ```
     pub fn staleness_wait(&self, kind: &str, took: Duration) {
         self.staleness_waits
             .get_or_create(&of_kind(kind))
@@ -66,7 +115,15 @@ impl ClientMetrics {
 }
 
 impl CacheMetrics {
-    /// Says how many objects of a kind are set aside because they do not decode.
+    /// Says how many objects of a kind are set aside now because they do not decode.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.cache().quarantined("ConfigMap", 3);
+    /// assert!(metrics.to_text().contains(r#"operator_runtime_quarantined_objects{kind="ConfigMap"} 3"#));
+    /// ```
     pub fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);

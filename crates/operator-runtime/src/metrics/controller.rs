@@ -16,7 +16,21 @@ const RECONCILE_TIME: Buckets = Buckets(&[
     50.0, 60.0,
 ]);
 
-/// Counts the reconciles of one controller.
+/// Counts the reconciles of one controller. A [`Controller`](crate::Controller) does so by itself; the handle is for
+/// workers of another making that are to show in the same dashboards.
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_runtime::metrics::{Metrics, Outcome};
+///
+/// let metrics = Metrics::new();
+/// let importer = metrics.controller("importer", 1);
+/// let active = importer.worker();
+/// importer.finished(Outcome::Success, Duration::from_millis(20));
+/// drop(active);
+/// let bucket = r#"controller_runtime_reconcile_time_seconds_bucket{le="0.025",controller="importer"} 1"#;
+/// assert!(metrics.to_text().contains(bucket));
+/// ```
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     success: Counter,
@@ -31,7 +45,18 @@ pub struct ControllerMetrics {
     active_workers: Gauge,
 }
 
-/// How a reconcile ended.
+/// How a reconcile ended: the label `result` of `controller_runtime_reconcile_total`.
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_runtime::metrics::{Metrics, Outcome};
+///
+/// let metrics = Metrics::new();
+/// metrics.controller("memcached", 1).finished(Outcome::TerminalError, Duration::ZERO);
+/// let text = metrics.to_text();
+/// assert!(text.contains(r#"controller_runtime_reconcile_total{controller="memcached",result="error"} 1"#));
+/// assert!(text.contains(r#"controller_runtime_terminal_reconcile_errors_total{controller="memcached"} 1"#));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to do.
@@ -47,6 +72,14 @@ pub enum Outcome {
 }
 
 /// Counts a worker as active until it is dropped.
+///
+/// ```
+/// use operator_runtime::metrics::{ActiveWorker, Metrics};
+///
+/// let metrics = Metrics::new();
+/// let workers: Vec<ActiveWorker> = (0..3).map(|_| metrics.controller("memcached", 4).worker()).collect();
+/// assert!(metrics.to_text().contains(r#"controller_runtime_active_workers{controller="memcached"} 3"#));
+/// ```
 #[derive(Debug)]
 #[must_use = "hold it for as long as the reconcile runs"]
 pub struct ActiveWorker(Gauge);
@@ -84,12 +117,32 @@ impl Default for ControllerMetrics {
 
 impl ControllerMetrics {
     /// Counts a worker as active until the answer is dropped.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// drop(metrics.controller("memcached", 4).worker());
+    /// assert!(metrics.to_text().contains(r#"controller_runtime_active_workers{controller="memcached"} 0"#));
+    /// ```
     pub fn worker(&self) -> ActiveWorker {
         self.active_workers.inc();
         ActiveWorker(self.active_workers.clone())
     }
 
-    /// Counts a reconcile that ended.
+    /// Counts a reconcile that ended, and how long it `took`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::metrics::{Metrics, Outcome};
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.controller("importer", 1).finished(Outcome::RequeueAfter, Duration::from_secs(2));
+    /// let text = metrics.to_text();
+    /// let total = r#"controller_runtime_reconcile_total{controller="importer",result="requeue_after"} 1"#;
+    /// assert!(text.contains(total));
+    /// assert!(text.contains(r#"controller_runtime_reconcile_time_seconds_sum{controller="importer"} 2"#));
+    /// ```
     pub fn finished(&self, outcome: Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
@@ -106,12 +159,31 @@ impl ControllerMetrics {
         }
     }
 
-    /// Counts a reconcile that panicked; it counts as [`Outcome::Error`] too.
+    /// Counts a reconcile that panicked. Its end is told with [`Outcome::Error`] as well.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::metrics::{Metrics, Outcome};
+    ///
+    /// let metrics = Metrics::new();
+    /// let controller = metrics.controller("memcached", 1);
+    /// controller.panicked();
+    /// controller.finished(Outcome::Error, Duration::ZERO);
+    /// assert!(metrics.to_text().contains(r#"controller_runtime_reconcile_panics_total{controller="memcached"} 1"#));
+    /// ```
     pub fn panicked(&self) {
         self.panics.inc();
     }
 
-    /// Counts a reconcile that the reconciliation timeout ended; it counts as [`Outcome::Error`] too.
+    /// Counts a reconcile that the reconciliation timeout ended. Its end is told with [`Outcome::Error`] as well.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.controller("memcached", 1).timed_out();
+    /// assert!(metrics.to_text().contains(r#"controller_runtime_reconcile_timeouts_total{controller="memcached"} 1"#));
+    /// ```
     pub fn timed_out(&self) {
         self.timeouts.inc();
     }

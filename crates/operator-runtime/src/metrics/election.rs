@@ -6,7 +6,16 @@ use prometheus_client::registry::Registry;
 
 use super::{Label, gauges};
 
-/// Says whether this process leads.
+/// Says whether this process leads; given to an election that the operator builds itself.
+///
+/// ```
+/// use operator_runtime::election::LeaderElection;
+/// use operator_runtime::metrics::Metrics;
+///
+/// # fn example(client: kube::Client, metrics: &Metrics) {
+/// let builder = LeaderElection::builder(client, "importer").metrics(metrics.leader("importer"));
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct LeaderMetrics {
     status: Gauge,
@@ -19,6 +28,16 @@ pub(super) struct Families {
 
 impl LeaderMetrics {
     /// Shows 1 for the leader and 0 for the others.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// let leader = metrics.leader("importer");
+    /// leader.leading(true);
+    /// leader.leading(false);
+    /// assert!(metrics.to_text().contains(r#"leader_election_master_status{name="importer"} 0"#));
+    /// ```
     pub fn leading(&self, leading: bool) {
         self.status.set(i64::from(leading));
     }

@@ -20,7 +20,22 @@ use super::{Buckets, DECADES, Label, counters, histograms};
 const PRIORITIES_MAX: usize = 25;
 const OTHER_PRIORITIES: &str = "exceeded_cardinality_limit";
 
-/// Counts what goes through one work queue.
+/// Counts what goes through one work queue. The queue of a controller does so by itself; the handle is for queues of
+/// another making, such as a [`Queue`](crate::queue::Queue) that an operator drives.
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_runtime::metrics::Metrics;
+///
+/// let metrics = Metrics::new();
+/// let queue = metrics.queue("importer");
+/// queue.added();
+/// let running = queue.started(Duration::from_millis(2));
+/// // … work …
+/// drop(running);
+/// let line = r#"workqueue_work_duration_seconds_count{name="importer",controller="importer"} 1"#;
+/// assert!(metrics.to_text().contains(line));
+/// ```
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
     adds: Counter,
@@ -30,7 +45,17 @@ pub struct QueueMetrics {
     live: Arc<Mutex<Live>>,
 }
 
-/// Counts a key as being worked on until it is dropped.
+/// A key that is worked on: it counts as such, and its time runs, until it is dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_runtime::metrics::{Metrics, Running};
+///
+/// let metrics = Metrics::new();
+/// let running: Running = metrics.queue("importer").started(Duration::ZERO);
+/// let unobserved = r#"workqueue_work_duration_seconds_count{name="importer",controller="importer"} 0"#;
+/// assert!(metrics.to_text().contains(unobserved));
+/// ```
 #[derive(Debug)]
 #[must_use = "hold it for as long as the key is worked on"]
 pub struct Running {
@@ -78,16 +103,42 @@ impl Default for QueueMetrics {
 
 impl QueueMetrics {
     /// Counts a key that was added, whether it is ready at once or later.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.queue("importer").added();
+    /// assert!(metrics.to_text().contains(r#"workqueue_adds_total{name="importer",controller="importer"} 1"#));
+    /// ```
     pub fn added(&self) {
         self.adds.inc();
     }
 
-    /// Counts a key that was added with a delay.
+    /// Counts a key that was added with a delay; it is told as [added](QueueMetrics::added) as well.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.queue("importer").retried();
+    /// assert!(metrics.to_text().contains(r#"workqueue_retries_total{name="importer",controller="importer"} 1"#));
+    /// ```
     pub fn retried(&self) {
         self.retries.inc();
     }
 
     /// Counts a key that a worker took, after it `waited` in the queue, as worked on until the answer is dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// let _running = metrics.queue("importer").started(Duration::from_secs(4));
+    /// let sum = r#"workqueue_queue_duration_seconds_sum{name="importer",controller="importer"} 4"#;
+    /// assert!(metrics.to_text().contains(sum));
+    /// ```
     pub fn started(&self, waited: Duration) -> Running {
         self.queue_duration.observe(waited.as_secs_f64());
         let since = Instant::now();
@@ -104,9 +155,19 @@ impl QueueMetrics {
         }
     }
 
-    /// Says how to find out how many keys are ready, per priority. It is asked whenever the metrics are read.
+    /// Says how to find out how many keys are ready, as pairs of priority and count. It is asked whenever the metrics
+    /// are read. From the 26th priority on they share the label `exceeded_cardinality_limit`.
     ///
     /// The function should not keep the queue alive for ever: let it hold a `Weak`.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.queue("importer").depth(|| vec![(0, 7)]);
+    /// let line = r#"workqueue_depth{name="importer",controller="importer",priority="0"} 7"#;
+    /// assert!(metrics.to_text().contains(line));
+    /// ```
     pub fn depth(&self, depth: impl Fn() -> Vec<(i32, usize)> + Send + 'static) {
         self.live.lock().depth = Some(Box::new(depth));
     }

@@ -28,8 +28,26 @@ const BYTES: Buckets = Buckets(&[
     64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
 ]);
 
-/// Counts requests by status code, method and host, and measures them. Watches are counted only: they have neither a
-/// duration nor a size that would say anything.
+/// A [`tower::Layer`] that counts requests by status code, method and host, and measures them. Watches are counted
+/// only: they have neither a duration nor a size that would say anything. It is made by
+/// [`Metrics::rest_client_layer`](super::Metrics::rest_client_layer).
+///
+/// ```
+/// use http::{Request, Response};
+/// use operator_runtime::metrics::Metrics;
+/// use tower::{Layer as _, ServiceExt as _};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> operator_runtime::Result<()> {
+/// let metrics = Metrics::new();
+/// let server = tower::service_fn(async |_: Request<String>| Ok::<_, std::io::Error>(Response::new(String::new())));
+/// let counted = metrics.rest_client_layer("10.0.0.1:6443").layer(server);
+/// counted.oneshot(Request::new(String::new())).await?;
+/// let line = r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:6443"} 1"#;
+/// assert!(metrics.to_text().contains(line));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RestClientLayer {
     families: Families,
@@ -37,13 +55,33 @@ pub struct RestClientLayer {
 }
 
 /// A service whose requests are counted; made by [`RestClientLayer`].
+///
+/// ```
+/// use operator_runtime::metrics::{Metrics, RestClientService};
+/// use tower::Layer as _;
+///
+/// fn counted<S>(metrics: &Metrics, service: S) -> RestClientService<S> {
+///     metrics.rest_client_layer("10.0.0.1:6443").layer(service)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RestClientService<S> {
     inner: S,
     layer: RestClientLayer,
 }
 
-/// The body of an answer, which is measured until it has been read or is dropped.
+/// The body of an answer, whose size and duration are observed when it has been read or is dropped. It is a body as
+/// the one inside it is.
+///
+/// ```
+/// use operator_runtime::metrics::Measured;
+///
+/// # async fn example(answer: http::Response<Measured<String>>) -> operator_runtime::Result<()> {
+/// use http_body_util::BodyExt as _;
+/// let bytes = answer.into_body().collect().await?.to_bytes();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Measured<R> {
     inner: R,

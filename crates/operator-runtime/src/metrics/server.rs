@@ -50,6 +50,17 @@ pub struct MetricsServer {
 }
 
 /// A path that cannot be served twice.
+///
+/// ```
+/// use http::Response;
+/// use operator_runtime::metrics::{Metrics, MetricsServer};
+///
+/// let handler = |_| async { Response::new("".into()) };
+/// let Err(error) = MetricsServer::new(Metrics::new()).handler("/metrics", handler) else {
+///     panic!("/metrics is taken");
+/// };
+/// assert_eq!(error.to_string(), r#"the metrics server serves "/metrics" already"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metrics server serves {0:?} already")]
 pub struct DuplicatePath(String);
@@ -57,7 +68,12 @@ pub struct DuplicatePath(String);
 // === impl MetricsServer ===
 
 impl MetricsServer {
-    /// Plain HTTP, for everybody.
+    /// Serves `/metrics` over plain HTTP, to everybody, unless more is said.
+    ///
+    /// ```
+    /// # use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// let server = MetricsServer::new(Metrics::new());
+    /// ```
     pub fn new(metrics: Metrics) -> Self {
         Self {
             metrics,
@@ -69,27 +85,73 @@ impl MetricsServer {
     }
 
     /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
+    ///
+    /// ```no_run
+    /// use operator_runtime::certificates::Certificates;
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    ///
+    /// // Where cert-manager's Secret is mounted.
+    /// let certificates = Certificates::from_dir("/certs".as_ref())?;
+    /// let server = MetricsServer::new(Metrics::new()).secure(certificates);
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     pub fn secure(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates.metrics(self.metrics.certificates()));
         self
     }
 
-    /// Lets in only those whose bearer token the API server knows, and who may `get` the path as a non-resource URL.
+    /// Lets in only those whose bearer token the API server knows (401 for others), and who may `get` the path as a
+    /// non-resource URL (403 for others).
     ///
-    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`. Tokens are remembered for a
-    /// minute, permissions for five, refusals for 30 s.
+    /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`; while the API server does
+    /// not answer them, scrapes get 500. Tokens are remembered for a minute, permissions for five, refusals for 30 s.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    /// let server = MetricsServer::new(Metrics::new()).authorize(env.client());
+    /// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut scrape = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
+    /// # tokio::spawn(server.serve(listener, Default::default()));
+    /// # scrape.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    /// # let mut answer = String::new();
+    /// # scrape.read_to_string(&mut answer).await?;
+    /// // … GET /metrics without a token …
+    /// assert!(answer.starts_with("HTTP/1.1 401 Unauthorized"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn authorize(mut self, client: kube::Client) -> Self {
         self.access = Some(Access::new(client));
         self
     }
 
-    /// Offers HTTP/2 too; off unless said otherwise, because of its history of ways to overload servers.
+    /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    ///
+    /// let server = MetricsServer::new(Metrics::new()).http2(true);
+    /// ```
     pub fn http2(mut self, http2: bool) -> Self {
         self.http2 = http2;
         self
     }
 
     /// Serves something else beside the metrics, under the same protection.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    ///
+    /// let server = MetricsServer::new(Metrics::new())
+    ///     .handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
+    /// # Ok::<(), operator_runtime::metrics::DuplicatePath>(())
+    /// ```
     ///
     /// # Errors
     /// If the path is `/metrics` or is served already.
@@ -106,10 +168,23 @@ impl MetricsServer {
         Ok(self)
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop`; scrapes under way have a second to finish. Scrapers that accept OpenMetrics get
+    /// [`Metrics::to_open_metrics`], others [`Metrics::to_text`].
     ///
-    /// # Errors
-    /// If TLS cannot be set up.
+    /// ```
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use tokio_util::sync::CancellationToken;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// let stop = CancellationToken::new();
+    /// let serving = tokio::spawn(MetricsServer::new(Metrics::new()).serve(listener, stop.clone()));
+    /// stop.cancel();
+    /// serving.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), CertificateError> {
         let http2 = self.http2;
         let certificates = self.certificates.clone();

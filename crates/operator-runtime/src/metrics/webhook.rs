@@ -11,7 +11,17 @@ use prometheus_client::registry::Registry;
 
 use super::{Buckets, DECADES, Label, counters, gauges, histograms, registered};
 
-/// Counts the requests to one webhook.
+/// Counts the requests to one webhook. A [`WebhookServer`](crate::webhook::WebhookServer) does so by itself.
+///
+/// ```
+/// use http::StatusCode;
+/// use operator_runtime::metrics::Metrics;
+///
+/// let metrics = Metrics::new();
+/// metrics.webhook("/authorize").request().answered(StatusCode::OK);
+/// let line = r#"controller_runtime_webhook_requests_total{webhook="/authorize",code="200"} 1"#;
+/// assert!(metrics.to_text().contains(line));
+/// ```
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
     path: String,
@@ -22,7 +32,16 @@ pub struct WebhookMetrics {
     conversion_panics: Counter,
 }
 
-/// A request that is being answered; it counts as in flight until it is dropped.
+/// A request that is being answered: it counts as in flight, and its time runs, until it is dropped.
+///
+/// ```
+/// use operator_runtime::metrics::{Metrics, WebhookRequest};
+///
+/// let metrics = Metrics::new();
+/// let request: WebhookRequest = metrics.webhook("/authorize").request();
+/// let line = r#"controller_runtime_webhook_requests_in_flight{webhook="/authorize"} 1"#;
+/// assert!(metrics.to_text().contains(line));
+/// ```
 #[derive(Debug)]
 #[must_use = "call `answered` with the status code of the answer"]
 pub struct WebhookRequest {
@@ -30,7 +49,18 @@ pub struct WebhookRequest {
     since: Instant,
 }
 
-/// Counts the readings of certificate files.
+/// Counts the readings of certificate files; given to
+/// [`Certificates::metrics`](crate::certificates::Certificates::metrics).
+///
+/// ```
+/// use operator_runtime::certificates::Certificates;
+/// use operator_runtime::metrics::{CertificateMetrics, Metrics};
+///
+/// # fn example(certificates: Certificates, metrics: &Metrics) -> Certificates {
+/// let counters: CertificateMetrics = metrics.certificates();
+/// certificates.metrics(counters)
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CertificateMetrics {
     pub(crate) reads: Counter,
@@ -64,6 +94,15 @@ impl Default for WebhookMetrics {
 
 impl WebhookMetrics {
     /// Counts a request as in flight until the answer is dropped.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// drop(metrics.webhook("/authorize").request());
+    /// let line = r#"controller_runtime_webhook_latency_seconds_count{webhook="/authorize"} 1"#;
+    /// assert!(metrics.to_text().contains(line));
+    /// ```
     pub fn request(&self) -> WebhookRequest {
         self.in_flight.inc();
         WebhookRequest {
@@ -73,11 +112,27 @@ impl WebhookMetrics {
     }
 
     /// Counts a panic of an admission webhook.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.webhook("/authorize").panicked();
+    /// assert!(metrics.to_text().contains("controller_runtime_webhook_panics_total 1"));
+    /// ```
     pub fn panicked(&self) {
         self.panics.inc();
     }
 
     /// Counts a panic of a conversion webhook.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.webhook("/convert").conversion_panicked();
+    /// assert!(metrics.to_text().contains("controller_runtime_conversion_webhook_panics_total 1"));
+    /// ```
     pub fn conversion_panicked(&self) {
         self.conversion_panics.inc();
     }
@@ -90,6 +145,16 @@ impl WebhookMetrics {
 
 impl WebhookRequest {
     /// Counts the request under the status code of its answer.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// metrics.webhook("/authorize").request().answered(StatusCode::BAD_REQUEST);
+    /// let line = r#"controller_runtime_webhook_requests_total{webhook="/authorize",code="400"} 1"#;
+    /// assert!(metrics.to_text().contains(line));
+    /// ```
     pub fn answered(self, code: StatusCode) {
         self.metrics.requests(code).inc();
     }

@@ -14,7 +14,20 @@ const REMEMBERED_PRIORITIES: usize = 25;
 /// Room for so many keys is kept when the queue is empty.
 const KEPT: usize = 256;
 
-/// How a key is added.
+/// How a key is added; by default at once, with priority 0.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use operator_runtime::controller::RateLimit;
+/// use operator_runtime::ObjectKey;
+/// use operator_runtime::queue::{Add, Queue};
+///
+/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+/// let (now, minute) = (Instant::now(), Duration::from_secs(60));
+/// queue.add(ObjectKey::cluster("a"), Add { after: minute, ..Add::default() }, now);
+/// assert_eq!(queue.pop(now), None);
+/// assert!(queue.pop(now + minute).is_some());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
     /// The higher priority is served first.
@@ -24,6 +37,19 @@ pub struct Add {
 }
 
 /// A key that was handed out.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use operator_runtime::controller::RateLimit;
+/// use operator_runtime::ObjectKey;
+/// use operator_runtime::queue::{Add, LOW_PRIORITY, Popped, Queue};
+///
+/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+/// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+/// queue.add(key.clone(), Add { priority: LOW_PRIORITY, ..Add::default() }, now);
+/// let waited = Duration::from_secs(3);
+/// assert_eq!(queue.pop(now + waited), Some(Popped { key, priority: LOW_PRIORITY, waited }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Popped<K> {
     /// The key.
@@ -92,6 +118,20 @@ enum Place {
 
 impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// An empty queue; a key that has been ready for longer than `patience` is served before any priority.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let (old, fresh) = (ObjectKey::cluster("old"), ObjectKey::cluster("fresh"));
+    /// let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(61));
+    /// queue.add(old.clone(), Add { priority: -100, ..Add::default() }, now);
+    /// queue.add(fresh, Add::default(), later);
+    /// assert_eq!(queue.pop(later).map(|popped| popped.key), Some(old));
+    /// ```
     pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
@@ -106,7 +146,22 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         }
     }
 
-    /// Adds a key, and says whether it was not there before.
+    /// Adds a key, and says whether it was not there before. A key that is there keeps the higher of the two
+    /// priorities and the earlier of the two times.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// assert!(queue.add(key.clone(), Add { priority: -100, ..Add::default() }, now));
+    /// assert!(!queue.add(key, Add::default(), now));
+    /// assert_eq!(queue.pop(now).map(|popped| popped.priority), Some(0));
+    /// assert_eq!(queue.pop(now), None);
+    /// ```
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
         let due = now.checked_add(add.after).unwrap_or(now);
@@ -132,17 +187,62 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
     /// was not there before.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::Queue;
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let now = Instant::now();
+    /// assert!(queue.add_rate_limited(ObjectKey::cluster("a"), 0, now));
+    /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
+    /// ```
     pub fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
         let after = self.limiter.when(&key, now);
         self.add(key, Add { priority, after }, now)
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::Queue;
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add_rate_limited(key.clone(), 0, now);
+    /// queue.forget(&key);
+    /// let later = now + Duration::from_millis(5);
+    /// assert!(queue.pop(later).is_some());
+    /// queue.done(&key, later);
+    /// // Without `forget` it would be ten milliseconds.
+    /// queue.add_rate_limited(key, 0, later);
+    /// assert_eq!(queue.next_ready(), Some(later + Duration::from_millis(5)));
+    /// ```
     pub fn forget(&mut self, key: &K) {
         self.limiter.forget(key);
     }
 
     /// Hands out the next key; it is running until [`Queue::done`].
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let now = Instant::now();
+    /// for (name, priority) in [("a", -100), ("b", 0), ("c", 0)] {
+    ///     queue.add(ObjectKey::cluster(name), Add { priority, ..Add::default() }, now);
+    /// }
+    /// let order: Vec<_> = std::iter::from_fn(|| queue.pop(now)).map(|popped| popped.key.to_string()).collect();
+    /// assert_eq!(order, ["b", "c", "a"]);
+    /// ```
     pub fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self
@@ -160,6 +260,23 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// Says that the run of a key is over; if it was added meanwhile it is due again.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key.clone(), Add::default(), now);
+    /// queue.pop(now);
+    /// // It changes while it is reconciled, and is not handed to a second worker.
+    /// queue.add(key.clone(), Add::default(), now);
+    /// assert_eq!(queue.pop(now), None);
+    /// queue.done(&key, now);
+    /// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key));
+    /// ```
     pub fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
@@ -170,13 +287,41 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         }
     }
 
-    /// When a waiting key becomes ready, if none is ready now.
+    /// The moment at which the first of the waiting keys becomes ready: when to look again where [`Queue::pop`] has
+    /// nothing.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// assert_eq!(queue.next_ready(), None);
+    /// let (now, after) = (Instant::now(), Duration::from_secs(5));
+    /// queue.add(ObjectKey::cluster("a"), Add { after, ..Add::default() }, now);
+    /// assert_eq!(queue.next_ready(), Some(now + after));
+    /// ```
     pub fn next_ready(&self) -> Option<Instant> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// How many keys of each priority are ready, the highest first. Priorities that there were before are there with 0;
-    /// of very many only some.
+    /// How many keys of each priority are ready, the highest priority first: the metric `workqueue_depth`. A priority
+    /// that is in use no more stays, with 0, so that dashboards see it end; beyond 25 priorities those are dropped.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// let now = Instant::now();
+    /// queue.add(ObjectKey::cluster("a"), Add { priority: -100, ..Add::default() }, now);
+    /// queue.add(ObjectKey::cluster("b"), Add::default(), now);
+    /// queue.pop(now);
+    /// assert_eq!(queue.depth(now), [(0, 0), (-100, 1)]);
+    /// ```
     pub fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
         self.promote(now);
         let depth = self.depth.iter().rev();

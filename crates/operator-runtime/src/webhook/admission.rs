@@ -11,17 +11,60 @@ use super::patch::patch;
 use super::review::{AdmissionRequest, AdmissionResponse, Operation};
 use crate::object::Object;
 
-/// Shown to the user by `kubectl` and other clients; the request passes nevertheless.
+/// What `kubectl` and other clients show to their users although the request passes; each should have at most 120
+/// characters.
+///
+/// ```
+/// use operator_runtime::webhook::Warnings;
+///
+/// let warnings: Warnings = vec!["spec.image is deprecated: use spec.version".to_owned()];
+/// ```
 pub type Warnings = Vec<String>;
 
 /// Fills in what the author of an object left out.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+/// use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied};
+///
+/// struct Defaults;
+///
+/// impl Defaulter<Memcached> for Defaults {
+///     async fn default(&self, request: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
+///         let creator = request.user_info.username.clone().unwrap_or_default();
+///         memcached.metadata.annotations.get_or_insert_default().entry("creator".to_owned()).or_insert(creator);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Defaulter<K>: Send + Sync + 'static {
-    /// Changes the object that is about to be created or updated. Fields that `K` does not know stay as they are.
+    /// Changes the object that is about to be created or updated. Fields that `K` does not know stay as they are. It
+    /// is not called when an object is deleted.
     ///
-    /// It may be called twice for one request, and must give the same result for its own result.
+    /// It may be called twice for one request, and must leave its own result as it is.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied};
+    /// # struct Defaults;
+    /// # impl Defaulter<Memcached> for Defaults {
+    /// #     async fn default(&self, _: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
+    /// #         memcached.data.get_or_insert_default().entry("size".to_owned()).or_insert_with(|| "3".to_owned());
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// // A test needs no server.
+    /// let mut memcached = Memcached::default();
+    /// Defaulter::default(&Defaults, &AdmissionRequest::default(), &mut memcached).await.expect("it is allowed");
+    /// assert_eq!(memcached.data.unwrap_or_default()["size"], "3");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The request is refused.
+    /// The request is refused, with what [`Denied`] says.
     fn default(
         &self,
         request: &AdmissionRequest,
@@ -29,22 +72,92 @@ pub trait Defaulter<K>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Denied>> + Send;
 }
 
-/// Checks what a schema cannot say.
+/// Checks what a schema cannot say. What a schema or a CEL rule of the CRD can say is better said there: it needs no
+/// server.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Secret;
+/// use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
+///
+/// /// Secrets that are called `release-…` are written once.
+/// struct Frozen;
+///
+/// impl Validator<Secret> for Frozen {
+///     async fn validate_create(&self, _: &AdmissionRequest, _: &Secret) -> Result<Warnings, Denied> {
+///         Ok(Warnings::new())
+///     }
+///
+///     async fn validate_update(&self, _: &AdmissionRequest, old: &Secret, new: &Secret) -> Result<Warnings, Denied> {
+///         let is_release = new.metadata.name.as_deref().is_some_and(|name| name.starts_with("release-"));
+///         match is_release && old.data != new.data {
+///             true => Err(Denied::new("a release does not change")),
+///             false => Ok(Warnings::new()),
+///         }
+///     }
+/// }
+/// ```
 pub trait Validator<K>: Send + Sync + 'static {
     /// Checks an object that is about to be created.
     ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
+    /// # struct Checks;
+    /// # impl Validator<Memcached> for Checks {
+    /// async fn validate_create(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
+    ///     let size = memcached.data.as_ref().and_then(|data| data.get("size"));
+    ///     let size: u8 = size.map_or("3", String::as_str).parse()?;
+    ///     let warnings = (size > 9).then(|| "Sizes over 9 are slow to start".to_owned());
+    ///     Ok(warnings.into_iter().collect())
+    /// }
+    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
+    /// #     -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// #     let none = Checks.validate_create(&AdmissionRequest::default(), &Memcached::default()).await;
+    /// #     assert!(none.is_ok_and(|warnings| warnings.is_empty()));
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// The request is refused.
+    /// The request is refused, with what [`Denied`] says.
     fn validate_create(
         &self,
         request: &AdmissionRequest,
         object: &K,
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send;
 
-    /// Checks a change.
+    /// Checks a change, which may be of metadata alone. An object that is being deleted must still pass, or its
+    /// finalizers could not be removed.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, FieldError, Validator, Warnings};
+    /// # struct Checks;
+    /// # impl Validator<Memcached> for Checks {
+    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// async fn validate_update(
+    ///     &self,
+    ///     request: &AdmissionRequest,
+    ///     old: &Memcached,
+    ///     new: &Memcached,
+    /// ) -> Result<Warnings, Denied> {
+    ///     if old.data != new.data && new.metadata.deletion_timestamp.is_none() {
+    ///         let error = FieldError::forbidden("data", "field is immutable");
+    ///         return Err(Denied::invalid::<Memcached>(&request.name, [error]));
+    ///     }
+    ///     Ok(Warnings::new())
+    /// }
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The request is refused.
+    /// The request is refused, with what [`Denied`] says.
     fn validate_update(
         &self,
         request: &AdmissionRequest,
@@ -52,10 +165,39 @@ pub trait Validator<K>: Send + Sync + 'static {
         new: &K,
     ) -> impl Future<Output = Result<Warnings, Denied>> + Send;
 
-    /// Checks a deletion; allowed unless said otherwise. It is called only if the webhook is registered for `DELETE`.
+    /// Checks a deletion; allowed by default. It is called only if the webhook is registered for
+    /// [`Operation::Delete`], which is not the default.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
+    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
+    ///
+    /// struct Checks;
+    ///
+    /// impl Validator<Memcached> for Checks {
+    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
+    /// #     -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    ///     // …
+    ///     async fn validate_delete(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
+    ///         match memcached.data.as_ref().is_some_and(|data| data.contains_key("protected")) {
+    ///             true => Err(Denied::new("remove `protected` first")),
+    ///             false => Ok(Warnings::new()),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let options = WebhookOptions { operations: vec![Operation::Delete], ..WebhookOptions::default() };
+    /// let webhook = Webhook::<Memcached>::new().validator_with(Checks, options);
+    /// ```
     ///
     /// # Errors
-    /// The request is refused.
+    /// The request is refused, with what [`Denied`] says.
     fn validate_delete(
         &self,
         request: &AdmissionRequest,
@@ -67,8 +209,41 @@ pub trait Validator<K>: Send + Sync + 'static {
 }
 
 /// Answers any admission request; for webhooks that are about several kinds, or about subresources.
+///
+/// ```
+/// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Denied};
+///
+/// /// Nobody scales beyond what is licensed, whatever it is that is scaled.
+/// struct Limit(u64);
+///
+/// impl AdmissionHandler for Limit {
+///     async fn handle(&self, request: AdmissionRequest) -> AdmissionResponse {
+///         let replicas = request.object.as_ref().and_then(|scale| scale["spec"]["replicas"].as_u64());
+///         match replicas.unwrap_or_default() > self.0 {
+///             true => AdmissionResponse::denied(Denied::new("more replicas than the license allows")),
+///             false => AdmissionResponse::allowed(),
+///         }
+///     }
+/// }
+/// ```
 pub trait AdmissionHandler: Send + Sync + 'static {
-    /// Judges a request.
+    /// Judges a request. A panic is answered with 500, and counted.
+    ///
+    /// ```
+    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
+    /// struct Everything;
+    ///
+    /// impl AdmissionHandler for Everything {
+    ///     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+    ///         AdmissionResponse::allowed()
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// assert!(Everything.handle(AdmissionRequest::default()).await.is_allowed());
+    /// # }
+    /// ```
     fn handle(&self, request: AdmissionRequest) -> impl Future<Output = AdmissionResponse> + Send;
 }
 

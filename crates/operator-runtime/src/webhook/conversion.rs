@@ -11,29 +11,106 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// A version that can be converted to the hub and back, without losing anything: what the hub cannot hold belongs into
-/// an annotation.
+/// A version (a spoke) that can be converted to the hub and back without losing anything: what one of the two cannot
+/// hold belongs into an annotation. [`round_trip`] and [`hub_round_trip`] test that.
 ///
-/// [`round_trip`] and [`hub_round_trip`] test that.
+/// ```
+/// use kube::CustomResource;
+/// use operator_runtime::prelude::*;
+/// use operator_runtime::webhook::{Conversion, Convertible, Webhook, round_trip};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// The hub.
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+/// struct MemcachedSpec {
+///     size: u16,
+/// }
+///
+/// /// The version before, which called it replicas.
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// #[kube(group = "cache.example.com", version = "v1alpha1", kind = "Memcached", root = "OldMemcached", namespaced)]
+/// struct OldMemcachedSpec {
+///     replicas: u16,
+/// }
+///
+/// impl Convertible for OldMemcached {
+///     type Hub = Memcached;
+///
+///     fn convert_to(self) -> Result<Memcached> {
+///         let spec = MemcachedSpec { size: self.spec.replicas };
+///         Ok(Memcached { metadata: self.metadata, spec })
+///     }
+///
+///     fn convert_from(hub: Memcached) -> Result<Self> {
+///         let spec = OldMemcachedSpec { replicas: hub.spec.size };
+///         Ok(OldMemcached { metadata: hub.metadata, spec })
+///     }
+/// }
+///
+/// round_trip(&OldMemcached::new("sample", OldMemcachedSpec { replicas: 3 }))?;
+/// let webhook = Webhook::new().conversion(Conversion::new().spoke::<OldMemcached>());
+/// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/convert"]);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Convertible: Object {
     /// The version through which all others are converted; best the one that is stored.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::webhook::Convertible;
+    ///
+    /// fn hub_of<S: Convertible>() -> String {
+    ///     Kind::of::<S::Hub>().version
+    /// }
+    /// ```
     type Hub: Object;
 
-    /// The object in the version of the hub. Name, namespace, UID and the like are taken care of; labels and
-    /// annotations are not.
+    /// The object in the version of the hub. Name, namespace, UID and the like of the result do not matter: the object
+    /// keeps those that it has. Its labels and annotations are those of the result.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::Convertible;
+    ///
+    /// fn upgraded<S: Convertible>(stored: Vec<S>) -> operator_runtime::Result<Vec<S::Hub>> {
+    ///     stored.into_iter().map(S::convert_to).collect()
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// The conversion is refused, and with it the request that needed it.
+    /// The conversion is refused, and with it the request that needed it, a list of a thousand objects perhaps: an
+    /// error is the last resort.
     fn convert_to(self) -> Result<Self::Hub>;
 
-    /// The object of the hub in this version.
+    /// The object of the hub in this version; for metadata, see [`Convertible::convert_to`].
+    ///
+    /// ```
+    /// use operator_runtime::webhook::Convertible;
+    ///
+    /// fn as_before<S: Convertible>(hub: S::Hub) -> operator_runtime::Result<S> {
+    ///     S::convert_from(hub)
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// The conversion is refused, and with it the request that needed it.
+    /// As [`Convertible::convert_to`].
     fn convert_from(hub: Self::Hub) -> Result<Self>;
 }
 
-/// The versions of one custom resource; for [`Webhook::conversion`](super::Webhook::conversion).
+/// The versions of one custom resource, of which `H` is the hub; for
+/// [`Webhook::conversion`](super::Webhook::conversion). A spoke becomes another spoke by way of the hub.
+///
+/// ```
+/// # use operator_runtime::webhook::{Conversion, Convertible};
+/// fn versions<Alpha, Beta>() -> Conversion<Beta::Hub>
+/// where
+///     Alpha: Convertible<Hub = Beta::Hub>,
+///     Beta: Convertible,
+/// {
+///     Conversion::new().spoke::<Alpha>().spoke::<Beta>()
+/// }
+/// ```
 #[must_use = "give it to a `Webhook`"]
 pub struct Conversion<H> {
     versions: BTreeMap<String, Version<H>>,
@@ -52,7 +129,14 @@ pub(super) trait Converter: Send + Sync {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value>;
 }
 
-/// A conversion that lost or changed something.
+/// A conversion that lost or changed something: what [`round_trip`] found.
+///
+/// ```
+/// use operator_runtime::webhook::Lossy;
+///
+/// let lossy = Lossy { field: "/spec/size".to_owned(), before: "3".to_owned(), after: "1".to_owned() };
+/// assert_eq!(lossy.to_string(), r#"conversion there and back changed "/spec/size" from "3" to "1""#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lossy {
     /// The field, as a JSON pointer.
@@ -72,7 +156,14 @@ impl<H: Object> Default for Conversion<H> {
 }
 
 impl<H: Object> Conversion<H> {
-    /// The hub alone.
+    /// The hub alone, which becomes nothing but itself.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::webhook::{Conversion, Webhook};
+    ///
+    /// let webhook = Webhook::<Memcached>::new().conversion(Conversion::new());
+    /// ```
     pub fn new() -> Self {
         let hub = Version {
             to_hub: typed::<H>,
@@ -83,7 +174,14 @@ impl<H: Object> Conversion<H> {
         }
     }
 
-    /// Adds a version.
+    /// Adds a version; in the place of another one of the same `apiVersion`.
+    ///
+    /// ```
+    /// # use operator_runtime::webhook::{Conversion, Convertible, Webhook};
+    /// fn webhook<S: Convertible>() -> Webhook<S::Hub> {
+    ///     Webhook::new().conversion(Conversion::new().spoke::<S>())
+    /// }
+    /// ```
     pub fn spoke<S: Convertible<Hub = H>>(mut self) -> Self {
         let spoke = Version {
             to_hub: |object| typed::<S>(object)?.convert_to(),
@@ -173,15 +271,53 @@ fn untyped<K: Object>(object: &K) -> Result<Value> {
     Ok(serde_json::to_value(object)?)
 }
 
-/// Converts to the hub and back, and compares; for property tests of a conversion.
+/// Converts to the hub and back, and compares; for tests of a conversion, with objects that proptest makes, say.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+/// use operator_runtime::prelude::*;
+/// use operator_runtime::webhook::{Convertible, round_trip};
+/// # use kube::CustomResource;
+/// # use schemars::JsonSchema;
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+/// # #[kube(group = "cache.example.com", version = "v1alpha1", kind = "Memcached", root = "OldMemcached")]
+/// # struct OldMemcachedSpec {
+/// #     replicas: u16,
+/// # }
+///
+/// impl Convertible for OldMemcached {
+///     type Hub = Memcached;
+///
+///     fn convert_to(self) -> Result<Memcached> {
+///         // It forgets the spec.
+///         Ok(Memcached { metadata: self.metadata, ..Memcached::default() })
+///     }
+/// #     fn convert_from(hub: Memcached) -> Result<Self> {
+/// #         Ok(OldMemcached { metadata: hub.metadata, spec: OldMemcachedSpec::default() })
+/// #     }
+///     // …
+/// }
+/// let lossy = round_trip(&OldMemcached::new("sample", OldMemcachedSpec { replicas: 3 })).expect_err("it is lossy");
+/// assert_eq!((lossy.field.as_str(), lossy.before.as_str(), lossy.after.as_str()), ("/spec/replicas", "3", "0"));
+/// ```
 ///
 /// # Errors
-/// The first field that is not what it was, or the error of the conversion as the field `""`.
+/// The first field that is not what it was; or the error of the conversion, with the field `""`.
 pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
     compare(spoke, |spoke: S| S::convert_from(spoke.convert_to()?))
 }
 
-/// Converts from the hub to `S` and back, and compares; as [`round_trip`].
+/// Converts from the hub to `S` and back, and compares; the other half of [`round_trip`].
+///
+/// ```
+/// use operator_runtime::webhook::{Convertible, Lossy, hub_round_trip, round_trip};
+///
+/// fn is_lossless<S: Convertible>(spoke: &S, hub: &S::Hub) -> Result<(), Lossy> {
+///     round_trip(spoke)?;
+///     hub_round_trip::<S>(hub)
+/// }
+/// ```
 ///
 /// # Errors
 /// As [`round_trip`].

@@ -12,7 +12,20 @@ use crate::error::{Error, describe};
 use crate::object::{Kind, Object};
 
 /// The refusal of a request. `?` makes it of any error: of a `Status` that an API server answered with, that very
-/// status; of everything else 403 Forbidden with the text of the error.
+/// status; of everything else 403 Forbidden with the text of the error and of its causes.
+///
+/// ```
+/// use operator_runtime::webhook::Denied;
+///
+/// fn size(text: &str) -> Result<u8, Denied> {
+///     let size = text.parse()?;
+///     if size == 0 {
+///         return Err(Denied::new("a cluster of none is none"));
+///     }
+///     Ok(size)
+/// }
+/// assert_eq!(size("x").expect_err("it is no number").to_string(), "invalid digit found in string");
+/// ```
 pub struct Denied(Box<Status>);
 
 /// One field that is wrong, in the words of Kubernetes' own validation.
@@ -34,6 +47,13 @@ pub struct FieldError {
 
 impl Denied {
     /// 403 Forbidden, with this text.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::Denied;
+    ///
+    /// let denied = Denied::new("not on a Friday");
+    /// assert_eq!(denied.to_string(), "not on a Friday");
+    /// ```
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_code(StatusCode::FORBIDDEN, "Forbidden", message)
     }
@@ -71,7 +91,15 @@ impl Denied {
         denied
     }
 
-    /// A refusal with this code and reason.
+    /// A refusal with this HTTP status code, and this reason, which programs read, such as `TooManyRequests`.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use operator_runtime::webhook::{AdmissionResponse, Denied};
+    ///
+    /// let denied = Denied::with_code(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "one backup at a time");
+    /// assert!(!AdmissionResponse::denied(denied).is_allowed());
+    /// ```
     pub fn with_code(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         let status = Status {
             status: Some(StatusSummary::Failure),
@@ -131,6 +159,13 @@ impl From<Error> for Denied {
 
 impl FieldError {
     /// The value is of the right type and not acceptable.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::FieldError;
+    ///
+    /// let error = FieldError::invalid("spec.image", "Memcached", "must be lower case");
+    /// assert_eq!(error.to_string(), r#"spec.image: Invalid value: "Memcached": must be lower case"#);
+    /// ```
     pub fn invalid(field: &str, value: impl Into<Value>, detail: &str) -> Self {
         Self::new(
             field,
@@ -140,16 +175,37 @@ impl FieldError {
     }
 
     /// The value is missing.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::FieldError;
+    ///
+    /// let error = FieldError::required("spec.secretName", "must be set with TLS");
+    /// assert_eq!(error.to_string(), "spec.secretName: Required value: must be set with TLS");
+    /// ```
     pub fn required(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueRequired", format!("Required value: {detail}"))
     }
 
     /// The value must not be there.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::FieldError;
+    ///
+    /// let error = FieldError::forbidden("spec.size", "may not be set with spec.autoscaling");
+    /// assert_eq!(error.to_string(), "spec.size: Forbidden: may not be set with spec.autoscaling");
+    /// ```
     pub fn forbidden(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {detail}"))
     }
 
-    /// The value is there already.
+    /// The value is in the list already.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::FieldError;
+    ///
+    /// let error = FieldError::duplicate("spec.ports[1].name", "metrics");
+    /// assert_eq!(error.to_string(), r#"spec.ports[1].name: Duplicate value: "metrics""#);
+    /// ```
     pub fn duplicate(field: &str, value: impl Into<Value>) -> Self {
         Self::new(
             field,
@@ -159,6 +215,14 @@ impl FieldError {
     }
 
     /// The value is none of those supported.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::FieldError;
+    ///
+    /// let error = FieldError::not_supported("spec.tier", "silver", ["bronze", "gold"]);
+    /// let text = r#"spec.tier: Unsupported value: "silver": supported values: "bronze", "gold""#;
+    /// assert_eq!(error.to_string(), text);
+    /// ```
     pub fn not_supported<'a>(
         field: &str,
         value: impl Into<Value>,

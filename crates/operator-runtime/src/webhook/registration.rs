@@ -97,7 +97,14 @@ pub struct WebhookOptions {
     pub match_conditions: Vec<MatchCondition>,
 }
 
-/// What becomes of requests while a webhook cannot be reached.
+/// What becomes of requests while a webhook cannot be reached, or does not answer in time. By default they fail.
+///
+/// ```
+/// use operator_runtime::webhook::{FailurePolicy, WebhookOptions};
+///
+/// // A default that is nice to have should not stop the cluster.
+/// let options = WebhookOptions { failure_policy: FailurePolicy::Ignore, ..WebhookOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum FailurePolicy {
     /// They fail.
@@ -107,7 +114,14 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// Which requests match the version of the rule.
+/// Which requests match the version of the rule; by default all of the kind, whatever the version, converted to that of
+/// the webhook.
+///
+/// ```
+/// use operator_runtime::webhook::{MatchPolicy, WebhookOptions};
+///
+/// let options = WebhookOptions { match_policy: MatchPolicy::Exact, ..WebhookOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MatchPolicy {
     /// Requests for any version of the kind.
@@ -117,7 +131,15 @@ pub enum MatchPolicy {
     Exact,
 }
 
-/// What a webhook does beside answering.
+/// What a webhook does beside answering; by default nothing. The API server sends no dry runs to webhooks that say
+/// nothing of it, which is why there is no such value.
+///
+/// ```
+/// use operator_runtime::webhook::{SideEffects, WebhookOptions};
+///
+/// // It reserves an address.
+/// let options = WebhookOptions { side_effects: SideEffects::NoneOnDryRun, ..WebhookOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SideEffects {
     /// Nothing.
@@ -127,7 +149,15 @@ pub enum SideEffects {
     NoneOnDryRun,
 }
 
-/// Whether a mutating webhook is asked again when a later one changed the object.
+/// Whether a mutating webhook is asked again when a later one changed the object; by default not. Of validating
+/// webhooks it says nothing.
+///
+/// ```
+/// use operator_runtime::webhook::{ReinvocationPolicy, WebhookOptions};
+///
+/// // Sidecars that other webhooks add need the defaults too.
+/// let options = WebhookOptions { reinvocation_policy: ReinvocationPolicy::IfNeeded, ..WebhookOptions::default() };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum ReinvocationPolicy {
     /// It is asked once.
@@ -159,6 +189,13 @@ impl<K: Object> Default for Webhook<K> {
 
 impl<K: Object> Webhook<K> {
     /// No webhooks yet.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::webhook::Webhook;
+    ///
+    /// assert_eq!(Webhook::<Memcached>::new().paths().count(), 0);
+    /// ```
     pub fn new() -> Self {
         Self {
             admissions: Vec::new(),
@@ -166,47 +203,131 @@ impl<K: Object> Webhook<K> {
         }
     }
 
-    /// Fills in defaults when objects are created or updated.
+    /// Fills in defaults when objects are created or updated, at [`mutate_path`](super::mutate_path).
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{Defaulter, Webhook, mutate_path};
+    /// fn webhook(defaults: impl Defaulter<Memcached>) -> Webhook<Memcached> {
+    ///     Webhook::new().defaulter(defaults)
+    /// }
+    /// ```
     pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
         self.defaulter_with(defaulter, WebhookOptions::default())
     }
 
     /// [`Webhook::defaulter`], registered as `options` say.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{Defaulter, Operation, Webhook, WebhookOptions};
+    /// fn webhook(defaults: impl Defaulter<Memcached>) -> Webhook<Memcached> {
+    ///     let once = WebhookOptions { operations: vec![Operation::Create], ..WebhookOptions::default() };
+    ///     Webhook::new().defaulter_with(defaults, once)
+    /// }
+    /// ```
     pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
         self.mutating(Defaulting::<K, _>::new(defaulter), options)
     }
 
-    /// Checks objects that are created or updated.
+    /// Checks objects that are created or updated, at [`validate_path`](super::validate_path).
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{Defaulter, Validator, Webhook};
+    /// fn webhook<W: Defaulter<Memcached> + Validator<Memcached> + Clone>(both: W) -> Webhook<Memcached> {
+    ///     Webhook::new().defaulter(both.clone()).validator(both)
+    /// }
+    /// ```
     pub fn validator(self, validator: impl Validator<K>) -> Self {
         self.validator_with(validator, WebhookOptions::default())
     }
 
     /// [`Webhook::validator`], registered as `options` say: for deletions too, for example.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// # use operator_runtime::webhook::{Validator, Webhook, WebhookOptions};
+    /// fn webhook(checks: impl Validator<Memcached>) -> Webhook<Memcached> {
+    ///     let quick = WebhookOptions { timeout_seconds: Some(2), ..WebhookOptions::default() };
+    ///     Webhook::new().validator_with(checks, quick)
+    /// }
+    /// ```
     pub fn validator_with(self, validator: impl Validator<K>, options: WebhookOptions) -> Self {
         self.validating(Validating::<K, _>::new(validator), options)
     }
 
-    /// Answers the requests of a mutating webhook in any way.
+    /// Answers the requests of a mutating webhook in any way: for other kinds, or for subresources, than a
+    /// [`Defaulter`] sees. Each webhook needs a path of its own.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::webhook::{AdmissionHandler, Webhook, WebhookOptions};
+    ///
+    /// fn webhook(handler: impl AdmissionHandler) -> Webhook<Pod> {
+    ///     let options = WebhookOptions {
+    ///         path: Some("/mutate-pod-eviction".to_owned()),
+    ///         resources: vec!["pods/eviction".to_owned()],
+    ///         ..WebhookOptions::default()
+    ///     };
+    ///     Webhook::new().mutating(handler, options)
+    /// }
+    /// ```
     pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
         self.admissions.push(admission);
         self
     }
 
-    /// Answers the requests of a validating webhook in any way.
+    /// Answers the requests of a validating webhook in any way: for other kinds, or for subresources, than a
+    /// [`Validator`] sees. Each webhook needs a path of its own.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::webhook::{AdmissionHandler, Operation, Webhook, WebhookOptions};
+    ///
+    /// fn webhook(handler: impl AdmissionHandler) -> Webhook<Pod> {
+    ///     let options = WebhookOptions {
+    ///         path: Some("/validate-pod-exec".to_owned()),
+    ///         resources: vec!["pods/exec".to_owned()],
+    ///         operations: vec![Operation::Connect],
+    ///         ..WebhookOptions::default()
+    ///     };
+    ///     Webhook::new().validating(handler, options)
+    /// }
+    /// ```
     pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
         self.admissions.push(admission);
         self
     }
 
-    /// Converts between the versions of the kind, of which `K` is the hub.
+    /// Converts between the versions of the kind, of which `K` is the hub, at `/convert`.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::webhook::{Conversion, Webhook};
+    ///
+    /// let webhook = Webhook::<Memcached>::new().conversion(Conversion::new());
+    /// assert!(webhook.paths().any(|path| path == "/convert"));
+    /// ```
     pub fn conversion(mut self, conversion: Conversion<K>) -> Self {
         self.conversion = Some(conversion);
         self
     }
 
     /// The paths at which they are served.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    /// use operator_runtime::webhook::{AdmissionHandler, Webhook, WebhookOptions};
+    ///
+    /// fn paths(handler: impl AdmissionHandler) -> Vec<String> {
+    ///     let options = WebhookOptions { path: Some("/mine".to_owned()), ..WebhookOptions::default() };
+    ///     let webhook = Webhook::<Memcached>::new().validating(handler, options);
+    ///     webhook.paths().map(str::to_owned).collect()
+    /// }
+    /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = self.conversion.as_ref().map(|_| CONVERT);
         self.admissions

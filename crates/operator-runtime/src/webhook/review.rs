@@ -14,7 +14,21 @@ use super::denied::Denied;
 const KIND: &str = "AdmissionReview";
 const VERSION: &str = "admission.k8s.io/v1";
 
-/// What the API server asks about.
+/// What the API server asks about: the `request` of an `AdmissionReview`.
+///
+/// ```
+/// use operator_runtime::webhook::{AdmissionRequest, Operation};
+/// use serde_json::json;
+///
+/// let request: AdmissionRequest = serde_json::from_value(json!({
+///     "uid": "u-1",
+///     "operation": "UPDATE",
+///     "userInfo": {"username": "system:serviceaccount:default:bot"},
+/// }))?;
+/// assert_eq!(request.operation, Operation::Update);
+/// assert!(request.user_info.username.is_some_and(|name| name.starts_with("system:serviceaccount:")));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -60,6 +74,12 @@ pub struct AdmissionRequest {
 }
 
 /// What is done to an object.
+///
+/// ```
+/// use operator_runtime::webhook::{Operation, WebhookOptions};
+///
+/// assert_eq!(WebhookOptions::default().operations, [Operation::Create, Operation::Update]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -74,7 +94,16 @@ pub enum Operation {
     Connect,
 }
 
-/// Names a kind.
+/// Names a kind, as reviews do.
+///
+/// ```
+/// use operator_runtime::webhook::AdmissionRequest;
+///
+/// /// Whether the client wrote another version than the one that is shown to the webhook.
+/// fn is_converted(request: &AdmissionRequest) -> bool {
+///     request.request_kind.as_ref().is_some_and(|kind| *kind != request.kind)
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind {
@@ -86,7 +115,16 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// Names a resource.
+/// Names a resource, as reviews do.
+///
+/// ```
+/// use operator_runtime::webhook::AdmissionRequest;
+///
+/// fn path(request: &AdmissionRequest) -> String {
+///     let resource = &request.resource;
+///     format!("/apis/{}/{}/{}", resource.group, resource.version, resource.resource)
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
@@ -98,7 +136,14 @@ pub struct GroupVersionResource {
     pub resource: String,
 }
 
-/// What is answered.
+/// What an [`AdmissionHandler`](super::AdmissionHandler) answers.
+///
+/// ```
+/// use operator_runtime::webhook::{AdmissionResponse, Denied};
+///
+/// let answer = AdmissionResponse::denied(Denied::new("not on a Friday"));
+/// assert!(!answer.is_allowed());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionResponse {
     allowed: bool,
@@ -145,6 +190,12 @@ struct Body<'a> {
 
 impl AdmissionResponse {
     /// Lets the request pass as it is.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::AdmissionResponse;
+    ///
+    /// assert!(AdmissionResponse::allowed().is_allowed());
+    /// ```
     pub fn allowed() -> Self {
         Self {
             allowed: true,
@@ -155,7 +206,15 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request.
+    /// Refuses the request, with the status that the client gets.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::{AdmissionResponse, Denied, FieldError};
+    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
+    ///
+    /// let denied = Denied::invalid::<Memcached>("sample", [FieldError::required("spec.size", "")]);
+    /// let answer = AdmissionResponse::denied(denied);
+    /// ```
     pub fn denied(denied: Denied) -> Self {
         let status = Some(denied.into_status());
         let allowed = false;
@@ -166,12 +225,33 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request because it could not be judged.
+    /// Refuses the request because it could not be judged: 400 where the request is to blame, 500 where the webhook is.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use operator_runtime::webhook::{AdmissionRequest, AdmissionResponse};
+    ///
+    /// fn judge(request: &AdmissionRequest) -> AdmissionResponse {
+    ///     match &request.object {
+    ///         Some(_) => AdmissionResponse::allowed(),
+    ///         None => AdmissionResponse::errored(StatusCode::BAD_REQUEST, "there is no object"),
+    ///     }
+    /// }
+    /// ```
     pub fn errored(code: StatusCode, message: impl Into<String>) -> Self {
         Self::denied(Denied::with_code(code, "", message))
     }
 
-    /// Lets the request pass with these changes.
+    /// Lets the request pass with these changes, a JSON patch of the object that was sent.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::AdmissionResponse;
+    /// use serde_json::json;
+    ///
+    /// let patch = serde_json::from_value(json!([{"op": "add", "path": "/metadata/labels/tier", "value": "db"}]))?;
+    /// assert!(AdmissionResponse::patched(patch).is_allowed());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn patched(patch: json_patch::Patch) -> Self {
         let patch = (!patch.is_empty()).then_some(patch);
         Self {
@@ -181,13 +261,25 @@ impl AdmissionResponse {
     }
 
     /// Adds warnings, which clients show to their users; each should have at most 120 characters.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::AdmissionResponse;
+    ///
+    /// let answer = AdmissionResponse::allowed().warnings(["spec.image is deprecated".to_owned()]);
+    /// ```
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    /// Adds an annotation for the audit log.
+    /// Adds an annotation for the audit log, to whose key the API server adds the name of the webhook in front.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::AdmissionResponse;
+    ///
+    /// let answer = AdmissionResponse::allowed().audit_annotation("license", "expired");
+    /// ```
     #[must_use]
     pub fn audit_annotation(mut self, key: &str, value: &str) -> Self {
         self.audit_annotations.insert(key.to_owned(), value.to_owned());
@@ -195,6 +287,13 @@ impl AdmissionResponse {
     }
 
     /// Whether the request may pass.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use operator_runtime::webhook::AdmissionResponse;
+    ///
+    /// assert!(!AdmissionResponse::errored(StatusCode::INTERNAL_SERVER_ERROR, "no idea").is_allowed());
+    /// ```
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }

@@ -56,7 +56,16 @@ pub struct WebhookServer {
     http2: bool,
 }
 
-/// Why a webhook cannot be served.
+/// Why webhooks cannot be served.
+///
+/// ```
+/// use operator_runtime::webhook::{AdmissionHandler, WebhookError, WebhookServer};
+///
+/// fn is_refused(handler: impl AdmissionHandler) -> bool {
+///     let refused = WebhookServer::new().handler("no slash", handler);
+///     matches!(refused.err(), Some(WebhookError::InvalidPath(_)))
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// Two webhooks have one path.
@@ -76,14 +85,33 @@ struct Malformed(StatusCode, String);
 
 impl WebhookServer {
     /// The port that scaffolded configurations use.
+    ///
+    /// ```
+    /// assert_eq!(operator_runtime::webhook::WebhookServer::PORT, 9443);
+    /// ```
     pub const PORT: u16 = 9443;
 
     /// No webhooks yet.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// assert_eq!(WebhookServer::new().paths().count(), 0);
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Serves the webhooks of a kind.
+    /// Serves the webhooks of a kind; call it once for each kind.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap as Memcached, Pod};
+    /// use operator_runtime::webhook::{Webhook, WebhookError, WebhookServer};
+    ///
+    /// fn server(memcached: Webhook<Memcached>, pod: Webhook<Pod>) -> Result<WebhookServer, WebhookError> {
+    ///     WebhookServer::new().webhook(memcached)?.webhook(pod)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// If a path is none, or is served already.
@@ -92,7 +120,22 @@ impl WebhookServer {
         Ok(self)
     }
 
-    /// Answers admission requests at a path.
+    /// Answers admission requests at a path, that of a webhook configuration which somebody else writes.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, WebhookServer};
+    ///
+    /// struct Everything;
+    ///
+    /// impl AdmissionHandler for Everything {
+    ///     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+    ///         AdmissionResponse::allowed()
+    ///     }
+    /// }
+    /// let server = WebhookServer::new().handler("/validate", Everything)?;
+    /// assert!(server.handler("/validate", Everything).is_err());
+    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
+    /// ```
     ///
     /// # Errors
     /// If the path is none, or is served already.
@@ -124,13 +167,27 @@ impl WebhookServer {
         Ok(())
     }
 
-    /// Counts requests, and readings of certificates.
+    /// Counts requests, and readings of certificates, in this registry; in one that nobody sees by default.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// let metrics = Metrics::new();
+    /// let server = WebhookServer::new().metrics(metrics.clone());
+    /// ```
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Offers HTTP/2 too; off unless said otherwise, because of its history of ways to overload servers.
+    /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// let server = WebhookServer::new().http2(true);
+    /// ```
     pub fn http2(mut self, http2: bool) -> Self {
         self.http2 = http2;
         self
@@ -142,6 +199,16 @@ impl WebhookServer {
     }
 
     /// The paths that are served, in order.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::{AdmissionHandler, WebhookServer};
+    ///
+    /// # fn example(handler: impl AdmissionHandler) -> operator_runtime::Result<()> {
+    /// let server = WebhookServer::new().handler("/validate", handler)?;
+    /// assert_eq!(server.paths().collect::<Vec<_>>(), ["/validate"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = (!self.converters.is_empty()).then_some(CONVERT);
         convert
@@ -149,7 +216,24 @@ impl WebhookServer {
             .chain(self.endpoints.keys().map(String::as_str))
     }
 
-    /// Serves until `stop`, and lets requests under way finish for up to a minute.
+    /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB are
+    /// answered with 413; certificates that change are served anew.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Certificates;
+    /// use operator_runtime::webhook::WebhookServer;
+    /// use tokio_util::sync::CancellationToken;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// let (certificates, stop) = (Certificates::self_signed(["127.0.0.1"])?, CancellationToken::new());
+    /// let serving = tokio::spawn(WebhookServer::new().serve(listener, certificates, stop.clone()));
+    /// stop.cancel();
+    /// serving.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If TLS cannot be set up.
