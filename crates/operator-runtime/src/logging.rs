@@ -18,8 +18,15 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+mod sampling;
+
+use self::sampling::Sampler;
+pub use self::sampling::Sampling;
 
 /// How the log is written. The defaults are those of a program in production.
 ///
@@ -39,6 +46,8 @@ pub struct Logging {
     pub stacktrace_level: Option<StacktraceLevel>,
     /// The form of the time.
     pub time_encoding: TimeEncoding,
+    /// What is logged of a flood; everything when `None`.
+    pub sampling: Option<Sampling>,
 }
 
 /// The form of the log.
@@ -143,6 +152,11 @@ impl LogLevel {
     /// assert_eq!(Logging::default().level, LogLevel::INFO);
     /// ```
     pub const INFO: Self = Self(LevelFilter::INFO);
+
+    /// Whether it logs more than what helps while developing.
+    pub fn is_trace(self) -> bool {
+        self.0 == LevelFilter::TRACE
+    }
 }
 
 impl FromStr for LogLevel {
@@ -182,6 +196,7 @@ impl Default for Logging {
             level: LogLevel::INFO,
             stacktrace_level: None,
             time_encoding: TimeEncoding::default(),
+            sampling: Some(Sampling::default()),
         }
     }
 }
@@ -205,20 +220,48 @@ impl Logging {
     pub fn init(self) {
         let filter = match std::env::var("RUST_LOG") {
             Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
-            _ => EnvFilter::new(format!("{},{}", self.level.0, QUIET.join(","))),
+            _ => self.filter(),
         };
+        let ansi = std::io::stderr().is_terminal();
+        // An error means that the program has set up its own log: that one stays.
+        let _ = self.build(std::io::stderr, filter, ansi).try_init();
+    }
+
+    /// What writes the log, for a part of a program or a test; `RUST_LOG` is not looked at.
+    ///
+    /// ```
+    /// use operator_runtime::logging::Logging;
+    ///
+    /// let subscriber = Logging::default().subscriber(std::io::stdout);
+    /// tracing::subscriber::with_default(subscriber, || tracing::info!("Starting"));
+    /// ```
+    pub fn subscriber<W>(self, writer: W) -> Box<dyn Subscriber + Send + Sync>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        self.build(writer, self.filter(), false)
+    }
+
+    fn filter(self) -> EnvFilter {
+        EnvFilter::new(format!("{},{}", self.level.0, QUIET.join(",")))
+    }
+
+    fn build<W>(self, writer: W, filter: EnvFilter, ansi: bool) -> Box<dyn Subscriber + Send + Sync>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let sampler = self.sampling.map(Sampler::new);
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr);
-        // An error means that the program has set up its own log: that one stays.
-        let _ = match self.encoder {
-            Encoder::Console => subscriber.event_format(self.console()).try_init(),
-            Encoder::Json => subscriber
-                .fmt_fields(JsonFields::new())
-                .event_format(self.json())
-                .try_init(),
-        };
+            .with_ansi(ansi)
+            .with_writer(writer);
+        match self.encoder {
+            Encoder::Console => Box::new(subscriber.event_format(self.console()).finish().with(sampler)),
+            Encoder::Json => {
+                let subscriber = subscriber.fmt_fields(JsonFields::new());
+                Box::new(subscriber.event_format(self.json()).finish().with(sampler))
+            }
+        }
     }
 
     fn console(self) -> Traced<Format<tracing_subscriber::fmt::format::Full, TimeEncoding>> {
@@ -314,10 +357,8 @@ impl FormatTime for TimeEncoding {
 mod tests {
     use std::sync::Arc;
 
-    use parking_lot::Mutex;
-    use tracing_subscriber::fmt::MakeWriter;
-
     use super::*;
+    use parking_lot::Mutex;
 
     #[test]
     fn levels_have_the_names_and_numbers_of_zap() {
@@ -371,25 +412,39 @@ mod tests {
     /// What is written about an error and about what is none.
     fn written(logging: Logging) -> Vec<String> {
         let written = Written::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(written.clone())
-            .with_ansi(false);
-        let log = || {
+        tracing::subscriber::with_default(logging.subscriber(written.clone()), || {
+            tracing::debug!("Not told");
             tracing::info!(size = 3, "Starting");
             tracing::error!("Failed");
-        };
-        match logging.encoder {
-            Encoder::Console => {
-                let subscriber = subscriber.event_format(logging.console()).finish();
-                tracing::subscriber::with_default(subscriber, log);
-            }
-            Encoder::Json => {
-                let subscriber = subscriber.fmt_fields(JsonFields::new());
-                tracing::subscriber::with_default(subscriber.event_format(logging.json()).finish(), log);
-            }
-        }
+        });
         let text = String::from_utf8(written.0.lock().clone()).unwrap();
         text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn floods_are_sampled_and_nothing_else_is() {
+        let flood = |sampling| {
+            let (written, logging) = (
+                Written::default(),
+                Logging {
+                    sampling,
+                    ..Logging::default()
+                },
+            );
+            tracing::subscriber::with_default(logging.subscriber(written.clone()), || {
+                for number in 0..1000 {
+                    tracing::info!(number, "Again");
+                }
+                tracing::info!("Something else");
+            });
+            let text = String::from_utf8(written.0.lock().clone()).unwrap();
+            assert_eq!(text.matches("Something else").count(), 1);
+            text.matches("Again").count()
+        };
+        assert_eq!(flood(None), 1000);
+        // 100 and 9 of the 900 after; more if a second ends meanwhile.
+        let sampled = flood(Some(Sampling::default()));
+        assert!((109..1000).contains(&sampled), "{sampled}");
     }
 
     #[test]

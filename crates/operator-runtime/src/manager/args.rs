@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::builder::MetricsOptions;
 use super::webhooks::{Source, WebhookOptions};
-use crate::logging::{Encoder, LogLevel, Logging, StacktraceLevel, TimeEncoding};
+use crate::logging::{Encoder, LogLevel, Logging, Sampling, StacktraceLevel, TimeEncoding};
 use crate::webhook::WebhookServer;
 
 /// The flags of a manager, with the names and defaults of kubebuilder's scaffolds; flatten them into the arguments of
@@ -113,7 +113,7 @@ pub struct Args {
     )]
     pub graceful_shutdown_seconds: i64,
 
-    /// Log readable text with debug messages, as while developing, instead of JSON.
+    /// Log readable text with debug messages, as while developing, instead of JSON of which floods are sampled.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     pub zap_devel: bool,
 
@@ -158,17 +158,24 @@ impl Args {
     /// tracing::info!("nobody reads this");
     /// ```
     pub fn init_logging(&self) {
+        self.logging().init();
+    }
+
+    fn logging(&self) -> Logging {
         let (encoder, level) = match self.zap_devel {
             true => (Encoder::Console, LogLevel::DEBUG),
             false => (Encoder::Json, LogLevel::INFO),
         };
-        let logging = Logging {
+        let level = self.zap_log_level.unwrap_or(level);
+        // Whoever asks for everything gets it.
+        let is_sampled = !self.zap_devel && !level.is_trace();
+        Logging {
             encoder: self.zap_encoder.unwrap_or(encoder),
-            level: self.zap_log_level.unwrap_or(level),
+            level,
             stacktrace_level: self.zap_stacktrace_level,
             time_encoding: self.zap_time_encoding,
-        };
-        logging.init();
+            sampling: is_sampled.then(Sampling::default),
+        }
     }
 
     /// The namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
@@ -296,6 +303,17 @@ mod tests {
         assert_eq!(args.zap_stacktrace_level, Some(StacktraceLevel::Error));
         assert_eq!(args.zap_time_encoding, TimeEncoding::Iso8601);
         assert!(Cli::try_parse_from(["operator", "--zap-time-encoding=noon"]).is_err());
+        assert_eq!(
+            parse(&["--zap-devel=false"]).logging().sampling,
+            Some(Sampling::default())
+        );
+        assert_eq!(parse(&[]).logging().sampling, None);
+        assert_eq!(
+            parse(&["--zap-devel=false", "--zap-log-level=5"])
+                .logging()
+                .sampling,
+            None
+        );
     }
 
     #[test]

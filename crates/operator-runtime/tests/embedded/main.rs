@@ -15,6 +15,7 @@ mod election;
 mod events;
 mod finalizer;
 mod helpers;
+mod logging;
 mod manager;
 mod manifests;
 mod metrics;

@@ -3,11 +3,13 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use clap::Parser;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -16,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use operator_apiserver::ApiServer;
+use operator_runtime::manager::Args;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,6 +46,13 @@ struct Shared {
     up: Mutex<CancellationToken>,
 }
 
+/// The command line of an operator.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    manager: Args,
+}
+
 impl Wire {
     pub(crate) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -67,6 +77,20 @@ impl Wire {
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The arguments of an operator that connects to it with a kubeconfig of its own, and has these flags.
+    pub(crate) fn args(&self, directory: &Path, flags: &[&str]) -> Args {
+        let path = directory.join("kubeconfig");
+        let url = self.url();
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: a,\n clusters: [{{name: a, cluster: {{server: '{url}'}}}}],\n \
+             users: [{{name: a, user: {{}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let kubeconfig = ["operator", "--health-probe-bind-address=0", "--kubeconfig"];
+        let arguments = kubeconfig.into_iter().chain([path.to_str().unwrap()]);
+        Cli::parse_from(arguments.chain(flags.iter().copied())).manager
     }
 
     /// Answers with `server` from now on.

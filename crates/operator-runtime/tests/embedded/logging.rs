@@ -1,0 +1,120 @@
+//! The log of an operator that runs: what a reconcile says, and what the API server warns of.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResourceExt;
+use kube::api::{Api, DynamicObject, PostParams};
+use operator_apiserver::ApiServer;
+use operator_runtime::Kind;
+use operator_runtime::logging::Logging;
+use operator_runtime::prelude::*;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{Widget, WidgetSpec, in_time, run};
+use crate::wire::Wire;
+
+/// What has been written.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Its messages.
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn with(&self, message: &str) -> Vec<Value> {
+        let mut lines = self.lines();
+        lines.retain(|line| line["message"] == message);
+        lines
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Writes an object with a field that its kind does not have, twice, and fails.
+struct Careless;
+
+impl Reconciler for Careless {
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        let kind = Kind::of::<ConfigMap>();
+        for _ in 0..2 {
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"generateName": "made-", "namespace": "default"},
+                "colour": "red",
+            }))?;
+            ctx.dynamic(&kind).create(object).await?;
+        }
+        Err(Error::terminal(format!("{} is not to my liking", request.name())))
+    }
+}
+
+#[tokio::test]
+async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_controller() {
+    let log = Log::default();
+    let _writing = tracing::subscriber::set_default(Logging::default().subscriber(log.clone()));
+    let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
+    let server = ApiServer::builder().build().unwrap();
+    let direct = kube::Client::new(server.clone(), "default");
+    let crds = Api::all(direct.clone());
+    crds.create(&PostParams::default(), &Widget::crd()).await.unwrap();
+    let widgets: Api<Widget> = Api::default_namespaced(direct);
+    let widget = Widget::new("a", WidgetSpec { size: 1 });
+    widgets.create(&PostParams::default(), &widget).await.unwrap();
+    wire.up(server);
+    let args = wire.args(directory.path(), &[]);
+    let manager = Manager::builder("tester").args(&args).build().await.unwrap();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(Careless)
+        .unwrap();
+    let running = run(&manager);
+    in_time(async {
+        while log.with("Reconciler error").is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.end().await.unwrap();
+
+    let warnings = log.with("The API server warns");
+    assert_eq!(warnings.len(), 1, "{:?}", log.lines());
+    assert_eq!(
+        (&warnings[0]["level"], &warnings[0]["warning"]),
+        (&json!("WARN"), &json!(r#"unknown field "colour""#))
+    );
+    let errors = log.with("Reconciler error");
+    let error = &errors[0];
+    assert_eq!((errors.len(), &error["level"]), (1, &json!("ERROR")));
+    assert_eq!(error["error"], "a is not to my liking");
+    let span = &error["span"];
+    assert_eq!(
+        (&span["controller"], &span["name"]),
+        (&json!("widget"), &json!("a"))
+    );
+}
