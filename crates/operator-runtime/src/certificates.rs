@@ -28,11 +28,14 @@ mod authority;
 mod ca_bundle;
 mod injector;
 mod managed;
+mod tls;
 
 pub use self::authority::Authority;
 pub use self::ca_bundle::CaBundle;
 pub use self::managed::ManagedCertificates;
 pub(crate) use self::managed::Served;
+pub use self::tls::TlsVersion;
+pub(crate) use self::tls::{TlsOptions, shake_hands};
 
 use crate::error::describe;
 use crate::metrics::CertificateMetrics;
@@ -47,13 +50,18 @@ const RENEW_AFTER: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 pub struct Certificates {
     inner: Arc<Inner>,
     metrics: CertificateMetrics,
+    poll: Duration,
 }
+
+type OnChange = Arc<dyn Fn(&[CertificateDer<'static>]) + Send + Sync>;
 
 struct Inner {
     source: Source,
     current: RwLock<Arc<CertifiedKey>>,
     /// What the current certificate was made from, to see whether anything changed.
     origin: Mutex<Origin>,
+    /// Who is told of each change.
+    listeners: Mutex<Vec<OnChange>>,
 }
 
 enum Source {
@@ -219,8 +227,7 @@ impl Certificates {
             ),
             Source::Issued { .. } => return Ok(false),
         };
-        *self.inner.current.write() = Arc::new(current);
-        *self.inner.origin.lock() = origin;
+        self.inner.replace(current, origin);
         Ok(true)
     }
 
@@ -229,18 +236,41 @@ impl Certificates {
         let Source::Issued { authority, names } = &self.inner.source else {
             return Ok(());
         };
-        *self.inner.current.write() = Arc::new(issue(&by, names)?);
-        *self.inner.origin.lock() = Origin::Made(std::time::Instant::now());
+        let origin = Origin::Made(std::time::Instant::now());
+        self.inner.replace(issue(&by, names)?, origin);
         *authority.write() = Arc::new(by);
         Ok(())
     }
 
-    /// Looks every ten seconds whether the files changed, until `stop`.
+    /// Calls `listener` with the certificate and those that vouch for it, now and whenever they change.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Certificates;
+    ///
+    /// let certificates = Certificates::self_signed(["localhost"])?;
+    /// certificates.on_change(|chain| println!("a chain of {} certificates", chain.len()));
+    /// # Ok::<_, operator_runtime::certificates::CertificateError>(())
+    /// ```
+    pub fn on_change(&self, listener: impl Fn(&[CertificateDer<'static>]) + Send + Sync + 'static) {
+        let mut listeners = self.inner.listeners.lock();
+        let current = self.inner.current.read().clone();
+        listener(&current.cert);
+        listeners.push(Arc::new(listener));
+    }
+
+    /// How often files are looked at; every ten seconds unless said otherwise.
+    #[must_use]
+    pub fn check_every(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// Looks every ten seconds, or as [`Certificates::check_every`] says, whether the files changed, until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(POLL) => {}
+                () = tokio::time::sleep(self.poll) => {}
             }
             self.metrics.reads.inc();
             match self.reload() {
@@ -254,18 +284,9 @@ impl Certificates {
         }
     }
 
-    /// TLS 1.2 and 1.3 with this certificate.
-    pub(crate) fn server_config(&self, http2: bool) -> Result<Arc<ServerConfig>, CertificateError> {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(CertificateError::Unusable)?
-            .with_no_client_auth()
-            .with_cert_resolver(self.inner.clone());
-        config.alpn_protocols = match http2 {
-            true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            false => vec![b"http/1.1".to_vec()],
-        };
-        Ok(Arc::new(config))
+    /// A server with this certificate.
+    pub(crate) fn server_config(&self, tls: &TlsOptions) -> Result<Arc<ServerConfig>, CertificateError> {
+        tls.server_config(self.inner.clone())
     }
 
     fn from_contents(source: Source, contents: (Vec<u8>, Vec<u8>)) -> Result<Self, CertificateError> {
@@ -279,10 +300,12 @@ impl Certificates {
             source,
             current: RwLock::new(Arc::new(current)),
             origin: Mutex::new(origin),
+            listeners: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
             metrics: CertificateMetrics::default(),
+            poll: POLL,
         }
     }
 
@@ -310,6 +333,22 @@ impl fmt::Debug for Certificates {
 impl fmt::Debug for Inner {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Serves another certificate from now on, and tells of it.
+    fn replace(&self, current: CertifiedKey, origin: Origin) {
+        let current = Arc::new(current);
+        // Nobody is told of a change twice, or of none, while somebody begins to listen.
+        let listeners = self.listeners.lock();
+        *self.current.write() = current.clone();
+        *self.origin.lock() = origin;
+        for listener in listeners.iter() {
+            listener(&current.cert);
+        }
     }
 }
 
@@ -419,6 +458,46 @@ pub(crate) mod tests {
         dir.write(&other, &other_key);
         assert!(certificates.reload().unwrap());
         assert_ne!(served(&certificates), first);
+    }
+
+    #[tokio::test]
+    async fn changes_are_told_and_readings_are_counted() {
+        let dir = Dir::new("certificates");
+        let ((certificate, key, _), (other, other_key, _)) = (pem(), pem());
+        dir.write(&certificate, &key);
+        let metrics = crate::metrics::Metrics::new();
+        let certificates = Certificates::from_dir(&dir.0)
+            .unwrap()
+            .check_every(Duration::from_millis(1))
+            .metrics(metrics.certificates());
+        let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
+        certificates.on_change(move |chain| told.send(chain.to_vec()).unwrap());
+        let first = changes.recv().await.unwrap();
+        assert_eq!(first, served(&certificates));
+        let stop = CancellationToken::new();
+        let watching = tokio::spawn({
+            let (certificates, stop) = (certificates.clone(), stop.clone());
+            async move { certificates.watch(stop).await }
+        });
+        let shows = |text: &str| metrics.to_text().contains(text);
+        assert!(
+            !shows("certwatcher_read_certificate_total 0"),
+            "the first reading counts"
+        );
+        assert!(shows("certwatcher_read_certificate_errors_total 0"));
+
+        std::fs::write(dir.0.join("tls.key"), "no key").unwrap();
+        while shows("certwatcher_read_certificate_errors_total 0") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(served(&certificates), first, "the old one is served on");
+        dir.write(&other, &other_key);
+        let second = changes.recv().await.unwrap();
+        assert_ne!(second, first);
+        assert_eq!(second, served(&certificates));
+        stop.cancel();
+        watching.await.unwrap();
+        assert!(changes.try_recv().is_err(), "each change is told once");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! `/healthz` and `/readyz`, with the answers that kubelets and people know from Kubernetes' own components.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -17,13 +17,19 @@ use crate::serve::{self, Answer, Server};
 /// Nobody minds a probe that is cut short.
 const GRACE: Duration = Duration::from_secs(1);
 
-type Check = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// The checks of a manager; clones share them.
 #[derive(Clone)]
 pub(crate) struct Checks {
     health: Arc<Mutex<BTreeMap<String, Check>>>,
     ready: Arc<Mutex<BTreeMap<String, Check>>>,
+}
+
+/// What a query asks for.
+struct Query<'a> {
+    verbose: bool,
+    excluded: Vec<&'a str>,
 }
 
 // === impl Checks ===
@@ -50,15 +56,33 @@ impl Checks {
     }
 
     pub(crate) fn add_health(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        self.health.lock().insert(name.to_owned(), Arc::new(check));
+        self.add_health_async(name, move || std::future::ready(check()));
     }
 
     pub(crate) fn add_ready(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        self.ready.lock().insert(name.to_owned(), Arc::new(check));
+        self.add_ready_async(name, move || std::future::ready(check()));
+    }
+
+    pub(crate) fn add_health_async<F, R>(&self, name: &str, check: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        let check: Check = Arc::new(move || Box::pin(check()));
+        self.health.lock().insert(name.to_owned(), check);
+    }
+
+    pub(crate) fn add_ready_async<F, R>(&self, name: &str, check: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        let check: Check = Arc::new(move || Box::pin(check()));
+        self.ready.lock().insert(name.to_owned(), check);
     }
 
     /// The answer to a path and its query.
-    fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
+    async fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
         let (endpoint, one) = match path.trim_matches('/').split_once('/') {
             Some((endpoint, one)) => (endpoint, Some(one)),
             None => (path.trim_matches('/'), None),
@@ -66,64 +90,100 @@ impl Checks {
         let checks = match endpoint {
             "healthz" => self.health.lock().clone(),
             "readyz" => self.ready.lock().clone(),
-            _ => return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+            _ => return not_found(),
         };
         match one {
-            None => all(endpoint, &checks, query),
+            None => all(endpoint, &checks, &Query::parse(query)).await,
             Some(name) => match checks.get(name) {
-                Some(check) => all(endpoint, &[(name.to_owned(), check.clone())].into(), query),
-                None => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+                Some(check) => single(check().await),
+                None => not_found(),
             },
         }
     }
 }
 
-/// Runs the checks; `?verbose` lists them, and a failure always does; `?exclude=NAME` leaves one out.
-fn all(endpoint: &str, checks: &BTreeMap<String, Check>, query: &str) -> (StatusCode, String) {
-    let verbose = query
-        .split('&')
-        .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-    let excluded: Vec<_> = query
-        .split('&')
-        .filter_map(|pair| pair.strip_prefix("exclude="))
-        .collect();
-    let (mut text, mut failed) = (String::new(), false);
-    for (name, check) in checks {
-        let line = if excluded.contains(&name.as_str()) {
-            format!("[+]{name} excluded: ok")
-        } else {
-            match check() {
-                Ok(()) => format!("[+]{name} ok"),
-                Err(error) => {
-                    failed = true;
-                    tracing::info!(check = name, %error, "{endpoint} check failed");
-                    format!("[-]{name} failed: reason withheld")
-                }
-            }
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{line}");
+fn not_found() -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
+}
+
+/// The answer for one check, whose reason is told to whoever asks for it by name.
+fn single(outcome: Result<()>) -> (StatusCode, String) {
+    match outcome {
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("internal server error: {error}\n"),
+        ),
     }
-    if failed {
-        return (
+}
+
+/// Runs the checks; `?verbose` lists them, and a failure always does; `?exclude=NAME` leaves one out.
+async fn all(endpoint: &str, checks: &BTreeMap<String, Check>, query: &Query<'_>) -> (StatusCode, String) {
+    let lines = checks.iter().map(|(name, check)| async move {
+        if query.excluded.contains(&name.as_str()) {
+            return (true, format!("[+]{name} excluded: ok\n"));
+        }
+        match check().await {
+            Ok(()) => (true, format!("[+]{name} ok\n")),
+            Err(error) => {
+                tracing::info!(check = name, %error, "{endpoint} check failed");
+                (false, format!("[-]{name} failed: reason withheld\n"))
+            }
+        }
+    });
+    let lines = futures::future::join_all(lines).await;
+    let failed = lines.iter().any(|(passed, _)| !passed);
+    if !failed && !query.verbose {
+        return (StatusCode::OK, "ok".to_owned());
+    }
+    let mut text: String = lines.into_iter().map(|(_, line)| line).collect();
+    text.push_str(&query.unmatched(checks));
+    match failed {
+        true => (
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("{text}{endpoint} check failed\n"),
-        );
+        ),
+        false => (StatusCode::OK, format!("{text}{endpoint} check passed\n")),
     }
-    let text = if verbose {
-        format!("{text}{endpoint} check passed\n")
-    } else {
-        "ok".to_owned()
-    };
-    (StatusCode::OK, text)
+}
+
+// === impl Query ===
+
+impl<'a> Query<'a> {
+    fn parse(query: &'a str) -> Self {
+        let mut pairs = query.split('&');
+        let mut excluded: Vec<_> = query
+            .split('&')
+            .filter_map(|pair| pair.strip_prefix("exclude="))
+            .collect();
+        excluded.sort_unstable();
+        excluded.dedup();
+        Self {
+            verbose: pairs.any(|pair| pair == "verbose" || pair.starts_with("verbose=")),
+            excluded,
+        }
+    }
+
+    /// A warning of checks that should be left out and are not there.
+    fn unmatched(&self, checks: &BTreeMap<String, Check>) -> String {
+        let unmatched = self.excluded.iter().filter(|name| !checks.contains_key(**name));
+        let quoted: Vec<_> = unmatched.map(|name| format!("{name:?}")).collect();
+        match quoted.is_empty() {
+            true => String::new(),
+            false => format!(
+                "warn: some health checks cannot be excluded: no matches for {}\n",
+                quoted.join(", ")
+            ),
+        }
+    }
 }
 
 /// Serves the checks until `stop`.
 pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: CancellationToken) {
     let server = Server {
         handler: Arc::new(move |request| {
-            let answer = respond(&checks, request.method(), request.uri());
-            Box::pin(std::future::ready(answer))
+            let (checks, method, uri) = (checks.clone(), request.method().clone(), request.uri().clone());
+            Box::pin(async move { respond(&checks, &method, &uri).await })
         }),
         tls: None,
         http2: false,
@@ -132,9 +192,9 @@ pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Cancellat
     server.serve(listener, stop).await;
 }
 
-fn respond(checks: &Checks, method: &Method, uri: &Uri) -> Answer {
+async fn respond(checks: &Checks, method: &Method, uri: &Uri) -> Answer {
     let (status, text) = match *method {
-        Method::GET | Method::HEAD => checks.answer(uri.path(), uri.query().unwrap_or_default()),
+        Method::GET | Method::HEAD => checks.answer(uri.path(), uri.query().unwrap_or_default()).await,
         _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
     };
     let mut answer = serve::text(status, text);
@@ -161,47 +221,67 @@ mod tests {
         checks
     }
 
-    #[track_caller]
-    fn check(path: &str, query: &str, status: u16, text: &str) {
-        let (actual, body) = checks().answer(path, query);
-        assert_eq!((actual.as_u16(), body.as_str()), (status, text));
+    async fn check(path: &str, query: &str, status: u16, text: &str) {
+        let (actual, body) = checks().answer(path, query).await;
+        assert_eq!((actual.as_u16(), body.as_str()), (status, text), "{path}?{query}");
     }
 
-    #[test]
-    fn passing_checks_say_ok() {
-        check("/healthz", "", 200, "ok");
-        check("/healthz/", "", 200, "ok");
-        check("/healthz", "verbose", 200, "[+]ping ok\nhealthz check passed\n");
+    #[tokio::test]
+    async fn passing_checks_say_ok() {
+        check("/healthz", "", 200, "ok").await;
+        check("/healthz/", "", 200, "ok").await;
+        let verbose = "[+]ping ok\nhealthz check passed\n";
+        check("/healthz", "verbose", 200, verbose).await;
+        check("/healthz", "verbose=true", 200, verbose).await;
+    }
+
+    #[tokio::test]
+    async fn failing_check_is_named_and_its_reason_withheld() {
+        let text = "[-]database failed: reason withheld\n[+]ping ok\nreadyz check failed\n";
+        check("/readyz", "", 500, text).await;
+    }
+
+    #[tokio::test]
+    async fn single_checks_have_paths_of_their_own() {
+        check("/readyz/ping", "", 200, "ok").await;
+        check("/readyz/ping", "verbose", 200, "ok").await;
+        let reason = "internal server error: password is wrong\n";
+        check("/readyz/database", "", 500, reason).await;
+        check("/readyz/missing", "", 404, "404 page not found\n").await;
+        check("/metrics", "", 404, "404 page not found\n").await;
+    }
+
+    #[tokio::test]
+    async fn excluded_check_does_not_count() {
+        let text = "[+]database excluded: ok\n[+]ping ok\nreadyz check passed\n";
+        check("/readyz", "verbose&exclude=database", 200, text).await;
+        check("/readyz", "exclude=database", 200, "ok").await;
+    }
+
+    #[tokio::test]
+    async fn checks_may_wait() {
+        let checks = checks();
+        checks.add_health_async("slow", || async {
+            tokio::task::yield_now().await;
+            Err(Error::msg("too slow"))
+        });
+        let (code, text) = checks.answer("/healthz", "").await;
+        let wanted = "[+]ping ok\n[-]slow failed: reason withheld\nhealthz check failed\n";
+        assert_eq!((code.as_u16(), text.as_str()), (500, wanted));
+        let (_, text) = checks.answer("/healthz/slow", "").await;
+        assert_eq!(text, "internal server error: too slow\n");
+    }
+
+    #[tokio::test]
+    async fn check_that_is_not_there_cannot_be_excluded() {
+        let warning = "warn: some health checks cannot be excluded: no matches for \"disk\", \"fan\"\n";
+        let text = format!("[+]ping ok\n{warning}healthz check passed\n");
         check(
             "/healthz",
-            "verbose=true",
+            "verbose&exclude=fan&exclude=disk&exclude=fan",
             200,
-            "[+]ping ok\nhealthz check passed\n",
-        );
-    }
-
-    #[test]
-    fn failing_check_is_named_and_its_reason_withheld() {
-        let text = "[-]database failed: reason withheld\n[+]ping ok\nreadyz check failed\n";
-        check("/readyz", "", 500, text);
-    }
-
-    #[test]
-    fn single_checks_have_paths_of_their_own() {
-        check("/readyz/ping", "", 200, "ok");
-        check(
-            "/readyz/database",
-            "",
-            500,
-            "[-]database failed: reason withheld\nreadyz check failed\n",
-        );
-        check("/readyz/missing", "", 404, "404 page not found\n");
-        check("/metrics", "", 404, "404 page not found\n");
-    }
-
-    #[test]
-    fn excluded_check_does_not_count() {
-        let text = "[+]database excluded: ok\n[+]ping ok\nreadyz check passed\n";
-        check("/readyz", "verbose&exclude=database", 200, text);
+            &text,
+        )
+        .await;
     }
 }

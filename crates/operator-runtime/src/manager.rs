@@ -46,7 +46,7 @@ use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
 use crate::metrics::{CacheMetrics, Metrics, MetricsServer};
 use crate::object::{Kind, Object};
-use crate::webhook::Webhook;
+use crate::webhook::{AdmissionHandler, Authenticator, Webhook, WebhookError, WebhookServer};
 
 mod args;
 mod base_context;
@@ -328,11 +328,59 @@ impl Manager {
     /// # Errors
     /// If the port is in use, a path is served already, or the manager runs.
     pub fn add_webhook<K: Object>(&self, webhook: Webhook<K>) -> Result<(), ManagerError> {
+        self.serve_webhook(|server| server.add(webhook))
+    }
+
+    /// Answers admission requests at a path, for webhooks that are about several kinds or about subresources; otherwise
+    /// as [`Manager::add_webhook`]. The API server is not told of it.
+    ///
+    /// # Errors
+    /// As [`Manager::add_webhook`], and if the path is none.
+    pub fn add_admission_handler(
+        &self,
+        path: &str,
+        handler: impl AdmissionHandler,
+    ) -> Result<(), ManagerError> {
+        self.serve_webhook(|server| server.add_admission(path, handler))
+    }
+
+    /// Answers token reviews at a path; otherwise as [`Manager::add_admission_handler`].
+    ///
+    /// # Errors
+    /// As [`Manager::add_admission_handler`].
+    pub fn add_authentication_webhook(
+        &self,
+        path: &str,
+        authenticator: impl Authenticator,
+    ) -> Result<(), ManagerError> {
+        self.serve_webhook(|server| server.add_authentication(path, authenticator))
+    }
+
+    /// Answers all requests at a path of the webhook server in any way, as [`WebhookServer::raw`] does; otherwise as
+    /// [`Manager::add_admission_handler`].
+    ///
+    /// # Errors
+    /// As [`Manager::add_admission_handler`].
+    pub fn add_webhook_handler<F, R>(&self, path: &str, handler: F) -> Result<(), ManagerError>
+    where
+        F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
+        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        self.serve_webhook(|server| server.add_raw(path, handler))
+    }
+
+    fn serve_webhook(
+        &self,
+        add: impl FnOnce(&mut WebhookServer) -> Result<(), WebhookError>,
+    ) -> Result<(), ManagerError> {
         let mut phase = self.inner.phase.lock();
-        let setup = phase.setup()?;
-        let address = setup.webhooks.add(webhook, &self.inner.checks)?;
-        // It is the same each time.
-        let _ = self.inner.webhook_address.set(address);
+        match phase.setup()?.webhooks.add(&self.inner.checks, add)? {
+            Some(address) => {
+                // It is the same each time.
+                let _ = self.inner.webhook_address.set(address);
+            }
+            None => tracing::info!("Webhooks are not served: their port is switched off"),
+        }
         Ok(())
     }
 
@@ -359,6 +407,15 @@ impl Manager {
         self.inner.checks.add_health(name, check);
     }
 
+    /// [`Manager::add_health_check`], with a check that waits for something.
+    pub fn add_async_health_check<F, R>(&self, name: &str, check: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.inner.checks.add_health_async(name, check);
+    }
+
     /// Adds a check to `/readyz`, which says whether the instance is of use: where it fails, Services do not lead to
     /// it, and a rollout waits. Otherwise as [`Manager::add_health_check`].
     ///
@@ -376,6 +433,23 @@ impl Manager {
     /// ```
     pub fn add_ready_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
         self.inner.checks.add_ready(name, check);
+    }
+
+    /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The kubelet
+    /// gives it a second unless the probe says otherwise.
+    ///
+    /// ```no_run
+    /// # async fn ping() -> std::io::Result<()> { Ok(()) }
+    /// # fn example(manager: operator_runtime::Manager) {
+    /// manager.add_async_ready_check("database", || async { Ok(ping().await?) });
+    /// # }
+    /// ```
+    pub fn add_async_ready_check<F, R>(&self, name: &str, check: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.inner.checks.add_ready_async(name, check);
     }
 
     /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
@@ -404,7 +478,8 @@ impl Manager {
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
         let mut phase = self.inner.phase.lock();
-        match &mut phase.setup()?.metrics_server {
+        let setup = phase.setup().map_err(|_| ManagerError::MetricsStarted)?;
+        match &mut setup.metrics_server {
             Some((server, _)) => *server = server.clone().handler(path, handler)?,
             None => tracing::warn!(path, "No metrics are served, and so this is not either"),
         }

@@ -48,6 +48,11 @@
 //! }
 //! ```
 //!
+//! # Others
+//! An [`AdmissionHandler`] answers requests about several kinds or about subresources, a [`MultiHandler`] is several of
+//! them behind one path, an [`Authenticator`] says whose a token is, and `raw` handlers answer in any way:
+//! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler) and its like serve them.
+//!
 //! # Certificates
 //! The API server calls webhooks over TLS and must trust whoever answers. A manager looks after that:
 //! * With `--webhook-cert-path`, certificate and key are read from that directory, where cert-manager's Secret is
@@ -55,16 +60,22 @@
 //! * Without, the operator is its own authority: see [`ManagedCertificates`](crate::certificates::ManagedCertificates).
 
 mod admission;
+mod authentication;
+mod body;
 mod conversion;
 mod denied;
+mod endpoint;
+mod multi;
 mod patch;
 mod registration;
 mod review;
 mod server;
 
 pub use self::admission::{AdmissionHandler, Defaulter, Validator, Warnings};
+pub use self::authentication::{Authenticator, TokenRequest, TokenResponse};
 pub use self::conversion::{Conversion, Convertible, Lossy, hub_round_trip, round_trip};
 pub use self::denied::{Denied, FieldError};
+pub use self::multi::MultiHandler;
 pub(crate) use self::registration::Description;
 pub use self::registration::{
     FailurePolicy, MatchPolicy, ReinvocationPolicy, SideEffects, Webhook, WebhookOptions,

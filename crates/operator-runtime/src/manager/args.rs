@@ -58,9 +58,10 @@ pub struct Args {
     #[arg(long, value_name = "HOST", default_value = "")]
     pub webhook_host: String,
 
-    /// The port on which webhooks are served, if the operator has any.
-    #[arg(long, value_name = "PORT", default_value_t = WebhookServer::PORT)]
-    pub webhook_port: u16,
+    /// The port on which webhooks are served, if the operator has any; -1 serves none.
+    #[arg(long, value_name = "PORT", default_value_t = i32::from(WebhookServer::PORT), allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-1..=65535))]
+    pub webhook_port: i32,
 
     /// The directory with the certificate of webhooks; the operator makes one, and has it trusted, when empty.
     #[arg(long, value_name = "DIR", default_value = "")]
@@ -205,6 +206,7 @@ impl Args {
                 &self.metrics_cert_key,
             ),
             http2: self.enable_http2,
+            ..MetricsOptions::default()
         }
     }
 
@@ -215,12 +217,16 @@ impl Args {
             &self.webhook_cert_key,
         );
         WebhookOptions {
-            bind_address: format!("{}:{}", self.webhook_host, self.webhook_port),
+            bind_address: match self.webhook_port {
+                -1 => "0".to_owned(),
+                port => format!("{}:{port}", self.webhook_host),
+            },
             certificates: files.map_or(Source::Own, |(certificate, key)| Source::Files {
                 certificate,
                 key,
             }),
             http2: self.enable_http2,
+            ..WebhookOptions::default()
         }
     }
 
@@ -292,6 +298,8 @@ mod tests {
             panic!("{:?}", webhook.certificates);
         };
         assert_eq!((certificate, key), ("/certs/tls.crt".into(), "/certs/key".into()));
+        assert_eq!(parse(&["--webhook-port", "-1"]).webhook().bind_address, "0");
+        assert!(Cli::try_parse_from(["operator", "--webhook-port=65536"]).is_err());
         let args = parse(&["--webhook-host=127.0.0.1"]);
         assert_eq!(args.webhook().bind_address, "127.0.0.1:9443");
         assert!(matches!(args.webhook().certificates, Source::Own));

@@ -19,7 +19,7 @@ use super::servers::{self, address, listen};
 use super::webhooks::{Source, WebhookOptions, Webhooks};
 use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, user_agent};
 use crate::cache::{Cache, CacheOptions};
-use crate::certificates::{Certificates, ManagedCertificates};
+use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
 use crate::client::warnings::Warnings;
 use crate::controller::ControllerOptions;
@@ -42,6 +42,8 @@ pub(super) struct Options {
     health_probe_bind_address: String,
     metrics: MetricsOptions,
     webhook: WebhookOptions,
+    webhook_client_authority: Option<PathBuf>,
+    min_tls_version: TlsVersion,
     kubeconfig: Option<PathBuf>,
     /// `None` is for ever.
     pub(super) graceful_shutdown_timeout: Option<Duration>,
@@ -58,6 +60,7 @@ pub(super) struct MetricsOptions {
     /// Certificate and key, where they are not made.
     pub(super) certificate: Option<(PathBuf, PathBuf)>,
     pub(super) http2: bool,
+    pub(super) min_tls_version: TlsVersion,
 }
 
 /// Builds a [`Manager`]: begun by [`Manager::builder`], ended by [`ManagerBuilder::build`].
@@ -101,13 +104,10 @@ impl ManagerBuilder {
                 group_kind_concurrency: BTreeMap::new(),
                 base_context: BaseContext::new(),
                 health_probe_bind_address: String::new(),
-                metrics: MetricsOptions {
-                    bind_address: String::new(),
-                    secure: true,
-                    certificate: None,
-                    http2: false,
-                },
+                metrics: MetricsOptions::default(),
                 webhook: WebhookOptions::default(),
+                webhook_client_authority: None,
+                min_tls_version: TlsVersion::default(),
                 kubeconfig: None,
                 graceful_shutdown_timeout: Some(Duration::from_secs(30)),
                 leader_election: false,
@@ -301,7 +301,14 @@ impl ManagerBuilder {
         self
     }
 
-    /// Where webhooks are served; `:9443` by default. Nobody listens while there are none.
+    /// The oldest version of TLS in which metrics and webhooks are served; 1.2 unless said otherwise.
+    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
+        self.options.min_tls_version = version;
+        self
+    }
+
+    /// Where webhooks are served; `:9443` by default. Nobody listens while there are none, nor ever when
+    /// it is empty or `0`.
     ///
     /// ```
     /// # use operator_runtime::Manager;
@@ -343,6 +350,13 @@ impl ManagerBuilder {
     /// ```
     pub fn webhook_managed_certificates(mut self, certificates: ManagedCertificates) -> Self {
         self.options.webhook.certificates = Source::Managed(certificates);
+        self
+    }
+
+    /// Serves webhooks to those alone who show a certificate of an authority in this PEM file, as controller-runtime's
+    /// `ClientCAName` does; to everybody unless said otherwise. It is read when the manager starts.
+    pub fn webhook_client_authority(mut self, file: impl Into<PathBuf>) -> Self {
+        self.options.webhook_client_authority = Some(file.into());
         self
     }
 
@@ -466,7 +480,10 @@ impl ManagerBuilder {
     /// If there is no cluster, an address is none or in use, certificates cannot be read, or there is to be an
     /// election and nobody says in which namespace.
     pub async fn build(self) -> Result<Manager, ManagerError> {
-        let options = self.options;
+        let mut options = self.options;
+        options.metrics.min_tls_version = options.min_tls_version;
+        options.webhook.min_tls_version = options.min_tls_version;
+        options.webhook.client_authority = options.webhook_client_authority.clone();
         let metrics = Metrics::new();
         let (kube, requests) = match self.client {
             Some(DebugClient(client)) => (
@@ -591,6 +608,18 @@ pub(super) fn instance(name: &str) -> String {
     std::env::var("POD_NAME")
         .or_else(|_| std::env::var("HOSTNAME"))
         .unwrap_or_else(|_| name.to_owned())
+}
+
+impl Default for MetricsOptions {
+    fn default() -> Self {
+        Self {
+            bind_address: String::new(),
+            secure: true,
+            certificate: None,
+            http2: false,
+            min_tls_version: TlsVersion::default(),
+        }
+    }
 }
 
 impl fmt::Debug for DebugClient {

@@ -70,6 +70,9 @@ pub enum ManagerError {
     /// Nothing is started any more.
     #[error("can't accept new runnable as stop procedure is already engaged")]
     Stopping,
+    /// What is served beside the metrics must be there before the manager runs.
+    #[error("unable to add new metrics handler because metrics endpoint has already been created")]
+    MetricsStarted,
     /// The metrics server has two handlers of one path.
     #[error(transparent)]
     Metrics(#[from] DuplicatePath),

@@ -24,13 +24,15 @@ pub(super) fn metrics(
     metrics: &Metrics,
     kube: &kube::Client,
 ) -> Result<MetricsServer, ManagerError> {
-    let server = MetricsServer::new(metrics.clone()).http2(options.http2);
+    let server = MetricsServer::new(metrics.clone())
+        .http2(options.http2)
+        .min_tls_version(options.min_tls_version);
     if !options.secure {
         return Ok(server);
     }
     let certificates = match &options.certificate {
         Some((certificate, key)) => Certificates::from_files(certificate, key),
-        None => Certificates::self_signed(["localhost"]),
+        None => Certificates::self_signed(["localhost", "127.0.0.1"]),
     };
     let certificates = certificates.map_err(ManagerError::Certificates)?;
     Ok(server.secure(certificates).authorize(kube.clone()))

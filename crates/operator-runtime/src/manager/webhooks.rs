@@ -1,22 +1,22 @@
 //! The webhook server of a manager: which address, which certificates, and from when it answers.
 
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::ManagerError;
 use super::servers::bind;
-use crate::certificates::{Certificates, ManagedCertificates, Served};
+use crate::certificates::{
+    CertificateError, Certificates, ManagedCertificates, Served, TlsOptions, TlsVersion, shake_hands,
+};
 use crate::election;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, describe};
 use crate::health::Checks;
 use crate::metrics::Metrics;
-use crate::object::Object;
-use crate::webhook::{Webhook, WebhookServer};
+use crate::webhook::{WebhookError, WebhookServer};
 
 /// Names the namespace of the operator where there is no service account, as while developing.
 const NAMESPACE: &str = "POD_NAMESPACE";
@@ -24,12 +24,21 @@ const NAMESPACE: &str = "POD_NAMESPACE";
 /// Where the port comes from.
 const FLAG: &str = "webhook-port";
 
+/// The check for readiness.
+const CHECK: &str = "webhook";
+
+/// How long the server may take to shake hands before it counts as not reachable.
+const REACHABLE_WITHIN: Duration = Duration::from_secs(10);
+
 /// How webhooks are served.
 #[derive(Clone, Debug)]
 pub(super) struct WebhookOptions {
     pub(super) bind_address: String,
     pub(super) certificates: Source,
     pub(super) http2: bool,
+    pub(super) min_tls_version: TlsVersion,
+    /// The file with the authority of clients, where they need a certificate.
+    pub(super) client_authority: Option<PathBuf>,
 }
 
 /// Where the certificates come from.
@@ -62,7 +71,28 @@ impl Default for WebhookOptions {
             bind_address: format!(":{}", WebhookServer::PORT),
             certificates: Source::Own,
             http2: false,
+            min_tls_version: TlsVersion::default(),
+            client_authority: None,
         }
+    }
+}
+
+impl WebhookOptions {
+    fn is_off(&self) -> bool {
+        matches!(self.bind_address.as_str(), "" | "0")
+    }
+
+    fn tls(&self) -> Result<TlsOptions, CertificateError> {
+        let mut tls = TlsOptions::with_http2(self.http2);
+        tls.min_version = self.min_tls_version;
+        if let Some(path) = &self.client_authority {
+            let pem = std::fs::read_to_string(path).map_err(|source| CertificateError::Read {
+                path: path.clone(),
+                source,
+            })?;
+            tls.require_clients_of(&pem)?;
+        }
+        Ok(tls)
     }
 }
 
@@ -77,12 +107,16 @@ impl Webhooks {
         }
     }
 
-    /// Adds webhooks, and says where they will be served.
-    pub(super) fn add<K: Object>(
+    /// Adds webhooks, and says where they will be served, if they will.
+    pub(super) fn add(
         &mut self,
-        webhook: Webhook<K>,
         checks: &Checks,
-    ) -> Result<SocketAddr, ManagerError> {
+        add: impl FnOnce(&mut WebhookServer) -> Result<(), WebhookError>,
+    ) -> Result<Option<SocketAddr>, ManagerError> {
+        if self.options.is_off() {
+            add(&mut self.server)?;
+            return Ok(None);
+        }
         let address = &self.options.bind_address;
         let listener = match self.listener.take() {
             Some(listener) => listener,
@@ -90,12 +124,12 @@ impl Webhooks {
         };
         let local = local(&listener, address)?;
         self.listener = Some(listener);
-        self.server.add(webhook)?;
+        add(&mut self.server)?;
         // Until the server runs.
-        checks.add_ready("webhook", || {
-            Err(Error::msg("the webhook server has not started"))
+        checks.add_ready(CHECK, || {
+            Err(Error::msg("webhook server has not been started yet"))
         });
-        Ok(local)
+        Ok(Some(local))
     }
 
     /// Whether there is anything to serve.
@@ -116,19 +150,15 @@ impl Webhooks {
             return Ok(());
         };
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let server = self.server.metrics(metrics).http2(self.options.http2);
+        let address = reachable_at(listener.local_addr()?);
+        let server = self.server.metrics(metrics).tls(self.options.tls()?);
         let managed = match self.options.certificates {
             Source::Given(certificates) => Err(certificates),
             Source::Files { certificate, key } => Err(Certificates::from_files(&certificate, &key)?),
             Source::Managed(managed) => Ok(managed),
             Source::Own => own(&name)?,
         };
-        let started = Arc::new(AtomicBool::new(false));
-        let is_started = started.clone();
-        checks.add_ready("webhook", move || match is_started.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Error::msg("the webhook server has no certificate yet")),
-        });
+        checks.add_ready(CHECK, || Err(Error::msg("webhook server has no certificate yet")));
         let served = Served {
             paths: server.paths().map(str::to_owned).collect(),
             crds: server.converted().to_vec(),
@@ -136,7 +166,7 @@ impl Webhooks {
         tracing::info!(address = ?listener.local_addr().ok(), paths = ?served.paths, "Serving webhooks");
         match managed {
             Err(certificates) => {
-                started.store(true, Ordering::Relaxed);
+                checks.add_ready_async(CHECK, move || reachable(address));
                 server.serve(listener, certificates, stop).await?;
             }
             Ok(managed) => {
@@ -144,7 +174,7 @@ impl Webhooks {
                     certificates = managed.obtain(&kube) => certificates?,
                     () = stop.cancelled() => return Ok(()),
                 };
-                started.store(true, Ordering::Relaxed);
+                checks.add_ready_async(CHECK, move || reachable(address));
                 let keep = managed.keep(kube, certificates.clone(), served, stop.clone());
                 let (served, ()) = tokio::join!(server.serve(listener, certificates, stop), keep);
                 served?;
@@ -171,6 +201,31 @@ fn own(name: &str) -> Result<Result<ManagedCertificates, Certificates>> {
             Ok(Err(Certificates::self_signed(names)?))
         }
     }
+}
+
+/// Whether the server shakes hands; it need not be trusted for that.
+async fn reachable(address: SocketAddr) -> Result<()> {
+    match tokio::time::timeout(REACHABLE_WITHIN, shake_hands(address)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Error::msg(format!(
+            "webhook server is not reachable: {}",
+            describe(&error)
+        ))),
+        Err(_) => Err(Error::msg(format!(
+            "webhook server is not reachable: no answer within {REACHABLE_WITHIN:?}"
+        ))),
+    }
+}
+
+/// Who listens on every address is reached on the loopback one.
+fn reachable_at(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
 }
 
 fn local(listener: &TcpListener, address: &str) -> Result<SocketAddr, ManagerError> {

@@ -32,6 +32,7 @@ pub(super) struct Access {
     client: kube::Client,
     users: Arc<Mutex<Memory<String, Option<UserInfo>>>>,
     verdicts: Arc<Mutex<Memory<Question, bool>>>,
+    first_pause: Duration,
 }
 
 /// Why somebody is not let in.
@@ -41,8 +42,10 @@ pub(super) enum Refusal {
     Unauthenticated,
     /// The user may not.
     Forbidden(String),
-    /// The API server did not answer what was asked of it.
-    Unknown(&'static str),
+    /// The API server did not say whose the token is.
+    Unauthenticable,
+    /// The API server did not say whether the user may.
+    Unauthorizable(String),
 }
 
 /// May this user do this?
@@ -69,6 +72,7 @@ impl Access {
             client,
             users: Arc::default(),
             verdicts: Arc::default(),
+            first_pause: FIRST_PAUSE,
         }
     }
 
@@ -95,10 +99,7 @@ impl Access {
             },
             ..TokenReview::default()
         };
-        let review = self
-            .review(review)
-            .await
-            .ok_or(Refusal::Unknown("Authentication"))?;
+        let review = self.review(review).await.ok_or(Refusal::Unauthenticable)?;
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         self.users
@@ -121,7 +122,7 @@ impl Access {
         let review = self
             .review(question.review(user))
             .await
-            .ok_or(Refusal::Unknown("Authorization"))?;
+            .ok_or_else(|| Refusal::Unauthorizable(question.user.clone()))?;
         let allowed = review.status.as_ref().is_some_and(allows);
         let remember = if allowed { ALLOWED_FOR } else { DENIED_FOR };
         self.verdicts
@@ -140,7 +141,7 @@ impl Access {
             + std::fmt::Debug,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let mut pause = FIRST_PAUSE;
+        let mut pause = self.first_pause;
         for attempt in 1..=TRIES {
             let answer =
                 tokio::time::timeout(REVIEW_TIMEOUT, api.create(&PostParams::default(), &review)).await;
@@ -237,6 +238,42 @@ mod tests {
         assert_eq!(memory.answers.len(), REMEMBERED_MAX);
         memory.learn(usize::MAX, (), DENIED_FOR, now + DENIED_FOR);
         assert_eq!(memory.answers.len(), 1);
+    }
+
+    /// The outcome where no review is answered, or those of tokens alone, and how many were sent.
+    async fn checked(answers_tokens: bool) -> (Result<(), Refusal>, usize) {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let user = serde_json::json!({"authenticated": true, "user": {"username": "jane"}});
+            let review = serde_json::json!({"spec": {}, "status": user}).to_string();
+            let answered = answers_tokens && request.uri().path().ends_with("/tokenreviews");
+            let answer = match answered {
+                true => http::Response::new(review),
+                false => http::Response::builder()
+                    .status(500)
+                    .body("{}".to_owned())
+                    .unwrap_or_default(),
+            };
+            std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+        });
+        let mut access = Access::new(kube::Client::new(service, "default"));
+        access.first_pause = Duration::from_millis(1);
+        let request = Request::builder()
+            .uri("/metrics")
+            .header(header::AUTHORIZATION, "Bearer t");
+        let outcome = access.check(&request.body(()).unwrap()).await;
+        (outcome, asked.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn review_that_fails_is_tried_five_times() {
+        assert_eq!(checked(false).await, (Err(Refusal::Unauthenticable), 5));
+        let unauthorizable = Refusal::Unauthorizable("jane".to_owned());
+        assert_eq!(checked(true).await, (Err(unauthorizable), 6));
     }
 
     #[test]

@@ -13,12 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Metrics;
 use super::access::{Access, Refusal};
-use crate::certificates::{CertificateError, Certificates};
+use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
 use crate::serve::{self, Answer};
 
 const METRICS: &str = "/metrics";
-/// Nobody minds a scrape that is cut short.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(60);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -45,7 +44,7 @@ pub struct MetricsServer {
     metrics: Metrics,
     certificates: Option<Certificates>,
     access: Option<Access>,
-    http2: bool,
+    tls: TlsOptions,
     handlers: BTreeMap<String, Handler>,
 }
 
@@ -62,8 +61,14 @@ pub struct MetricsServer {
 /// assert_eq!(error.to_string(), r#"the metrics server serves "/metrics" already"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the metrics server serves {0:?} already")]
-pub struct DuplicatePath(String);
+pub enum DuplicatePath {
+    /// That of the metrics themselves.
+    #[error("overriding builtin {METRICS} endpoint is not allowed")]
+    Builtin,
+    /// That of another handler.
+    #[error("can't register extra handler by duplicate path {0:?} on metrics http server")]
+    Taken(String),
+}
 
 // === impl MetricsServer ===
 
@@ -79,7 +84,7 @@ impl MetricsServer {
             metrics,
             certificates: None,
             access: None,
-            http2: false,
+            tls: TlsOptions::default(),
             handlers: BTreeMap::new(),
         }
     }
@@ -138,7 +143,13 @@ impl MetricsServer {
     /// let server = MetricsServer::new(Metrics::new()).http2(true);
     /// ```
     pub fn http2(mut self, http2: bool) -> Self {
-        self.http2 = http2;
+        self.tls.http2 = http2;
+        self
+    }
+
+    /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
+    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
+        self.tls.min_version = version;
         self
     }
 
@@ -160,8 +171,11 @@ impl MetricsServer {
         F: Fn(Request<()>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
-        if path == METRICS || self.handlers.contains_key(path) {
-            return Err(DuplicatePath(path.to_owned()));
+        if path == METRICS {
+            return Err(DuplicatePath::Builtin);
+        }
+        if self.handlers.contains_key(path) {
+            return Err(DuplicatePath::Taken(path.to_owned()));
         }
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
         self.handlers.insert(path.to_owned(), handler);
@@ -186,11 +200,11 @@ impl MetricsServer {
     /// # }
     /// ```
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), CertificateError> {
-        let http2 = self.http2;
+        let http2 = self.tls.http2;
         let certificates = self.certificates.clone();
         let tls = certificates
             .as_ref()
-            .map(|certificates| certificates.server_config(http2))
+            .map(|certificates| certificates.server_config(&self.tls))
             .transpose()?;
         let server = Arc::new(self);
         let server = serve::Server {
@@ -251,7 +265,14 @@ fn refused(refusal: &Refusal) -> Answer {
             StatusCode::FORBIDDEN,
             format!("Authorization denied for user {user}\n"),
         ),
-        Refusal::Unknown(what) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{what} failed\n")),
+        Refusal::Unauthenticable => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Authentication failed\n".to_owned(),
+        ),
+        Refusal::Unauthorizable(user) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("Authorization for user {user} failed\n"),
+        ),
     };
     serve::text(code, text)
 }

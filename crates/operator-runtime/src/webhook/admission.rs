@@ -248,25 +248,33 @@ pub trait AdmissionHandler: Send + Sync + 'static {
 }
 
 /// An [`AdmissionHandler`] whose type nobody needs to know.
-pub(super) trait Endpoint: Send + Sync {
-    fn answer(&self, request: AdmissionRequest) -> BoxFuture<'_, AdmissionResponse>;
+pub(super) trait DynAdmissionHandler: Send + Sync {
+    fn handle_boxed(&self, request: AdmissionRequest) -> BoxFuture<'_, AdmissionResponse>;
 }
 
-impl<H: AdmissionHandler> Endpoint for H {
-    fn answer(&self, request: AdmissionRequest) -> BoxFuture<'_, AdmissionResponse> {
+impl<H: AdmissionHandler> DynAdmissionHandler for H {
+    fn handle_boxed(&self, request: AdmissionRequest) -> BoxFuture<'_, AdmissionResponse> {
         Box::pin(self.handle(request))
     }
 }
 
-pub(super) struct Defaulting<K, D>(D, PhantomData<fn() -> K>);
+pub(super) struct Defaulting<K, D> {
+    defaulter: D,
+    remove_unknown_fields: bool,
+    kind: PhantomData<fn() -> K>,
+}
 
 pub(super) struct Validating<K, V>(V, PhantomData<fn() -> K>);
 
 // === impl Defaulting ===
 
 impl<K, D> Defaulting<K, D> {
-    pub(super) fn new(defaulter: D) -> Self {
-        Self(defaulter, PhantomData)
+    pub(super) fn new(defaulter: D, remove_unknown_fields: bool) -> Self {
+        Self {
+            defaulter,
+            remove_unknown_fields,
+            kind: PhantomData,
+        }
     }
 }
 
@@ -275,15 +283,16 @@ impl<K: Object, D: Defaulter<K>> Defaulting<K, D> {
         let sent = required(request.object.as_ref(), "object")?;
         let mut object: K = typed(sent)?;
         let before = untyped(&object)?;
-        self.0
+        self.defaulter
             .default(request, &mut object)
             .await
             .map_err(AdmissionResponse::denied)?;
-        Ok(AdmissionResponse::patched(patch(
-            sent,
-            &before,
-            &untyped(&object)?,
-        )))
+        let after = untyped(&object)?;
+        let patch = match self.remove_unknown_fields {
+            true => json_patch::diff(sent, &after),
+            false => patch(sent, &before, &after),
+        };
+        Ok(AdmissionResponse::patched(patch))
     }
 }
 
@@ -312,12 +321,8 @@ impl<K: Object, V: Validator<K>> Validating<K, V> {
             Operation::Create => self.0.validate_create(request, &object()?).await,
             Operation::Update => self.0.validate_update(request, &old()?, &object()?).await,
             Operation::Delete => self.0.validate_delete(request, &old()?).await,
-            Operation::Connect => {
-                return Err(AdmissionResponse::errored(
-                    StatusCode::BAD_REQUEST,
-                    "unknown operation \"CONNECT\"",
-                ));
-            }
+            // There is no object that would be written.
+            Operation::Connect => Ok(Warnings::new()),
         };
         let warnings = validated.map_err(AdmissionResponse::denied)?;
         Ok(AdmissionResponse::allowed().warnings(warnings))

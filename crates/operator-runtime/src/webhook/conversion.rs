@@ -117,8 +117,8 @@ pub struct Conversion<H> {
 }
 
 struct Version<H> {
-    to_hub: fn(&Value) -> Result<H>,
-    from_hub: fn(H) -> Result<Value>,
+    to_hub: Box<dyn Fn(&Value) -> Result<H> + Send + Sync>,
+    from_hub: Box<dyn Fn(H) -> Result<Value> + Send + Sync>,
 }
 
 /// A [`Conversion`] whose type nobody needs to know.
@@ -166,8 +166,8 @@ impl<H: Object> Conversion<H> {
     /// ```
     pub fn new() -> Self {
         let hub = Version {
-            to_hub: typed::<H>,
-            from_hub: |hub| untyped(&hub),
+            to_hub: Box::new(typed::<H>),
+            from_hub: Box::new(|hub| untyped(&hub)),
         };
         Self {
             versions: [(Kind::of::<H>().api_version(), hub)].into(),
@@ -182,10 +182,31 @@ impl<H: Object> Conversion<H> {
     ///     Webhook::new().conversion(Conversion::new().spoke::<S>())
     /// }
     /// ```
-    pub fn spoke<S: Convertible<Hub = H>>(mut self) -> Self {
+    pub fn spoke<S: Convertible<Hub = H>>(self) -> Self {
+        self.spoke_with(S::convert_to, S::convert_from)
+    }
+
+    /// Adds a version whose conversion two functions know, as of a type of another crate; they promise what
+    /// [`Convertible`] does.
+    ///
+    /// ```
+    /// # use operator_runtime::webhook::Conversion;
+    /// # use operator_runtime::Object;
+    /// # fn example<Memcached: Object, Old: Object>(
+    /// #     upgrade: fn(Old) -> operator_runtime::Result<Memcached>,
+    /// #     downgrade: fn(Memcached) -> operator_runtime::Result<Old>,
+    /// # ) {
+    /// let conversion = Conversion::<Memcached>::new().spoke_with::<Old>(upgrade, downgrade);
+    /// # }
+    /// ```
+    pub fn spoke_with<S: Object>(
+        mut self,
+        convert_to: impl Fn(S) -> Result<H> + Send + Sync + 'static,
+        convert_from: impl Fn(H) -> Result<S> + Send + Sync + 'static,
+    ) -> Self {
         let spoke = Version {
-            to_hub: |object| typed::<S>(object)?.convert_to(),
-            from_hub: |hub| untyped(&S::convert_from(hub)?),
+            to_hub: Box::new(move |object| convert_to(typed::<S>(object)?)),
+            from_hub: Box::new(move |hub| untyped(&convert_from(hub)?)),
         };
         self.versions.insert(Kind::of::<S>().api_version(), spoke);
         self
@@ -251,12 +272,39 @@ fn convert_one(converters: &[Box<dyn Converter>], object: &Value, api_version: &
     if from == api_version {
         return Ok(object.clone());
     }
+    if let Some(items) = items(object) {
+        return convert_list(converters, object, items, api_version);
+    }
     let (group, _) = from.split_once('/').unwrap_or(("", from));
     let converter = converters
         .iter()
         .find(|converter| converter.converts() == (group.to_owned(), kind.to_owned()));
     let converter = converter.ok_or_else(|| Error::msg(format!("{kind}.{group} is not converted here")))?;
     converter.convert(object, api_version)
+}
+
+/// The objects of a list.
+fn items(object: &Value) -> Option<&Vec<Value>> {
+    let is_list = text(object, "kind").ends_with("List");
+    object.get("items")?.as_array().filter(|_| is_list)
+}
+
+/// Converts each object of a list, or none.
+fn convert_list(
+    converters: &[Box<dyn Converter>],
+    list: &Value,
+    items: &[Value],
+    api_version: &str,
+) -> Result<Value> {
+    let convert = |(index, item): (usize, &Value)| {
+        convert_one(converters, item, api_version)
+            .map_err(|error| Error::msg(format!("items[{index}]: {error}")))
+    };
+    let items: Vec<Value> = items.iter().enumerate().map(convert).collect::<Result<_>>()?;
+    let mut converted = list.clone();
+    converted["apiVersion"] = api_version.into();
+    converted["items"] = items.into();
+    Ok(converted)
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {

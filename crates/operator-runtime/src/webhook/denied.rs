@@ -26,7 +26,10 @@ use crate::object::{Kind, Object};
 /// }
 /// assert_eq!(size("x").expect_err("it is no number").to_string(), "invalid digit found in string");
 /// ```
-pub struct Denied(Box<Status>);
+pub struct Denied {
+    status: Box<Status>,
+    warnings: Vec<String>,
+}
 
 /// One field that is wrong, in the words of Kubernetes' own validation.
 ///
@@ -80,7 +83,7 @@ impl Denied {
             "Invalid",
             format!("{kind} \"{name}\" is invalid: {text}"),
         );
-        denied.0.details = Some(StatusDetails {
+        denied.status.details = Some(StatusDetails {
             name: name.to_owned(),
             group: kind.group,
             kind: kind.kind,
@@ -109,30 +112,48 @@ impl Denied {
             reason: reason.to_owned(),
             details: None,
         };
-        Self(Box::new(status))
+        Self::from_status(status)
     }
 
-    pub(super) fn into_status(self) -> Box<Status> {
-        self.0
+    /// Adds warnings, which clients show beside the refusal.
+    #[must_use]
+    pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
+    fn from_status(status: Status) -> Self {
+        Self {
+            status: Box::new(status),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Box<Status>, Vec<String>) {
+        (self.status, self.warnings)
     }
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0.message)
+        formatter.write_str(&self.status.message)
     }
 }
 
 impl fmt::Debug for Denied {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Denied").field(&self.0).finish()
+        formatter
+            .debug_struct("Denied")
+            .field("status", &self.status)
+            .field("warnings", &self.warnings)
+            .finish()
     }
 }
 
 impl<E: StdError + 'static> From<E> for Denied {
     fn from(error: E) -> Self {
         match answered(&error) {
-            Some(status) => Self(Box::new(status.clone())),
+            Some(status) => Self::from_status(status.clone()),
             None => Self::new(describe(&error)),
         }
     }
@@ -149,7 +170,7 @@ fn answered<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Status> {
 impl From<Error> for Denied {
     fn from(error: Error) -> Self {
         match error.status() {
-            Some(status) => Self(Box::new(status.clone())),
+            Some(status) => Self::from_status(status.clone()),
             None => Self::new(error.to_string()),
         }
     }

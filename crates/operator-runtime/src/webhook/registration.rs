@@ -2,15 +2,19 @@
 //! It never talks to anybody.
 
 use std::fmt;
+use std::sync::Arc;
 
+use http::Extensions;
+use http::request::Parts;
 use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::admission::{AdmissionHandler, Defaulter, Defaulting, Endpoint, Validating, Validator};
+use super::admission::{AdmissionHandler, Defaulter, Defaulting, Validating, Validator};
 use super::conversion::{Conversion, Converter};
-use super::review::Operation;
+use super::endpoint::{AdmissionEndpoint, ContextHook, SpanHook};
+use super::review::{AdmissionRequest, Operation};
 use super::{mutate_path, validate_path};
 use crate::object::{Kind, Object};
 
@@ -46,18 +50,20 @@ const NAMESPACE: &str = "system";
 pub struct Webhook<K> {
     admissions: Vec<Admission>,
     conversion: Option<Conversion<K>>,
+    context: Option<ContextHook>,
+    span: Option<SpanHook>,
 }
 
 /// A webhook that judges requests.
 pub(super) struct Admission {
     pub(super) path: String,
-    pub(super) endpoint: Box<dyn Endpoint>,
+    pub(super) endpoint: AdmissionEndpoint,
     mutating: bool,
     description: Value,
 }
 
-/// What the API server is told about an admission webhook, beside who it is; the defaults are those of kubebuilder's
-/// scaffolds.
+/// What the API server is told about an admission webhook, beside who it is, and how it is served; the defaults are those
+/// of kubebuilder's scaffolds.
 ///
 /// ```
 /// use operator_runtime::webhook::{Operation, WebhookOptions};
@@ -95,6 +101,12 @@ pub struct WebhookOptions {
     pub object_selector: Option<LabelSelector>,
     /// CEL expressions that must all hold for a request to be sent.
     pub match_conditions: Vec<MatchCondition>,
+    /// Whether a panic is answered with 500; it is. Otherwise it ends the connection, and the API server does what the
+    /// failure policy says. It is counted in any case, and never ends the operator.
+    pub recover_panics: bool,
+    /// Whether a defaulter takes away the fields that the type does not know, and those that it leaves out when they
+    /// are empty; they stay.
+    pub remove_unknown_fields: bool,
 }
 
 /// What becomes of requests while a webhook cannot be reached, or does not answer in time. By default they fail.
@@ -200,6 +212,8 @@ impl<K: Object> Webhook<K> {
         Self {
             admissions: Vec::new(),
             conversion: None,
+            context: None,
+            span: None,
         }
     }
 
@@ -227,7 +241,8 @@ impl<K: Object> Webhook<K> {
     /// }
     /// ```
     pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
-        self.mutating(Defaulting::<K, _>::new(defaulter), options)
+        let handler = Defaulting::<K, _>::new(defaulter, options.remove_unknown_fields);
+        self.mutating(handler, options)
     }
 
     /// Checks objects that are created or updated, at [`validate_path`](super::validate_path).
@@ -316,6 +331,44 @@ impl<K: Object> Webhook<K> {
         self
     }
 
+    /// Takes something of each HTTP request, such as a header, into the
+    /// [`extensions`](super::AdmissionRequest::extensions) of what defaulters, validators and handlers are given.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use operator_runtime::webhook::Webhook;
+    /// #[derive(Clone)]
+    /// struct TraceParent(String);
+    ///
+    /// let webhook = Webhook::<ConfigMap>::new().with_context(|http, extensions| {
+    ///     let header = http.headers.get("traceparent").and_then(|value| value.to_str().ok());
+    ///     if let Some(header) = header {
+    ///         extensions.insert(TraceParent(header.to_owned()));
+    ///     }
+    /// });
+    /// ```
+    pub fn with_context(mut self, context: impl Fn(&Parts, &mut Extensions) + Send + Sync + 'static) -> Self {
+        self.context = Some(Arc::new(context));
+        self
+    }
+
+    /// Makes the span in which each request is judged; one with its kind, namespace, name, resource, user and UID unless
+    /// said otherwise.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use operator_runtime::webhook::Webhook;
+    /// let webhook = Webhook::<ConfigMap>::new()
+    ///     .span(|request| tracing::info_span!("review", name = request.name, dry_run = request.dry_run));
+    /// ```
+    pub fn span(
+        mut self,
+        make_span: impl Fn(&AdmissionRequest) -> tracing::Span + Send + Sync + 'static,
+    ) -> Self {
+        self.span = Some(Arc::new(make_span));
+        self
+    }
+
     /// The paths at which they are served.
     ///
     /// ```
@@ -359,7 +412,12 @@ impl<K: Object> Webhook<K> {
         let converter = self
             .conversion
             .map(|conversion| Box::new(conversion) as Box<dyn Converter>);
-        (self.admissions, converter)
+        let mut admissions = self.admissions;
+        for admission in &mut admissions {
+            admission.endpoint.context = self.context.clone();
+            admission.endpoint.span = self.span.clone();
+        }
+        (admissions, converter)
     }
 }
 
@@ -394,9 +452,11 @@ impl Admission {
         mut options: WebhookOptions,
     ) -> Self {
         let path = options.path.take().unwrap_or(default_path);
+        let mut endpoint = AdmissionEndpoint::new(Box::new(handler));
+        endpoint.recover_panics = options.recover_panics;
         Self {
             description: options.describe(&Kind::of::<K>(), mutating, &path),
-            endpoint: Box::new(handler),
+            endpoint,
             mutating,
             path,
         }
@@ -420,6 +480,8 @@ impl Default for WebhookOptions {
             namespace_selector: None,
             object_selector: None,
             match_conditions: Vec::new(),
+            recover_panics: true,
+            remove_unknown_fields: false,
         }
     }
 }

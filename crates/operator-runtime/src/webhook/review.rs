@@ -71,6 +71,9 @@ pub struct AdmissionRequest {
     /// The options of the operation, such as `CreateOptions`.
     #[serde(default)]
     pub options: Option<Value>,
+    /// What [`Webhook::with_context`](super::Webhook::with_context) took of the HTTP request.
+    #[serde(skip)]
+    pub extensions: http::Extensions,
 }
 
 /// What is done to an object.
@@ -216,11 +219,11 @@ impl AdmissionResponse {
     /// let answer = AdmissionResponse::denied(denied);
     /// ```
     pub fn denied(denied: Denied) -> Self {
-        let status = Some(denied.into_status());
-        let allowed = false;
+        let (status, warnings) = denied.into_parts();
         Self {
-            allowed,
-            status,
+            allowed: false,
+            status: Some(status),
+            warnings,
             ..Self::allowed()
         }
     }
@@ -284,6 +287,16 @@ impl AdmissionResponse {
     pub fn audit_annotation(mut self, key: &str, value: &str) -> Self {
         self.audit_annotations.insert(key.to_owned(), value.to_owned());
         self
+    }
+
+    /// Adds what another handler says that lets the request pass, too.
+    pub(super) fn append(&mut self, other: Self) {
+        if let Some(patch) = other.patch {
+            let patches = self.patch.get_or_insert_with(|| json_patch::Patch(Vec::new()));
+            patches.0.extend(patch.0);
+        }
+        self.warnings.extend(other.warnings);
+        self.audit_annotations.extend(other.audit_annotations);
     }
 
     /// Whether the request may pass.

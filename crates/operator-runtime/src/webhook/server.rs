@@ -1,31 +1,25 @@
-//! The HTTPS server: bytes to reviews and back, with limits, counts and a net under panics.
+//! The HTTPS server: which path leads to whom, with counts and an end that lets requests finish.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
-use futures::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
-use kube::core::Status;
-use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{AdmissionHandler, Endpoint};
-use super::conversion::{Converter, convert};
+use super::admission::AdmissionHandler;
+use super::authentication::{AuthenticationEndpoint, Authenticator};
+use super::endpoint::{AdmissionEndpoint, BodyError, ConversionEndpoint, Endpoint, RawEndpoint};
 use super::registration::{CONVERT, Webhook, crd};
-use super::review::{AdmissionResponse, Review};
-use crate::certificates::{CertificateError, Certificates};
+use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
 use crate::metrics::{Metrics, WebhookMetrics};
 use crate::object::Object;
 use crate::serve::{self, Answer};
 
-/// Twice the largest object, an old and a new one, and the rest of the review.
-const BODY_MAX: usize = 7 * 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Serves webhooks over HTTPS. A manager has one, to which [`Manager::add_webhook`](crate::Manager::add_webhook) adds;
@@ -48,12 +42,12 @@ const GRACE: Duration = Duration::from_secs(60);
 #[must_use = "call `serve`"]
 pub struct WebhookServer {
     endpoints: BTreeMap<String, Box<dyn Endpoint>>,
-    converters: Vec<Box<dyn Converter>>,
+    conversions: ConversionEndpoint,
     /// The names of the CRDs that are converted.
     converted: Vec<String>,
     metrics: Metrics,
     counts: BTreeMap<String, WebhookMetrics>,
-    http2: bool,
+    tls: TlsOptions,
 }
 
 /// Why webhooks cannot be served.
@@ -77,9 +71,6 @@ pub enum WebhookError {
     )]
     InvalidPath(String),
 }
-
-/// A request that gets no further than its envelope.
-struct Malformed(StatusCode, String);
 
 // === impl WebhookServer ===
 
@@ -140,23 +131,75 @@ impl WebhookServer {
     /// # Errors
     /// If the path is none, or is served already.
     pub fn handler(mut self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
-        self.mount(path.to_owned(), Box::new(handler))?;
+        self.add_admission(path, handler)?;
+        Ok(self)
+    }
+
+    /// Answers token reviews at a path.
+    ///
+    /// # Errors
+    /// If the path is none, or is served already.
+    pub fn authentication(
+        mut self,
+        path: &str,
+        authenticator: impl Authenticator,
+    ) -> Result<Self, WebhookError> {
+        self.add_authentication(path, authenticator)?;
+        Ok(self)
+    }
+
+    /// Answers all requests at a path in any way: whatever their method, and with a body of up to 7 MiB. A panic is
+    /// answered with 500.
+    ///
+    /// # Errors
+    /// If the path is none, or is served already.
+    pub fn raw<F, R>(mut self, path: &str, handler: F) -> Result<Self, WebhookError>
+    where
+        F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
+        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        self.add_raw(path, handler)?;
         Ok(self)
     }
 
     pub(crate) fn add<K: Object>(&mut self, webhook: Webhook<K>) -> Result<(), WebhookError> {
         let (admissions, converter) = webhook.into_parts();
         for admission in admissions {
-            self.mount(admission.path, admission.endpoint)?;
+            self.mount(&admission.path, Box::new(admission.endpoint))?;
         }
         if let Some(converter) = converter {
-            self.converters.push(converter);
+            self.conversions.converters.push(converter);
             self.converted.push(crd::<K>());
         }
         Ok(())
     }
 
-    fn mount(&mut self, path: String, endpoint: Box<dyn Endpoint>) -> Result<(), WebhookError> {
+    pub(crate) fn add_admission(
+        &mut self,
+        path: &str,
+        handler: impl AdmissionHandler,
+    ) -> Result<(), WebhookError> {
+        self.mount(path, Box::new(AdmissionEndpoint::new(Box::new(handler))))
+    }
+
+    pub(crate) fn add_authentication(
+        &mut self,
+        path: &str,
+        authenticator: impl Authenticator,
+    ) -> Result<(), WebhookError> {
+        self.mount(path, Box::new(AuthenticationEndpoint(authenticator)))
+    }
+
+    pub(crate) fn add_raw<F, R>(&mut self, path: &str, handler: F) -> Result<(), WebhookError>
+    where
+        F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
+        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
+        self.mount(path, Box::new(RawEndpoint(handler)))
+    }
+
+    fn mount(&mut self, path: &str, endpoint: Box<dyn Endpoint>) -> Result<(), WebhookError> {
+        let path = path.to_owned();
         if path == CONVERT || self.endpoints.contains_key(&path) {
             return Err(WebhookError::DuplicatePath(path));
         }
@@ -189,7 +232,28 @@ impl WebhookServer {
     /// let server = WebhookServer::new().http2(true);
     /// ```
     pub fn http2(mut self, http2: bool) -> Self {
-        self.http2 = http2;
+        self.tls.http2 = http2;
+        self
+    }
+
+    /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
+    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
+        self.tls.min_version = version;
+        self
+    }
+
+    /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to show
+    /// one by `--admission-control-config-file`; everybody unless said otherwise.
+    ///
+    /// # Errors
+    /// If there is no certificate in it.
+    pub fn client_authority(mut self, pem: &str) -> Result<Self, CertificateError> {
+        self.tls.require_clients_of(pem)?;
+        Ok(self)
+    }
+
+    pub(crate) fn tls(mut self, tls: TlsOptions) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -210,7 +274,7 @@ impl WebhookServer {
     /// # }
     /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        let convert = (!self.converters.is_empty()).then_some(CONVERT);
+        let convert = (!self.converted.is_empty()).then_some(CONVERT);
         convert
             .into_iter()
             .chain(self.endpoints.keys().map(String::as_str))
@@ -245,7 +309,7 @@ impl WebhookServer {
     ) -> Result<(), CertificateError> {
         let certificates = certificates.metrics(self.metrics.certificates());
         self.count();
-        let (tls, http2) = (Some(certificates.server_config(self.http2)?), self.http2);
+        let (tls, http2) = (Some(certificates.server_config(&self.tls)?), self.tls.http2);
         let server = Arc::new(self);
         let server = serve::Server {
             handler: Arc::new(move |request| {
@@ -271,41 +335,21 @@ impl WebhookServer {
 
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Answer
     where
-        B: Body<Data: Buf + Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
-        let path = request.uri().path().to_owned();
-        let Some(metrics) = self.counts.get(&path) else {
+        let path = request.uri().path();
+        let Some(metrics) = self.counts.get(path) else {
             return serve::text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
+        let endpoint: &dyn Endpoint = match self.endpoints.get(path) {
+            Some(endpoint) => endpoint.as_ref(),
+            None => &self.conversions,
+        };
         let counted = metrics.request();
-        let (code, body) = match (read(request).await, self.endpoints.get(&path)) {
-            (Ok(body), Some(endpoint)) => admit(endpoint.as_ref(), &body, metrics).await,
-            (Ok(body), None) => self.convert(&body, metrics),
-            (Err(malformed), Some(_)) => refused(malformed),
-            (Err(malformed), None) => unconverted(&malformed),
-        };
-        counted.answered(code);
-        let mut answer = serve::text(code, body);
-        let json = HeaderValue::from_static("application/json");
-        answer.headers_mut().insert(header::CONTENT_TYPE, json);
+        let request = request.map(|body| body.map_err(|error| BodyError(error.into())).boxed_unsync());
+        let answer = endpoint.answer(request, metrics).await;
+        counted.answered(answer.status());
         answer
-    }
-
-    fn convert(&self, body: &Bytes, metrics: &WebhookMetrics) -> (StatusCode, Vec<u8>) {
-        let request = match conversion_request(body) {
-            Ok(request) => request,
-            Err(malformed) => return unconverted(&malformed),
-        };
-        let unanswered = ConversionResponse::for_request(request.clone());
-        let converted = std::panic::catch_unwind(AssertUnwindSafe(|| convert(&self.converters, request)));
-        let response = converted.unwrap_or_else(|panic| {
-            metrics.conversion_panicked();
-            unanswered.failure(Status::failure(&recovered(&*panic), "InternalError").with_code(500))
-        });
-        (
-            StatusCode::OK,
-            serde_json::to_vec(&response.into_review()).unwrap_or_default(),
-        )
     }
 }
 
@@ -317,94 +361,4 @@ fn is_path(path: &str) -> bool {
     };
     let segments = path.strip_prefix('/').map(|segments| segments.split('/'));
     path == "/" || segments.is_some_and(|mut segments| segments.all(is_segment))
-}
-
-fn conversion_request(body: &Bytes) -> Result<ConversionRequest, Malformed> {
-    let malformed = |message| Malformed(StatusCode::BAD_REQUEST, message);
-    let review: ConversionReview =
-        serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
-    ConversionRequest::from_review(review).map_err(|error| malformed(error.to_string()))
-}
-
-async fn admit(endpoint: &dyn Endpoint, body: &Bytes, metrics: &WebhookMetrics) -> (StatusCode, Vec<u8>) {
-    let review: Review = match serde_json::from_slice(body) {
-        Ok(review) => review,
-        Err(error) => return refused(Malformed(StatusCode::BAD_REQUEST, error.to_string())),
-    };
-    let (version, uid) = (review.api_version, review.request.uid.clone());
-    tracing::debug!(
-        uid,
-        kind = review.request.kind.kind,
-        name = review.request.name,
-        "Received request"
-    );
-    let answer = AssertUnwindSafe(async { endpoint.answer(review.request).await })
-        .catch_unwind()
-        .await;
-    let response = answer.unwrap_or_else(|panic| {
-        metrics.panicked();
-        AdmissionResponse::errored(StatusCode::INTERNAL_SERVER_ERROR, recovered(&*panic))
-    });
-    (StatusCode::OK, response.to_json(&version, &uid))
-}
-
-async fn read<B>(request: Request<B>) -> Result<Bytes, Malformed>
-where
-    B: Body<Data: Buf + Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
-{
-    let bad = |message: String| Malformed(StatusCode::BAD_REQUEST, message);
-    if request.method() != Method::POST {
-        return Err(Malformed(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "webhooks are called with POST".to_owned(),
-        ));
-    }
-    let kind = content_type(request.headers());
-    if kind != "application/json" {
-        return Err(bad(format!("contentType={kind}, expected application/json")));
-    }
-    match Limited::new(request.into_body(), BODY_MAX).collect().await {
-        Ok(body) => match body.to_bytes() {
-            body if body.is_empty() => Err(bad("request body is empty".to_owned())),
-            body => Ok(body),
-        },
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("request entity is too large: limit is {BODY_MAX}");
-            Err(Malformed(StatusCode::PAYLOAD_TOO_LARGE, message))
-        }
-        Err(error) => Err(bad(error.to_string())),
-    }
-}
-
-/// Without parameters such as `charset`.
-fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn refused(Malformed(code, message): Malformed) -> (StatusCode, Vec<u8>) {
-    tracing::warn!(message, "Admission request that cannot be read");
-    (code, AdmissionResponse::errored(code, message).to_json("", ""))
-}
-
-fn unconverted(Malformed(code, message): &Malformed) -> (StatusCode, Vec<u8>) {
-    tracing::warn!(message, "Conversion request that cannot be read");
-    let status = Status::failure(message, "BadRequest").with_code(code.as_u16());
-    (
-        *code,
-        serde_json::to_vec(&ConversionResponse::invalid(status).into_review()).unwrap_or_default(),
-    )
-}
-
-fn recovered(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = format!("panic: {} [recovered]", text.unwrap_or("of unknown kind"));
-    tracing::error!(text, "Observed a panic");
-    text
 }

@@ -3,6 +3,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -138,12 +139,25 @@ fn memcached(spec: &Value) -> Value {
     json!({"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {"name": "sample"}, "spec": spec})
 }
 
+fn served<K: crate::Object>(webhook: Webhook<K>) -> WebhookServer {
+    counted(WebhookServer::new().webhook(webhook).unwrap())
+}
+
+fn counted(mut server: WebhookServer) -> WebhookServer {
+    server.count();
+    server
+}
+
 /// The response to a review.
 async fn review(path: &str, request: &Value) -> Value {
+    review_by(&server(&Metrics::new()), path, request).await
+}
+
+async fn review_by(server: &WebhookServer, path: &str, request: &Value) -> Value {
     let mut request = request.clone();
     request["uid"] = "u-1".into();
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-    let (code, answer) = post(&server(&Metrics::new()), path, review.to_string()).await;
+    let (code, answer) = post(server, path, review.to_string()).await;
     assert_eq!(code, StatusCode::OK);
     assert_eq!(
         (&answer["apiVersion"], &answer["kind"]),
@@ -302,7 +316,7 @@ async fn what_is_no_review_is_refused() {
     assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(
         answer["response"]["status"]["message"],
-        "request entity is too large: limit is 7340032"
+        "request entity is too large; limit is 7340032 bytes"
     );
     let request = Request::post(MUTATE).body(Full::new(Bytes::from("{}"))).unwrap();
     assert_eq!(
@@ -411,10 +425,370 @@ fn round_trips_find_what_is_lost() {
 fn answers_of_api_servers_pass_through() {
     let status = kube::core::Status::failure("quota exceeded", "TooManyRequests").with_code(429);
     let denied = Denied::from(kube::Error::Api(status.clone().boxed()));
-    assert_eq!(*denied.into_status(), status);
+    assert_eq!(*denied.into_parts().0, status);
     let denied = Denied::from(crate::Error::from(kube::Error::Api(status.clone().boxed())));
-    assert_eq!(*denied.into_status(), status);
-    assert_eq!(Denied::from(crate::Error::msg("no")).into_status().code, 403);
+    assert_eq!(*denied.into_parts().0, status);
+    assert_eq!(Denied::from(crate::Error::msg("no")).into_parts().0.code, 403);
+}
+
+#[tokio::test]
+async fn defaulter_can_take_away_what_its_type_does_not_know() {
+    let options = WebhookOptions {
+        remove_unknown_fields: true,
+        ..WebhookOptions::default()
+    };
+    let webhook = Webhook::<Memcached>::new().defaulter_with(MemcachedWebhook, options);
+    let response = review_by(
+        &served(webhook),
+        MUTATE,
+        &json!({"operation": "CREATE", "object": memcached(&json!({"size": 3, "novelty": true}))}),
+    )
+    .await;
+    let patch: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    let patch: Value = serde_json::from_slice(&patch.0).unwrap();
+    let wanted = json!([
+        {"op": "add", "path": "/spec/image", "value": "memcached:1.6"},
+        {"op": "remove", "path": "/spec/novelty"},
+    ]);
+    assert_eq!(patch, wanted);
+}
+
+#[tokio::test]
+async fn connections_are_not_validated() {
+    let response = review(VALIDATE, &json!({"operation": "CONNECT"})).await;
+    assert_eq!(response["allowed"], true);
+}
+
+/// Refuses with a warning.
+struct Wary;
+
+impl Validator<Memcached> for Wary {
+    async fn validate_create(&self, request: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
+        let tenant = request.extensions.get::<Tenant>().map_or("", |tenant| tenant.0);
+        Err(Denied::new(format!("not for {tenant:?}")).warnings(["read the manual".to_owned()]))
+    }
+
+    async fn validate_update(
+        &self,
+        request: &AdmissionRequest,
+        _: &Memcached,
+        new: &Memcached,
+    ) -> Result<Warnings, Denied> {
+        self.validate_create(request, new).await
+    }
+}
+
+#[derive(Clone)]
+struct Tenant(&'static str);
+
+#[tokio::test]
+async fn validators_see_what_was_taken_of_the_http_request_and_may_warn_when_they_refuse() {
+    let webhook = Webhook::<Memcached>::new()
+        .validator(Wary)
+        .with_context(|http, extensions| {
+            if http.headers.contains_key(header::CONTENT_TYPE) && http.uri.path() == VALIDATE {
+                extensions.insert(Tenant("acme"));
+            }
+        });
+    let request = json!({"operation": "CREATE", "object": memcached(&json!({"size": 3}))});
+    let response = review_by(&served(webhook), VALIDATE, &request).await;
+    assert_eq!(response["status"]["message"], r#"not for "acme""#);
+    assert_eq!(response["warnings"], json!(["read the manual"]));
+}
+
+#[tokio::test]
+async fn requests_are_judged_in_a_span() {
+    use std::sync::{Arc, Mutex};
+
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = seen.clone();
+    let webhook = Webhook::<Memcached>::new()
+        .validator(MemcachedWebhook)
+        .span(move |request| {
+            told.lock().unwrap().push(request.uid.clone());
+            tracing::Span::none()
+        });
+    let request = json!({"operation": "CREATE", "object": memcached(&json!({"size": 3}))});
+    assert_eq!(
+        review_by(&served(webhook), VALIDATE, &request).await["allowed"],
+        true
+    );
+    assert_eq!(*seen.lock().unwrap(), ["u-1"]);
+}
+
+#[tokio::test]
+async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
+    let options = WebhookOptions {
+        recover_panics: false,
+        ..WebhookOptions::default()
+    };
+    let metrics = Metrics::new();
+    let server = WebhookServer::new()
+        .webhook(Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options))
+        .unwrap();
+    let mut server = server.metrics(metrics.clone());
+    server.count();
+    let request = json!({"uid": "u-1", "operation": "CREATE", "object": memcached(&json!({"size": 13}))});
+    let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let answer = tokio::spawn(async move { post(&server, VALIDATE, body.to_string()).await }).await;
+    assert!(answer.unwrap_err().is_panic());
+    let text = metrics.to_text();
+    assert!(
+        text.contains("controller_runtime_webhook_panics_total 1"),
+        "{text}"
+    );
+    let in_flight = format!("controller_runtime_webhook_requests_in_flight{{webhook=\"{VALIDATE}\"}} 0");
+    assert!(text.contains(&in_flight), "{text}");
+}
+
+/// Says the same to everybody.
+struct Says(AdmissionResponse);
+
+impl AdmissionHandler for Says {
+    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+        self.0.clone()
+    }
+}
+
+#[tokio::test]
+async fn several_handlers_answer_as_one() {
+    let adds = |path: &str| {
+        let patch = serde_json::from_value(json!([{"op": "add", "path": path, "value": 1}])).unwrap();
+        Says(AdmissionResponse::patched(patch).warnings([path.to_owned()]))
+    };
+    let request = json!({"operation": "CREATE", "object": {}});
+    let ask = async |handler: MultiHandler| {
+        let server = WebhookServer::new().handler("/multi", handler).unwrap();
+        review_by(&counted(server), "/multi", &request).await
+    };
+
+    let both = ask(MultiHandler::new().and(adds("/a")).and(Open).and(adds("/b"))).await;
+    let patch: k8s_openapi::ByteString = serde_json::from_value(both["patch"].clone()).unwrap();
+    let patch: Value = serde_json::from_slice(&patch.0).unwrap();
+    let paths: Vec<_> = patch
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| &change["path"])
+        .collect();
+    assert_eq!(json!(paths), json!(["/a", "/b"]));
+    assert_eq!(both["warnings"], json!(["/a", "/b"]));
+
+    let no = |text: &str| Says(AdmissionResponse::denied(Denied::new(text)));
+    let refused = ask(MultiHandler::new()
+        .and(adds("/a"))
+        .and(no("first"))
+        .and(no("second")))
+    .await;
+    assert_eq!(refused["status"]["message"], "first");
+    assert_eq!(refused["patch"], Value::Null);
+    assert_eq!(ask(MultiHandler::new()).await["allowed"], true);
+}
+
+/// Knows the tokens that begin with `robot:`.
+struct Robots;
+
+impl Authenticator for Robots {
+    async fn authenticate(&self, request: TokenRequest) -> TokenResponse {
+        match request.token.strip_prefix("robot:") {
+            Some("broken") => panic!("rust"),
+            Some(name) => TokenResponse::authenticated(k8s_openapi::api::authentication::v1::UserInfo {
+                username: Some(name.to_owned()),
+                ..Default::default()
+            })
+            .audiences(request.audiences),
+            None => TokenResponse::unauthenticated("no robot"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_reviewed() {
+    let server = counted(
+        WebhookServer::new()
+            .authentication("/authenticate", Robots)
+            .unwrap(),
+    );
+    let ask = async |version: &str, token: &str| {
+        let review = json!({
+            "apiVersion": version, "kind": "TokenReview", "metadata": {"uid": "u-5"},
+            "spec": {"token": token, "audiences": ["api"]},
+        });
+        let (code, answer) = post(&server, "/authenticate", review.to_string()).await;
+        assert_eq!(answer["kind"], "TokenReview");
+        (code, answer)
+    };
+    let (code, answer) = ask("authentication.k8s.io/v1", "robot:r2").await;
+    assert_eq!(
+        (code, &answer["metadata"]["uid"]),
+        (StatusCode::OK, &json!("u-5"))
+    );
+    let wanted = json!({"authenticated": true, "user": {"username": "r2"}, "audiences": ["api"]});
+    assert_eq!(answer["status"], wanted);
+    let (_, answer) = ask("authentication.k8s.io/v1beta1", "c3po").await;
+    assert_eq!(answer["apiVersion"], "authentication.k8s.io/v1beta1");
+    assert_eq!(
+        answer["status"],
+        json!({"authenticated": false, "error": "no robot"})
+    );
+    let (code, answer) = ask("authentication.k8s.io/v1", "robot:broken").await;
+    let error = json!({"authenticated": false, "error": "panic: rust [recovered]"});
+    assert_eq!((code, &answer["status"]), (StatusCode::OK, &error));
+
+    let (code, answer) = ask("authentication.k8s.io/v1", "").await;
+    assert_eq!(
+        (code, &answer["status"]["error"]),
+        (StatusCode::BAD_REQUEST, &json!("token is empty"))
+    );
+    let (_, answer) = post(&server, "/authenticate", "").await;
+    assert_eq!(answer["status"]["error"], "request body is empty");
+    let (code, answer) = post(&server, "/authenticate", vec![b' '; 1024 * 1024 + 1]).await;
+    assert_eq!(code, StatusCode::PAYLOAD_TOO_LARGE);
+    let error = "request entity is too large; limit is 1048576 bytes";
+    assert_eq!(answer["status"]["error"], error);
+}
+
+#[tokio::test]
+async fn raw_handlers_answer_in_any_way() {
+    let metrics = Metrics::new();
+    let echo = async |request: Request<Bytes>| {
+        assert!(!request.body().is_empty(), "nothing to say");
+        http::Response::builder()
+            .status(418)
+            .body(Full::new(request.into_body()))
+            .unwrap()
+    };
+    let mut server = WebhookServer::new()
+        .raw("/echo", echo)
+        .unwrap()
+        .metrics(metrics.clone());
+    server.count();
+    let ask = async |body: &'static str| {
+        let request = Request::put("/echo").body(Full::new(Bytes::from(body))).unwrap();
+        let answer = server.answer(request).await;
+        let code = answer.status().as_u16();
+        (code, answer.into_body().collect().await.unwrap().to_bytes())
+    };
+    assert_eq!(ask("hello").await, (418, Bytes::from("hello")));
+    assert_eq!(
+        ask("").await,
+        (500, Bytes::from("panic: nothing to say [recovered]\n"))
+    );
+    let text = metrics.to_text();
+    let counted = "controller_runtime_webhook_requests_total{webhook=\"/echo\",code=\"418\"} 1";
+    assert!(text.contains(counted), "{text}");
+}
+
+#[tokio::test]
+async fn lists_are_converted_item_by_item() {
+    let server = server(&Metrics::new());
+    let list = |items: &[Value]| json!({"apiVersion": "cache.example.com/v1alpha1", "kind": "MemcachedList", "metadata": {}, "items": items});
+    let response = converted(&server, &[list(&[old(3), old(5)])], "cache.example.com/v1").await;
+    let converted_list = &response["convertedObjects"][0];
+    assert_eq!(converted_list["apiVersion"], "cache.example.com/v1");
+    let sizes: Vec<_> = converted_list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["spec"]["size"])
+        .collect();
+    assert_eq!(json!(sizes), json!([3, 5]));
+
+    let mut broken = old(5);
+    broken["spec"]["replicas"] = "many".into();
+    let response = converted(&server, &[list(&[old(3), broken])], "cache.example.com/v1").await;
+    let message = response["result"]["message"].as_str().unwrap();
+    assert!(message.starts_with("items[1]: "), "{message}");
+}
+
+#[tokio::test]
+async fn versions_can_be_converted_by_functions() {
+    let conversion = Conversion::<Memcached>::new().spoke_with::<v1alpha1::Memcached>(
+        |spoke| {
+            Ok(Memcached::new(
+                "",
+                MemcachedSpec {
+                    size: spoke.spec.replicas,
+                    image: None,
+                },
+            ))
+        },
+        |_| Err(crate::Error::msg("there is no way back")),
+    );
+    let server = served(Webhook::<Memcached>::new().conversion(conversion));
+    let response = converted(&server, &[old(3)], "cache.example.com/v1").await;
+    assert_eq!(response["convertedObjects"][0]["spec"]["size"], 3);
+    let new = response["convertedObjects"][0].clone();
+    let response = converted(&server, &[new], "cache.example.com/v1alpha1").await;
+    assert_eq!(response["result"]["message"], "there is no way back");
+}
+
+/// Signs the certificates of clients.
+struct ClientAuthority {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    pem: String,
+}
+
+impl ClientAuthority {
+    fn new() -> Self {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let issuer = rcgen::Issuer::new(params, key);
+        Self { issuer, pem }
+    }
+
+    fn issue(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (vec![certificate.der().clone()], key.into())
+    }
+}
+
+#[tokio::test]
+async fn clients_without_a_certificate_are_turned_away_where_one_is_required() {
+    use crate::certificates::{CertificateError, Certificates, TlsVersion};
+
+    let clients = ClientAuthority::new();
+    let none = WebhookServer::new().client_authority("").map(drop);
+    assert!(matches!(
+        none,
+        Err(CertificateError::NoPem("the authority of clients", _))
+    ));
+    let server = WebhookServer::new()
+        .handler("/open", Open)
+        .unwrap()
+        .min_tls_version(TlsVersion::Tls13)
+        .client_authority(&clients.pem)
+        .unwrap();
+    let certificates = Certificates::self_signed(["webhooks.system.svc"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, certificates, stop.clone()));
+    let ask = async |client: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, versions| {
+        let config = client_config(&authority, client, versions);
+        try_post_securely(address, config, "/open").await
+    };
+    let known = ask(Some(clients.issue()), rustls::ALL_VERSIONS).await.unwrap();
+    assert!(known.starts_with("HTTP/1.1 200 OK"), "{known}");
+    assert!(ask(None, rustls::ALL_VERSIONS).await.is_err());
+    assert!(
+        ask(Some(ClientAuthority::new().issue()), rustls::ALL_VERSIONS)
+            .await
+            .is_err()
+    );
+    assert!(
+        ask(Some(clients.issue()), &[&rustls::version::TLS12])
+            .await
+            .is_err()
+    );
+    stop.cancel();
+    serving.await.unwrap().unwrap();
 }
 
 /// Waits at the gate before it answers.
@@ -431,11 +805,13 @@ impl AdmissionHandler for Gate {
     }
 }
 
-/// Sends a review over TLS, trusting the authority, and gives back the whole answer.
-async fn post_securely(address: std::net::SocketAddr, authority: String, path: &str) -> String {
+/// A client that trusts the authority, and shows a certificate if it has one.
+fn client_config(
+    authority: &str,
+    client: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> rustls::ClientConfig {
     use rustls::pki_types::pem::PemObject as _;
-    use rustls::pki_types::{CertificateDer, ServerName};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let mut roots = rustls::RootCertStore::empty();
     roots
@@ -444,14 +820,28 @@ async fn post_securely(address: std::net::SocketAddr, authority: String, path: &
     let config = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(
         rustls::crypto::ring::default_provider(),
     ))
-    .with_safe_default_protocol_versions()
+    .with_protocol_versions(versions)
     .unwrap()
-    .with_root_certificates(roots)
-    .with_no_client_auth();
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    .with_root_certificates(roots);
+    match client {
+        Some((chain, key)) => config.with_client_auth_cert(chain, key).unwrap(),
+        None => config.with_no_client_auth(),
+    }
+}
+
+/// Sends a review over TLS, and gives back the whole answer.
+async fn try_post_securely(
+    address: std::net::SocketAddr,
+    config: rustls::ClientConfig,
+    path: &str,
+) -> std::io::Result<String> {
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let stream = tokio::net::TcpStream::connect(address).await?;
     let name = ServerName::try_from("webhooks.system.svc").unwrap();
     let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
-    let mut stream = connector.connect(name, stream).await.unwrap();
+    let mut stream = connector.connect(name, stream).await?;
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
                         "request": {"uid": "u-4", "operation": "DELETE"}})
     .to_string();
@@ -459,10 +849,16 @@ async fn post_securely(address: std::net::SocketAddr, authority: String, path: &
         "POST {path} HTTP/1.1\r\nhost: webhooks\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         review.len()
     );
-    stream.write_all((head + &review).as_bytes()).await.unwrap();
+    stream.write_all((head + &review).as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// Sends a review over TLS, trusting the authority.
+async fn post_securely(address: std::net::SocketAddr, authority: &str, path: &str) -> String {
+    let config = client_config(authority, None, rustls::ALL_VERSIONS);
+    try_post_securely(address, config, path).await.unwrap()
 }
 
 #[tokio::test]
@@ -483,7 +879,7 @@ async fn request_under_way_is_answered_before_the_server_ends() {
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(server.serve(listener, certificates, stop.clone()));
 
-    let request = tokio::spawn(async move { post_securely(address, authority, "/gate").await });
+    let request = tokio::spawn(async move { post_securely(address, &authority, "/gate").await });
     waiting.recv().await.unwrap();
     stop.cancel();
     open.notify_one();

@@ -460,14 +460,20 @@ async fn metrics_server_serves_what_else_it_is_given() {
     let pong = async |_| http::Response::new(Full::new(Bytes::from("pong")));
     manager.add_metrics_handler("/ping", pong).unwrap();
     let error = manager.add_metrics_handler("/ping", pong).unwrap_err();
-    assert_eq!(error.to_string(), "the metrics server serves \"/ping\" already");
-    assert!(manager.add_metrics_handler("/metrics", pong).is_err());
+    let taken = "can't register extra handler by duplicate path \"/ping\" on metrics http server";
+    assert_eq!(error.to_string(), taken);
+    let error = manager.add_metrics_handler("/metrics", pong).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "overriding builtin /metrics endpoint is not allowed"
+    );
     let address = manager.metrics_address().unwrap();
     let running = run(&manager);
     assert_eq!(get(address, "/ping").await, (200, "pong".to_owned()));
     assert_eq!(get(address, "/metrics").await.0, 200);
     let error = manager.add_metrics_handler("/pong", pong).unwrap_err();
-    assert_eq!(error.to_string(), "manager already started");
+    let late = "unable to add new metrics handler because metrics endpoint has already been created";
+    assert_eq!(error.to_string(), late);
     running.end().await.unwrap();
 }
 

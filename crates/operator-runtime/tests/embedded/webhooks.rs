@@ -13,7 +13,8 @@ use operator_runtime::certificates::{Certificates, ManagedCertificates};
 use operator_runtime::manager::ManagerBuilder;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::{
-    AdmissionRequest, Conversion, Convertible, Defaulter, Denied, Validator, Warnings, Webhook,
+    AdmissionHandler, AdmissionRequest, AdmissionResponse, Authenticator, Conversion, Convertible, Defaulter,
+    Denied, TokenRequest, TokenResponse, Validator, Warnings, Webhook,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -132,11 +133,8 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
         (&false.into(), &"too large".into())
     );
     assert_eq!(ask(MUTATE, 0).await["patchType"], "JSONPatch");
-    let (code, text) = support::probe(&manager, "/readyz/webhook?verbose").await;
-    assert_eq!(
-        (code, text.as_str()),
-        (200, "[+]webhook ok\nreadyz check passed\n")
-    );
+    let (code, text) = support::probe(&manager, "/readyz/webhook").await;
+    assert_eq!((code, text.as_str()), (200, "ok"));
     let metrics = manager.metrics().to_text();
     let counted =
         format!("controller_runtime_webhook_requests_total{{webhook=\"{VALIDATE}\",code=\"200\"}} 2");
@@ -144,6 +142,83 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     running.end().await.unwrap();
     let late = manager.add_webhook(webhook()).unwrap_err();
     assert_eq!(late.to_string(), "manager already started");
+}
+
+/// Says whose a token is.
+struct Robots;
+
+impl Authenticator for Robots {
+    async fn authenticate(&self, request: TokenRequest) -> TokenResponse {
+        TokenResponse::unauthenticated(request.token)
+    }
+}
+
+/// Lets everything pass.
+struct Open;
+
+impl AdmissionHandler for Open {
+    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+        AdmissionResponse::allowed()
+    }
+}
+
+#[tokio::test]
+async fn manager_serves_handlers_of_every_kind_and_says_when_its_server_is_up() {
+    let bench = Bench::without_widgets();
+    let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    manager.add_admission_handler("/open", Open).unwrap();
+    manager
+        .add_authentication_webhook("/authenticate", Robots)
+        .unwrap();
+    let raw = async |_| http::Response::new(http_body_util::Full::from(r#"{"raw":true}"#));
+    manager.add_webhook_handler("/raw", raw).unwrap();
+    let taken = manager.add_admission_handler("/raw", Open).unwrap_err();
+    assert!(taken.to_string().contains("\"/raw\""), "{taken}");
+    let none = manager.add_admission_handler("/raw/", Open).unwrap_err();
+    assert!(none.to_string().contains("\"/raw/\""), "{none}");
+    let address = manager.webhook_address().unwrap();
+    let running = run(&manager);
+    let ask = async |path, body| {
+        post(address, "webhooks.test", &authority, path, &body)
+            .await
+            .unwrap()
+    };
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u"}});
+    assert_eq!(ask("/open", review).await["response"]["allowed"], true);
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "spec": {"token": "t"}});
+    assert_eq!(ask("/authenticate", review).await["status"]["error"], "t");
+    assert_eq!(ask("/raw", json!({})).await["raw"], true);
+    let (code, text) = support::probe(&manager, "/readyz/webhook").await;
+    assert_eq!((code, text.as_str()), (200, "ok"));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn authority_of_clients_that_is_not_there_is_named() {
+    let bench = Bench::without_widgets();
+    let manager = manager(&bench, |builder| builder.webhook_client_authority("no-such-file")).await;
+    manager.add_webhook(webhook()).unwrap();
+    let error = in_time(manager.run_until(std::future::pending()))
+        .await
+        .unwrap_err();
+    assert!(format!("{error:?}{error}").contains("no-such-file"), "{error}");
+}
+
+#[tokio::test]
+async fn webhooks_are_not_served_where_their_port_is_switched_off() {
+    let bench = Bench::without_widgets();
+    let manager = manager(&bench, |builder| builder.webhook_bind_address("0")).await;
+    manager.add_webhook(webhook()).unwrap();
+    assert!(
+        manager.add_webhook(webhook()).is_err(),
+        "the paths are taken all the same"
+    );
+    assert_eq!(manager.webhook_address(), None);
+    let running = run(&manager);
+    assert_eq!(support::probe(&manager, "/readyz/webhook").await.0, 404);
+    running.end().await.unwrap();
 }
 
 #[tokio::test]
