@@ -79,6 +79,7 @@ pub(crate) struct Recorder {
     controller: String,
     instance: String,
     correlator: Correlator,
+    pause: Duration,
 }
 
 /// Makes a recorder and what sends its events, as `controller` (the name of the operator) in this process.
@@ -90,6 +91,7 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
         controller: controller.to_owned(),
         instance: instance.to_owned(),
         correlator: Correlator::default(),
+        pause: PAUSE,
     };
     (EventRecorder { queue: sender }, recorder)
 }
@@ -223,7 +225,7 @@ impl Recorder {
         let event = entry.event(&self.controller, &self.instance, wall, crate::clock::random());
         let key = ObjectKey::of(&event);
         let (api, params) = (self.api(&key), PostParams::default());
-        match patiently(stop, || api.create(&params, &event)).await {
+        match patiently(stop, self.pause, || api.create(&params, &event)).await {
             Ok(_) => self.correlator.created(entry, key, Instant::now(), wall),
             Err(error) => {
                 tracing::warn!(reason = entry.reason, error = %describe(&error), "Event not written");
@@ -238,7 +240,7 @@ impl Recorder {
         };
         let patch = Patch::Merge(serde_json::json!({"series": observed}));
         let (api, params, name) = (self.api(&series.key), PatchParams::default(), series.key.name());
-        match patiently(stop, || api.patch(name, &params, &patch)).await {
+        match patiently(stop, self.pause, || api.patch(name, &params, &patch)).await {
             Ok(_) => self.correlator.wrote(series, Instant::now()),
             Err(kube::Error::Api(status)) if status.is_not_found() => self.correlator.gone(series),
             Err(error) => {
@@ -253,7 +255,11 @@ impl Recorder {
 }
 
 /// Sends a request until the API server answers, whatever it answers; not for ever, and only once after `stop`.
-async fn patiently<T, F>(stop: &CancellationToken, send: impl Fn() -> F) -> Result<T, kube::Error>
+async fn patiently<T, F>(
+    stop: &CancellationToken,
+    pause: Duration,
+    send: impl Fn() -> F,
+) -> Result<T, kube::Error>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
@@ -265,7 +271,7 @@ where
             answered => return answered,
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => break,
         }
     }
@@ -327,6 +333,63 @@ mod tests {
             ObjectKey::namespaced("default", "web.0000000000000007")
         );
         assert_eq!(event.reporting_controller.as_deref(), Some("operator"));
+    }
+
+    /// How often an event is sent to a server that answers from the given attempt on, or refuses at once.
+    async fn attempts(answers_from: usize, refuses: bool) -> usize {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let attempt = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let code = if refuses { 403 } else { 201 };
+            let answer = http::Response::builder().status(code);
+            std::future::ready(match attempt >= answers_from {
+                true => Ok(answer
+                    .body(r#"{"metadata":{},"eventTime":null}"#.to_owned())
+                    .unwrap()),
+                false => Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+            })
+        });
+        let client = kube::Client::new(service, "default");
+        let (recorder, mut sender) = recorder(client, "operator", "operator-1");
+        sender.pause = Duration::from_millis(1);
+        recorder
+            .event(&Node::default())
+            .normal("Created", "note")
+            .await
+            .unwrap();
+        drop(recorder);
+        sender.run(CancellationToken::new()).await;
+        sent.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn event_is_sent_until_the_server_answers_and_not_for_ever() {
+        assert_eq!(attempts(4, false).await, 4);
+        assert_eq!(attempts(usize::MAX, false).await, TRIES);
+        assert_eq!(attempts(1, true).await, 1, "what is refused is not sent again");
+    }
+
+    #[tokio::test]
+    async fn events_that_find_the_queue_full_are_dropped() {
+        let (sender, mut queue) = mpsc::channel(2);
+        let recorder = EventRecorder { queue: sender };
+        for reason in ["A", "B", "C"] {
+            recorder
+                .event(&Node::default())
+                .normal(reason, "note")
+                .await
+                .unwrap();
+        }
+        drop(recorder);
+        let mut reasons = Vec::new();
+        while let Some(entry) = queue.recv().await {
+            reasons.push(entry.reason);
+        }
+        assert_eq!(reasons, ["A", "B"]);
     }
 
     #[tokio::test]

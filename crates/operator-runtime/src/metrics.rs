@@ -40,6 +40,7 @@ mod process;
 mod queue;
 mod rest_client;
 mod server;
+mod tokio_runtime;
 mod webhook;
 
 pub use self::client::{CacheMetrics, ClientMetrics};
@@ -91,8 +92,9 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry of its own. It shows the `process_*` metrics of this process, which are there on Linux only, and
-    /// what is counted once for a whole operator, such as panics of webhooks, as 0.
+    /// A registry of its own. It shows the `process_*` metrics of this process, which are there on Linux only, the
+    /// `operator_runtime_tokio_*` of the runtime in which somebody asks, and what is counted once for a whole operator,
+    /// such as panics of webhooks, as 0.
     ///
     /// ```
     /// use operator_runtime::metrics::Metrics;
@@ -110,6 +112,7 @@ impl Metrics {
             webhook: webhook::Families::register(&mut registry),
         };
         registry.register_collector(Box::new(process::Process));
+        registry.register_collector(Box::new(tokio_runtime::TokioRuntime));
         let creation_times = creation_times::CreationTimes::default();
         registry.register_collector(Box::new(creation_times.clone()));
         Self {

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Parser;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::CustomResourceExt;
 use kube::api::{Api, PostParams};
 use operator_apiserver::ApiServer;
-use operator_runtime::manager::Args;
+use operator_envtest::{Backend, TestEnv};
 use operator_runtime::metrics::{Metrics, MetricsServer};
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::Webhook;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Bench, Widget, WidgetSpec, config_map, get, in_time, key, plain_teller, run, teller};
+use crate::support::{
+    Bench, Widget, WidgetSpec, config_map, get, get_with, in_time, key, plain_teller, run, teller,
+};
 use crate::webhooks::WidgetWebhook;
 use crate::wire::Wire;
 
@@ -211,23 +214,6 @@ fn exposed(text: &str) -> BTreeMap<String, Exposed> {
     metrics
 }
 
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    manager: Args,
-}
-
-/// A kubeconfig for a server without TLS.
-fn kubeconfig(url: &str, directory: &std::path::Path) -> String {
-    let path = directory.join("kubeconfig");
-    let text = format!(
-        "{{apiVersion: v1, kind: Config, current-context: a,\n clusters: [{{name: a, cluster: {{server: '{url}'}}}}],\n \
-         users: [{{name: a, user: {{}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}\n"
-    );
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
     let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
@@ -245,20 +231,18 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
             && request.contains("/configmaps/")
             && !refused.swap(true, Ordering::SeqCst)
     });
-    let kubeconfig = kubeconfig(&wire.url(), directory.path());
-    let args = Cli::parse_from([
-        "operator",
-        "--leader-elect",
-        "--leader-election-namespace=default",
-        "--metrics-bind-address=127.0.0.1:0",
-        "--metrics-secure=false",
-        "--health-probe-bind-address=0",
-        "--webhook-host=127.0.0.1",
-        "--webhook-port=0",
-        "--kubeconfig",
-        &kubeconfig,
-    ]);
-    let manager = Manager::builder("tester").args(&args.manager);
+    let args = wire.args(
+        directory.path(),
+        &[
+            "--leader-elect",
+            "--leader-election-namespace=default",
+            "--metrics-bind-address=127.0.0.1:0",
+            "--metrics-secure=false",
+            "--webhook-host=127.0.0.1",
+            "--webhook-port=0",
+        ],
+    );
+    let manager = Manager::builder("tester").args(&args);
     let manager = manager.build().await.unwrap();
     manager
         .add_webhook(Webhook::<Widget>::new().validator(WidgetWebhook))
@@ -312,6 +296,12 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
         .keys()
         .filter(|name| !name.starts_with("process_") && !name.starts_with("operator_runtime_"));
     assert_eq!(more.collect::<Vec<_>>(), Vec::<&String>::new());
+    for name in ["workers", "alive_tasks", "global_queue_depth"] {
+        assert!(
+            metrics.contains_key(&format!("operator_runtime_tokio_{name}")),
+            "{name}"
+        );
+    }
     let host = wire.url().trim_start_matches("http://").to_owned();
     let refused = format!("rest_client_requests_total{{code=\"429\",method=\"PATCH\",host=\"{host}\"}} 1\n");
     let retried =
@@ -360,14 +350,64 @@ async fn custom_resources_show_while_they_exist() {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_server_knows() {
-    let bench = Bench::without_widgets();
+async fn metrics_are_for_those_whom_the_server_lets() {
+    let env = TestEnv::builder()
+        .backend(Backend::Embedded)
+        .start()
+        .await
+        .unwrap();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(env.client());
+    let token = async |name: &str| {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let request = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
+        let issued = accounts.create_token_request(name, &PostParams::default(), &request);
+        format!(
+            "Authorization: Bearer {}\r\n",
+            issued.await.unwrap().status.unwrap().token.unwrap()
+        )
+    };
+    let (reader, stranger) = (token("reader").await, token("stranger").await);
+    let role = json!({
+        "metadata": {"name": "metrics-reader"},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "metadata": {"name": "metrics-reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+    });
+    let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
+        (Api::all(env.client()), Api::all(env.client()));
+    let (role, binding) = (
+        serde_json::from_value(role).unwrap(),
+        serde_json::from_value(binding).unwrap(),
+    );
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = MetricsServer::new(Metrics::new()).authorize(bench.client.clone());
+    let server = MetricsServer::new(Metrics::new()).authorize(env.client());
     let serving = tokio::spawn(server.serve(listener, stop.clone()));
-    assert_eq!(get(address, "/metrics").await.0, 401);
+    let unknown = "Authorization: Bearer nonsense\r\n";
+    let unauthorized = (401, "Unauthorized\n".to_owned());
+    assert_eq!(get(address, "/metrics").await, unauthorized);
+    assert_eq!(get_with(address, "/metrics", unknown).await, unauthorized);
+    let (code, text) = get_with(address, "/metrics", &reader).await;
+    assert_eq!(code, 200, "{text}");
+    assert!(text.contains("process_cpu_seconds_total"), "{text}");
+    let refused = |name: &str| {
+        let user = format!("system:serviceaccount:default:{name}");
+        (403, format!("Authorization denied for user {user}\n"))
+    };
+    assert_eq!(
+        get_with(address, "/metrics", &stranger).await,
+        refused("stranger")
+    );
+    assert_eq!(get_with(address, "/other", &reader).await, refused("reader"));
     stop.cancel();
     serving.await.unwrap().unwrap();
+    env.stop().await;
 }

@@ -351,9 +351,14 @@ pub(crate) async fn probe(manager: &Manager, path: &str) -> (u16, String) {
 
 /// The answer of an HTTP server.
 pub(crate) async fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
+    get_with(address, path, "").await
+}
+
+/// The answer of an HTTP server to a request with more headers, each with its end of line.
+pub(crate) async fn get_with(address: std::net::SocketAddr, path: &str, headers: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     in_time(stream.read_to_string(&mut answer)).await.unwrap();
