@@ -5,11 +5,13 @@ mod embedded;
 mod existing;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kube::Client;
 use operator_apiserver::ApiServer;
 use operator_controlplane::Options;
 
+use crate::duration;
 use crate::env::Error;
 
 /// What answers the test.
@@ -27,20 +29,54 @@ pub enum Backend {
 
 impl Backend {
     /// What the environment variables of controller-runtime's envtest ask for: `USE_EXISTING_CLUSTER=true` the existing
-    /// cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a folder; otherwise the embedded one.
+    /// cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a folder, `TEST_ASSET_ETCD=FILE` with
+    /// `TEST_ASSET_KUBE_APISERVER=FILE` binaries wherever they are; otherwise the embedded one.
     pub fn from_env() -> Self {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self::from_variables(
-            variable("USE_EXISTING_CLUSTER").as_deref(),
-            variable("KUBEBUILDER_ASSETS").as_deref(),
-        )
+        Self::from_variables(variable)
     }
 
-    fn from_variables(existing: Option<&str>, assets: Option<&str>) -> Self {
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let existing = variable("USE_EXISTING_CLUSTER");
         if existing.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1") {
             return Self::Existing;
         }
-        assets.map_or(Self::Embedded, |folder| Self::Binaries(folder.into()))
+        let named = ["TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"].map(|name| variable(name).is_some());
+        let folder = variable("KUBEBUILDER_ASSETS").or_else(|| (named == [true, true]).then(String::new));
+        folder.map_or(Self::Embedded, |folder| Self::Binaries(folder.into()))
+    }
+}
+
+/// An environment variable that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// How programs are started and stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProgramOptions {
+    pub(crate) start_timeout: Duration,
+    pub(crate) stop_timeout: Duration,
+    /// Whether they write to the terminal of the test.
+    pub(crate) attach_output: bool,
+}
+
+impl ProgramOptions {
+    /// What the variables of controller-runtime's envtest say.
+    pub(crate) fn from_env() -> Self {
+        Self::from_variables(variable)
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let timeout = |name: &str| {
+            let given = variable(name).and_then(|text| duration::parse(&text));
+            given.unwrap_or(Duration::from_secs(20))
+        };
+        let attach = variable("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT");
+        Self {
+            start_timeout: timeout("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"),
+            stop_timeout: timeout("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"),
+            attach_output: attach.is_some_and(|value| value.eq_ignore_ascii_case("true")),
+        }
     }
 }
 
@@ -53,7 +89,11 @@ pub(crate) enum Running {
 }
 
 /// Starts a back end and connects to it.
-pub(crate) async fn start(backend: Backend, options: Options) -> Result<(Running, Client), Error> {
+pub(crate) async fn start(
+    backend: Backend,
+    options: Options,
+    programs: ProgramOptions,
+) -> Result<(Running, Client), Error> {
     match backend {
         Backend::Embedded => {
             let embedded = embedded::Embedded::start(options)?;
@@ -62,7 +102,7 @@ pub(crate) async fn start(backend: Backend, options: Options) -> Result<(Running
         }
         Backend::Existing => Ok((Running::Existing, existing::client().await?)),
         Backend::Binaries(folder) => {
-            let (binaries, client) = binaries::Binaries::start(&folder).await?;
+            let (binaries, client) = binaries::Binaries::start(&folder, programs).await?;
             Ok((Running::Binaries(Box::new(binaries)), client))
         }
     }
@@ -103,15 +143,47 @@ mod tests {
 
     #[test]
     fn the_variables_of_envtest_choose_the_back_end() {
-        assert_eq!(Backend::from_variables(None, None), Backend::Embedded);
-        assert_eq!(Backend::from_variables(Some("false"), None), Backend::Embedded);
-        assert_eq!(
-            Backend::from_variables(Some("true"), Some("bin")),
-            Backend::Existing
+        let chosen = |variables: &[(&str, &str)]| Backend::from_variables(among(variables));
+        let (existing, assets) = ("USE_EXISTING_CLUSTER", ("KUBEBUILDER_ASSETS", "bin"));
+        let (etcd, server) = (
+            ("TEST_ASSET_ETCD", "/etcd"),
+            ("TEST_ASSET_KUBE_APISERVER", "/server"),
         );
-        assert_eq!(
-            Backend::from_variables(None, Some("bin")),
-            Backend::Binaries("bin".into())
-        );
+        assert_eq!(chosen(&[]), Backend::Embedded);
+        assert_eq!(chosen(&[(existing, "false")]), Backend::Embedded);
+        assert_eq!(chosen(&[(existing, "true"), assets]), Backend::Existing);
+        assert_eq!(chosen(&[assets]), Backend::Binaries("bin".into()));
+        assert_eq!(chosen(&[etcd]), Backend::Embedded);
+        assert_eq!(chosen(&[etcd, server]), Backend::Binaries(PathBuf::new()));
+        assert_eq!(chosen(&[etcd, server, assets]), Backend::Binaries("bin".into()));
+    }
+
+    /// Looks variables up in a list.
+    fn among(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        move |name| {
+            let found = variables.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        }
+    }
+
+    #[test]
+    fn programs_have_the_timeouts_of_envtest() {
+        let options = |variables: &[(&str, &str)]| ProgramOptions::from_variables(among(variables));
+        let twenty = Duration::from_secs(20);
+        let default = options(&[("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "soon")]);
+        assert_eq!((default.start_timeout, default.stop_timeout), (twenty, twenty));
+        assert!(!default.attach_output);
+        let given = options(&[
+            ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1m30s"),
+            ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "500ms"),
+            ("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "true"),
+        ]);
+        assert_eq!(given.start_timeout, Duration::from_secs(90));
+        assert_eq!(given.stop_timeout, Duration::from_millis(500));
+        assert!(given.attach_output);
     }
 }

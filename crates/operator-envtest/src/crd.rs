@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -77,6 +77,19 @@ pub(crate) async fn install(client: &Client, crd: Value, timeout: Duration) -> R
         Err(error) => return Err(refused(error)),
     }
     established(api, &name, timeout).await
+}
+
+/// Deletes a definition, and with it its objects; one that is not there is deleted already.
+pub(crate) async fn uninstall(client: &Client, name: &str) -> Result<(), CrdError> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", KIND));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    match api.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => deleted.map(drop).map_err(|source| CrdError::Refused {
+            name: name.to_owned(),
+            source: Box::new(source),
+        }),
+    }
 }
 
 async fn established(api: Api<DynamicObject>, name: &str, timeout: Duration) -> Result<(), CrdError> {

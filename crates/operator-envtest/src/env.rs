@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use operator_controlplane::{Controllers, Delays, Options};
 use serde_json::{Value, json};
 
-use crate::backend::{self, Backend, Running};
+use crate::backend::{self, Backend, ProgramOptions, Running};
 use crate::crd::{self, CrdError};
 use crate::impersonate;
 use crate::record::{self, Recorder};
@@ -70,6 +70,8 @@ pub struct TestEnv {
     client: Client,
     timeout: Duration,
     namespaces: Mutex<Vec<String>>,
+    /// The definitions to delete at the end.
+    crds: Option<Mutex<Vec<String>>>,
     running: Running,
 }
 
@@ -89,8 +91,10 @@ impl std::fmt::Debug for TestEnv {
 pub struct Builder {
     backend: Option<Backend>,
     options: Options,
+    programs: ProgramOptions,
     crds: Vec<Value>,
     crd_paths: Vec<PathBuf>,
+    clean_up_crds: bool,
     timeout: Duration,
     record: Option<PathBuf>,
 }
@@ -117,8 +121,10 @@ impl TestEnv {
         Builder {
             backend: None,
             options: Options::default(),
+            programs: ProgramOptions::from_env(),
             crds: Vec::new(),
             crd_paths: Vec::new(),
+            clean_up_crds: false,
             timeout: TIMEOUT,
             record: record::directory(),
         }
@@ -164,6 +170,15 @@ impl TestEnv {
         self.running.kubeconfig().await
     }
 
+    /// A kubeconfig of another user, which may do what roles let that user do, as YAML: for `kubectl` and for programs
+    /// that the test starts. As with [`client_as`](Self::client_as), the administrator acts as the user.
+    ///
+    /// # Errors
+    /// As [`kubeconfig`](Self::kubeconfig).
+    pub async fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<String, Error> {
+        impersonate::kubeconfig_as(&self.kubeconfig().await?, user, groups)
+    }
+
     /// Installs CustomResourceDefinitions, or updates them, and waits until they are served.
     ///
     /// # Errors
@@ -174,7 +189,23 @@ impl TestEnv {
     ) -> Result<(), Error> {
         for crd in crds {
             let crd = serde_json::to_value(crd).map_err(CrdError::Serialize)?;
+            let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            if let Some(mut all) = self.crds.as_ref().and_then(|all| all.lock().ok()) {
+                all.push(name);
+            }
             crd::install(&self.client, crd, self.timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are not
+    /// there are deleted already.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn uninstall_crds<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
+        for name in names {
+            crd::uninstall(&self.client, name).await?;
         }
         Ok(())
     }
@@ -240,9 +271,14 @@ impl TestEnv {
         self.running.api_server()
     }
 
-    /// Deletes the namespaces that [`namespace`](Self::namespace) made and ends the back end in order. Dropping the
-    /// environment ends it at once.
+    /// Deletes the namespaces that [`namespace`](Self::namespace) made, and the definitions if
+    /// [`Builder::clean_up_crds`] says so, and ends the back end in order. Dropping the environment ends it at once.
     pub async fn stop(self) {
+        let crds = self.crds.as_ref().and_then(|all| all.lock().ok());
+        let crds = crds.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
+        if let Err(error) = self.uninstall_crds(crds.iter().map(String::as_str)).await {
+            tracing::warn!(%error, "a definition of a test is left behind");
+        }
         let made = self.namespaces.lock().map(|mut all| std::mem::take(&mut *all));
         if !self.running.is_embedded() {
             let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -318,6 +354,34 @@ impl Builder {
         self
     }
 
+    /// Deletes the definitions that were installed, and with them their objects, when the environment is
+    /// [stopped](TestEnv::stop); for clusters that outlive the test. Default: they stay.
+    pub fn clean_up_crds(mut self) -> Self {
+        self.clean_up_crds = true;
+        self
+    }
+
+    /// How long real binaries may take to become ready. Default: what `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` says, as
+    /// `90s` or `1m30s`, or 20 seconds.
+    pub fn control_plane_start_timeout(mut self, timeout: Duration) -> Self {
+        self.programs.start_timeout = timeout;
+        self
+    }
+
+    /// How long real binaries may take to end before they are killed. Default: what
+    /// `KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT` says, or 20 seconds.
+    pub fn control_plane_stop_timeout(mut self, timeout: Duration) -> Self {
+        self.programs.stop_timeout = timeout;
+        self
+    }
+
+    /// Whether real binaries write to the terminal of the test. Default: what
+    /// `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` says, or not.
+    pub fn attach_control_plane_output(mut self, attach: bool) -> Self {
+        self.programs.attach_output = attach;
+        self
+    }
+
     /// How long assertions wait. Default: 10 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -350,7 +414,7 @@ impl Builder {
             crds.extend(crd::read(path)?);
         }
         let backend = self.backend.unwrap_or_else(Backend::from_env);
-        let (running, client) = backend::start(backend, self.options).await?;
+        let (running, client) = backend::start(backend, self.options, self.programs).await?;
         let client = match &self.record {
             Some(directory) => record::recorded(client, Recorder::new(directory)),
             None => client,
@@ -359,6 +423,7 @@ impl Builder {
             client,
             timeout: self.timeout,
             namespaces: Mutex::default(),
+            crds: self.clean_up_crds.then(Mutex::default),
             running,
         };
         env.install_crds(crds).await?;

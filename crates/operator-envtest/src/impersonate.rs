@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Request};
 use kube::Client;
 use kube::client::Body;
+use kube::config::Kubeconfig;
 
 use crate::env::Error;
 
@@ -30,4 +31,17 @@ pub(crate) fn client_as(client: &Client, user: &str, groups: &[&str]) -> Result<
         async move { client.send(request).await }
     });
     Ok(Client::new(acting, namespace))
+}
+
+/// A kubeconfig whose users act as another one.
+pub(crate) fn kubeconfig_as(kubeconfig: &str, user: &str, groups: &[&str]) -> Result<String, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::NoCluster(error.to_string().into());
+    let mut kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(|error| failed(&error))?;
+    for named in &mut kubeconfig.auth_infos {
+        let credentials = named.auth_info.get_or_insert_default();
+        credentials.impersonate = Some(user.to_owned());
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect::<Vec<_>>();
+        credentials.impersonate_groups = Some(groups).filter(|groups| !groups.is_empty());
+    }
+    serde_saphyr::to_string(&kubeconfig).map_err(|error| failed(&error))
 }

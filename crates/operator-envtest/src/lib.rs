@@ -42,7 +42,9 @@
 
 mod backend;
 mod crd;
+mod duration;
 mod env;
+mod equal_object;
 mod eventually;
 mod file;
 mod impersonate;
@@ -52,6 +54,7 @@ mod webhook;
 pub use backend::Backend;
 pub use crd::CrdError;
 pub use env::{Builder, Error, TestEnv};
+pub use equal_object::{EqualObject, NotEqual};
 pub use eventually::NotReached;
 pub use file::{FileError, read_object};
 pub use operator_apiserver as apiserver;

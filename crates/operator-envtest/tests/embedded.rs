@@ -286,6 +286,65 @@ async fn a_kubeconfig_leads_to_the_same_server_over_https() {
 }
 
 #[tokio::test]
+async fn a_kubeconfig_of_another_user_may_do_what_its_roles_allow() {
+    let env = start().await;
+    let text = env.kubeconfig_as("jane", &["developers"]).await.unwrap();
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .unwrap();
+    let pods = Api::<Pod>::default_namespaced(kube::Client::try_from(config).unwrap());
+    let refused = pods.list(&ListParams::default()).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(r#"User "jane" cannot list resource "pods""#),
+        "{refused}"
+    );
+    let role = json!({
+        "metadata": {"name": "developers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "developers"}],
+    });
+    let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> = Api::default_namespaced(env.client());
+    bindings
+        .create(&PostParams::default(), &serde_json::from_value(role).unwrap())
+        .await
+        .unwrap();
+    pods.list(&ListParams::default()).await.unwrap();
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn definitions_are_deleted_where_they_should_be() {
+    let definitions = |client| {
+        let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        Api::<DynamicObject>::all_with(client, &ApiResource::from_gvk(&kind))
+    };
+    let env = start().await;
+    env.uninstall_crds(["widgets.example.com", "missing.example.com"])
+        .await
+        .unwrap();
+    env.eventually_gone(&definitions(env.client()), "widgets.example.com")
+        .await
+        .unwrap();
+    env.stop().await;
+
+    for (clean_up, is_left) in [(false, true), (true, false)] {
+        let builder = TestEnv::builder().backend(Backend::Embedded).crds([widgets()]);
+        let builder = if clean_up {
+            builder.clean_up_crds()
+        } else {
+            builder
+        };
+        let env = builder.start().await.unwrap();
+        let client = kube::Client::new(env.api_server().unwrap().clone(), "default");
+        env.stop().await;
+        let found = definitions(client).get_opt("widgets.example.com").await.unwrap();
+        let found = found.filter(|crd| crd.metadata.deletion_timestamp.is_none());
+        assert_eq!(found.is_some(), is_left);
+    }
+}
+
+#[tokio::test]
 async fn environments_are_isolated() {
     let (one, two) = (start().await, start().await);
     widget_api(&one)

@@ -12,29 +12,46 @@ use kube::Client;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::backend::existing;
+use crate::backend::{ProgramOptions, existing};
 use crate::env::Error;
 
-/// How long the programs may take to become ready; `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` of envtest is 20 s too.
-const START_MAX: Duration = Duration::from_secs(20);
-/// How long they may take to end in order.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// How often the programs are started before they are given up: somebody else may take the port that was free.
+const STARTS_MAX: usize = 5;
+/// What is said of a program that ended by itself.
+const ENDED: &str = "ended at once";
 
 #[derive(Debug)]
 pub(crate) struct Binaries {
     api_server: Child,
     etcd: Child,
     kubeconfig: String,
+    options: ProgramOptions,
     _folder: Folder,
 }
 
 impl Binaries {
-    pub(crate) async fn start(assets: &Path) -> Result<(Self, Client), Error> {
+    pub(crate) async fn start(assets: &Path, options: ProgramOptions) -> Result<(Self, Client), Error> {
+        let mut starts = 1;
+        loop {
+            match Self::start_once(assets, options).await {
+                Err(Error::Binary { program, problem })
+                    if starts < STARTS_MAX && problem.starts_with(ENDED) =>
+                {
+                    tracing::info!(program, problem, "Starting the control plane again");
+                    starts += 1;
+                }
+                started => return started,
+            }
+        }
+    }
+
+    async fn start_once(assets: &Path, options: ProgramOptions) -> Result<(Self, Client), Error> {
         let folder = Folder::create()?;
         let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
         let etcd = spawn(
-            &assets.join("etcd"),
+            &program(assets, "etcd"),
             &etcd_arguments(&folder.0, &etcd_url, free_port()?),
+            options,
         )?;
         let port = free_port()?;
         let token = random_text()?;
@@ -44,8 +61,9 @@ impl Binaries {
         )?;
         write(&folder.0.join("service-account.key"), &service_account_key()?)?;
         let api_server = spawn(
-            &assets.join("kube-apiserver"),
+            &program(assets, "kube-apiserver"),
             &api_server_arguments(&folder.0, &etcd_url, port),
+            options,
         )?;
         let kubeconfig = kubeconfig(port, &token);
         let client = existing::client_of(&kubeconfig).await?;
@@ -53,6 +71,7 @@ impl Binaries {
             api_server,
             etcd,
             kubeconfig,
+            options,
             _folder: folder,
         };
         binaries.ready(assets, &client).await?;
@@ -65,14 +84,11 @@ impl Binaries {
 
     /// Waits until the API server says that it is ready.
     async fn ready(&mut self, assets: &Path, client: &Client) -> Result<(), Error> {
-        let end = Instant::now() + START_MAX;
+        let end = Instant::now() + self.options.start_timeout;
         loop {
             for (name, child) in [("etcd", &mut self.etcd), ("kube-apiserver", &mut self.api_server)] {
                 if let Ok(Some(status)) = child.try_wait() {
-                    return Err(failed(
-                        &assets.join(name),
-                        &format!("ended at once, with {status}"),
-                    ));
+                    return Err(failed(&program(assets, name), &format!("{ENDED}, with {status}")));
                 }
             }
             let request = http_get("/readyz");
@@ -80,15 +96,16 @@ impl Binaries {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(failed(&assets.join("kube-apiserver"), "was not ready after 20 s"));
+                let problem = format!("was not ready after {:?}", self.options.start_timeout);
+                return Err(failed(&program(assets, "kube-apiserver"), &problem));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
     pub(crate) async fn stop(mut self) {
-        end(&mut self.api_server).await;
-        end(&mut self.etcd).await;
+        end(&mut self.api_server, self.options.stop_timeout).await;
+        end(&mut self.etcd, self.options.stop_timeout).await;
     }
 }
 
@@ -99,10 +116,10 @@ fn http_get(path: &str) -> http::Request<Vec<u8>> {
 }
 
 /// Asks a program to end, and ends it if it does not.
-async fn end(child: &mut Child) {
+async fn end(child: &mut Child, timeout: Duration) {
     let Some(pid) = child.id() else { return };
     let asked = Command::new("kill").arg(pid.to_string()).status().await;
-    if asked.is_err() || tokio::time::timeout(STOP_MAX, child.wait()).await.is_err() {
+    if asked.is_err() || tokio::time::timeout(timeout, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }
 }
@@ -148,10 +165,17 @@ fn kubeconfig(port: u16, token: &str) -> String {
     )
 }
 
-fn spawn(program: &Path, arguments: &[String]) -> Result<Child, Error> {
-    let is_shown =
-        std::env::var("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT").is_ok_and(|value| value == "true");
-    let output = || if is_shown { Stdio::inherit() } else { Stdio::null() };
+/// Where a program is: where `TEST_ASSET_ETCD` and the like say, or in the folder.
+fn program(assets: &Path, name: &str) -> PathBuf {
+    let variable = format!("TEST_ASSET_{}", name.to_uppercase().replace('-', "_"));
+    std::env::var_os(variable).map_or_else(|| assets.join(name), PathBuf::from)
+}
+
+fn spawn(program: &Path, arguments: &[String], options: ProgramOptions) -> Result<Child, Error> {
+    let output = || match options.attach_output {
+        true => Stdio::inherit(),
+        false => Stdio::null(),
+    };
     Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
