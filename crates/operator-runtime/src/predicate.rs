@@ -353,6 +353,14 @@ mod tests {
     }
 
     #[test]
+    fn objects_without_a_generation_pass_where_generations_are_compared() {
+        let predicate = generation_changed().or(no_generation());
+        assert!(predicate.test(&update(object(0, "a"), object(0, "b"))));
+        assert!(!predicate.test(&update(object(1, "a"), object(1, "b"))));
+        assert!(!no_generation().test(&update(object(0, "a"), object(1, "a"))));
+    }
+
+    #[test]
     fn events_other_than_updates_pass() {
         let (object, stale) = (object(1, "a"), true);
         assert!(generation_changed().test(&Event::Delete { object, stale }));

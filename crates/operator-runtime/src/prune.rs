@@ -16,11 +16,12 @@ use crate::object::{Object, ObjectKey};
 const PAGE: u32 = 500;
 
 type Prunable = Box<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
+type Strategy = Box<dyn Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sync>;
 
 /// Deletes old objects of one kind.
 ///
 /// Only what is finished goes: of Pods those that succeeded, of Jobs those that completed, of every other kind all
-/// objects unless [`Pruner::only`] says otherwise. Objects that are being deleted already are left alone.
+/// objects, unless [`Pruner::finished_when`] says otherwise. Objects that are being deleted already are left alone.
 ///
 /// The operator needs permission to list and delete the kind.
 ///
@@ -46,6 +47,8 @@ pub struct Pruner {
     keep_newest: usize,
     older_than: Duration,
     prunable: Vec<Prunable>,
+    finished: Option<Prunable>,
+    strategy: Option<Strategy>,
     dry_run: bool,
 }
 
@@ -65,8 +68,8 @@ pub struct Pruner {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
-    /// Neither a number to keep nor an age was given.
-    #[error("pruning {0} needs to know what to keep: call keep_newest or older_than")]
+    /// Neither a number to keep, nor an age, nor a strategy was given.
+    #[error("pruning {0} needs to know what to keep: call keep_newest, older_than or strategy")]
     NoStrategy(String),
     /// The objects cannot be listed.
     #[error("cannot list {kind} to prune them")]
@@ -132,6 +135,8 @@ impl Pruner {
             keep_newest: 0,
             older_than: Duration::ZERO,
             prunable: Vec::new(),
+            finished: None,
+            strategy: None,
             dry_run: false,
         }
     }
@@ -185,6 +190,38 @@ impl Pruner {
     /// ```
     pub fn only(mut self, prunable: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> Self {
         self.prunable.push(Box::new(prunable));
+        self
+    }
+
+    /// Says itself what is finished, in the place of what is known of Pods and Jobs: to prune those that failed, too, for
+    /// example.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use operator_runtime::prune::Pruner;
+    /// # fn example(client: kube::Client) {
+    /// let pruner = Pruner::of::<Pod>(client).keep_newest(3).finished_when(|pod| {
+    ///     let phase = pod.data["status"]["phase"].as_str();
+    ///     matches!(phase, Some("Succeeded" | "Failed"))
+    /// });
+    /// # drop(pruner);
+    /// # }
+    /// ```
+    pub fn finished_when(
+        mut self,
+        finished: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.finished = Some(Box::new(finished));
+        self
+    }
+
+    /// Deletes what `strategy` picks of the finished objects that neither [`Pruner::keep_newest`] nor
+    /// [`Pruner::older_than`] keeps, in the order in which it gives them; it gets them oldest first.
+    pub fn strategy(
+        mut self,
+        strategy: impl Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sync + 'static,
+    ) -> Self {
+        self.strategy = Some(Box::new(strategy));
         self
     }
 
@@ -268,10 +305,10 @@ impl Pruner {
     /// ```
     ///
     /// # Errors
-    /// [`PruneError::NoStrategy`] if neither a number nor an age was said; otherwise the first refusal of the API
+    /// [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy was said; otherwise the first refusal of the API
     /// server. Objects that are gone meanwhile are no error.
     pub async fn run(self) -> Result<Vec<ObjectKey>, PruneError> {
-        if self.keep_newest == 0 && self.older_than.is_zero() {
+        if self.keep_newest == 0 && self.older_than.is_zero() && self.strategy.is_none() {
             return Err(PruneError::NoStrategy(self.resource.kind));
         }
         let objects = self.list().await?;
@@ -282,6 +319,10 @@ impl Pruner {
             self.older_than,
             crate::clock::now(),
         );
+        let outdated = match &self.strategy {
+            Some(strategy) => strategy(outdated),
+            None => outdated,
+        };
         let mut pruned = Vec::with_capacity(outdated.len());
         for object in outdated {
             let key = ObjectKey::of(&object);
@@ -311,8 +352,12 @@ impl Pruner {
     }
 
     fn is_prunable(&self, object: &DynamicObject) -> bool {
+        let is_finished = match &self.finished {
+            Some(finished) => finished(object),
+            None => is_finished(&self.resource, object),
+        };
         object.metadata.deletion_timestamp.is_none()
-            && is_finished(&self.resource, object)
+            && is_finished
             && self.prunable.iter().all(|prunable| prunable(object))
     }
 

@@ -102,6 +102,15 @@ async fn pruner_leaves_pods_that_have_not_succeeded() {
         pruner().run().await.unwrap(),
         [ObjectKey::namespaced("default", "done")]
     );
+
+    // What is finished, and what of it goes, can be said otherwise.
+    let none = Pruner::of::<Pod>(bench.client.clone()).finished_when(|_| true);
+    assert!(none.run().await.is_err(), "nothing says what to keep");
+    let picky = Pruner::of::<Pod>(bench.client.clone())
+        .finished_when(|pod| pod.data["status"]["phase"] == "Running")
+        .strategy(|mut pods| pods.split_off(pods.len() - 1));
+    let running = ObjectKey::namespaced("default", "running");
+    assert_eq!(picky.run().await.unwrap(), [running]);
 }
 
 #[tokio::test]
