@@ -58,7 +58,7 @@ pub struct MetricsServer {
 /// let Err(error) = MetricsServer::new(Metrics::new()).handler("/metrics", handler) else {
 ///     panic!("/metrics is taken");
 /// };
-/// assert_eq!(error.to_string(), r#"the metrics server serves "/metrics" already"#);
+/// assert_eq!(error.to_string(), "overriding builtin /metrics endpoint is not allowed");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DuplicatePath {
