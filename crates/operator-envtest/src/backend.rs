@@ -14,7 +14,20 @@ use operator_controlplane::Options;
 use crate::duration;
 use crate::env::Error;
 
-/// What answers the test.
+/// What answers the test: by default what the environment variables of controller-runtime's envtest ask for, and
+/// otherwise an API server in the process of the test.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use operator_envtest::Backend;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A test that is never to touch a cluster.
+/// let env = TestEnv::builder().backend(Backend::Embedded).start().await?;
+/// assert!(env.api_server().is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// An API server in this process, with controllers and simulated nodes. The default.
@@ -31,6 +44,14 @@ impl Backend {
     /// What the environment variables of controller-runtime's envtest ask for: `USE_EXISTING_CLUSTER=true` the existing
     /// cluster, `KUBEBUILDER_ASSETS=DIR` the binaries in a folder, `TEST_ASSET_ETCD=FILE` with
     /// `TEST_ASSET_KUBE_APISERVER=FILE` binaries wherever they are; otherwise the embedded one.
+    ///
+    /// ```
+    /// use operator_envtest::Backend;
+    ///
+    /// if Backend::from_env() == Backend::Existing {
+    ///     println!("these tests leave nothing behind, and take their time");
+    /// }
+    /// ```
     pub fn from_env() -> Self {
         Self::from_variables(variable)
     }

@@ -15,6 +15,24 @@ use crate::file::{self, FileError};
 const KIND: &str = "CustomResourceDefinition";
 
 /// Why a CustomResourceDefinition could not be installed.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use operator_envtest::{CrdError, Error};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = TestEnv::start().await?;
+/// let crd = json!({
+///     "apiVersion": "apiextensions.k8s.io/v1",
+///     "kind": "CustomResourceDefinition",
+///     "metadata": {"name": "memcacheds.example.com"},
+/// });
+/// let refused = env.install_crds([crd]).await;
+/// assert!(matches!(refused, Err(Error::Crd(CrdError::Refused { name, .. })) if name == "memcacheds.example.com"));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
     /// A value could not be written as JSON.

@@ -21,6 +21,17 @@ use crate::webhook::{self, WebhookError};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an environment could not be started, or could not do what was asked.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use operator_envtest::Error;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let refused = TestEnv::builder().crd_path("no/such/folder").start().await;
+/// assert!(matches!(refused, Err(Error::Crd(_))));
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The embedded API server could not be made or could not listen.
@@ -62,9 +73,21 @@ pub enum Error {
     },
 }
 
-/// A control plane for a test, gone when it is dropped.
+/// A control plane for a test, gone when it is dropped: an API server, and beside it the controllers and a simulated
+/// node.
 ///
-/// See the [crate's documentation](crate) for an example.
+/// ```
+/// use operator_envtest::TestEnv;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = TestEnv::start().await?;
+/// let version = env.client().apiserver_version().await?;
+/// assert_eq!(version.major, "1");
+/// # Ok(()) }
+/// ```
+///
+/// The [crate's documentation](crate) has an example with a Deployment.
 #[must_use = "the control plane stops when this is dropped"]
 pub struct TestEnv {
     client: Client,
@@ -86,6 +109,18 @@ impl std::fmt::Debug for TestEnv {
 }
 
 /// How a [`TestEnv`] is made; see [`TestEnv::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use operator_envtest::TestEnv;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = TestEnv::builder().nodes(3).timeout(Duration::from_secs(30)).start().await?;
+/// # use k8s_openapi::api::core::v1::Node;
+/// env.eventually_list(&kube::Api::<Node>::all(env.client()), &Default::default(), |nodes| nodes.len() == 3).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "call `start`"]
 pub struct Builder {
@@ -102,6 +137,18 @@ pub struct Builder {
 impl TestEnv {
     /// An environment with everything at its default: the back end that the environment variables name, or else the
     /// embedded one, with all controllers and one simulated node.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let namespaces = kube::Api::<Namespace>::all(env.client());
+    /// assert!(namespaces.get_opt("kube-system").await?.is_some());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// If the back end cannot be started.
@@ -131,6 +178,21 @@ impl TestEnv {
     }
 
     /// A client of the administrator, in namespace `default`. The embedded back end answers it without a socket.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::api::{Api, PostParams};
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let mut config = ConfigMap::default();
+    /// config.metadata.name = Some("flags".to_owned());
+    /// let created = Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
+    /// assert_eq!(created.metadata.namespace.as_deref(), Some("default"));
+    /// # Ok(()) }
+    /// ```
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -164,6 +226,18 @@ impl TestEnv {
     /// A kubeconfig of the administrator, as YAML. The embedded back end starts to listen on a free port of
     /// 127.0.0.1 when it is asked for one.
     ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = folder.path().join("kubeconfig");
+    /// std::fs::write(&file, env.kubeconfig().await?)?;
+    /// println!("kubectl --kubeconfig {} get nodes", file.display());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// If the embedded server cannot listen, or the existing cluster's kubeconfig cannot be read.
     pub async fn kubeconfig(&self) -> Result<String, Error> {
@@ -179,10 +253,30 @@ impl TestEnv {
         impersonate::kubeconfig_as(&self.kubeconfig().await?, user, groups)
     }
 
-    /// Installs CustomResourceDefinitions, or updates them, and waits until they are served.
+    /// Installs CustomResourceDefinitions, or updates those that are there, and waits until they are served. Those
+    /// that a test needs from the start are better told to [`Builder::crds`].
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # use kube::CustomResourceExt;
+    /// #[derive(kube::CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
+    /// struct MemcachedSpec {
+    ///     size: i32,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let memcacheds = kube::Api::<Memcached>::all(env.client());
+    /// assert!(memcacheds.list(&Default::default()).await.is_err());
+    /// env.install_crds([Memcached::crd()]).await?;
+    /// assert!(memcacheds.list(&Default::default()).await.is_ok());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// If one of them is refused, or is not served in time.
+    /// If one of them is refused, or is not served within the [timeout](Self::timeout).
     pub async fn install_crds<T: serde::Serialize>(
         &self,
         crds: impl IntoIterator<Item = T>,
@@ -198,8 +292,8 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are not
-    /// there are deleted already.
+    /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are
+    /// not there are deleted already.
     ///
     /// # Errors
     /// If the API server refuses.
@@ -243,6 +337,20 @@ impl TestEnv {
     /// Creates a namespace with a name of its own, for one test in an environment that several share. It is deleted
     /// by [`stop`](Self::stop).
     ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let (first, second) = (env.namespace().await?, env.namespace().await?);
+    /// assert_ne!(first, second);
+    /// let secrets = kube::Api::<Secret>::namespaced(env.client(), &first);
+    /// env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// If the API server refuses it.
     pub async fn namespace(&self) -> Result<String, Error> {
@@ -261,18 +369,50 @@ impl TestEnv {
         Ok(name)
     }
 
-    /// How long assertions wait.
+    /// How long assertions wait until they fail; 10 seconds unless [`Builder::timeout`] says otherwise.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// assert_eq!(TestEnv::start().await?.timeout().as_secs(), 10);
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The embedded API server, if that is the back end.
+    /// The embedded API server, if that is the back end; to listen somewhere, for example, or to do what no client can.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use operator_envtest::apiserver::ListenOptions;
+    ///
+    /// let env = TestEnv::start().await?;
+    /// if let Some(server) = env.api_server() {
+    ///     let listener = server.listen(ListenOptions::default()).await?;
+    ///     assert!(listener.local_addr().ip().is_loopback());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn api_server(&self) -> Option<&operator_apiserver::ApiServer> {
         self.running.api_server()
     }
 
     /// Deletes the namespaces that [`namespace`](Self::namespace) made, and the definitions if
-    /// [`Builder::clean_up_crds`] says so, and ends the back end in order. Dropping the environment ends it at once.
+    /// [`Builder::clean_up_crds`] says so, and ends the back end in order. Dropping the environment ends it at once,
+    /// and leaves behind what was made on an existing cluster.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// env.stop().await;
+    /// # Ok(()) }
+    /// ```
     pub async fn stop(self) {
         let crds = self.crds.as_ref().and_then(|all| all.lock().ok());
         let crds = crds.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
@@ -303,12 +443,30 @@ pub(crate) fn request(action: &str) -> impl FnOnce(kube::Error) -> Error {
 
 impl Builder {
     /// Uses this back end, whatever the environment variables say.
+    ///
+    /// ```no_run
+    /// # use operator_envtest::{Backend, TestEnv};
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// let env = TestEnv::builder().backend(Backend::Binaries("bin/k8s/1.36.2".into())).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = Some(backend);
         self
     }
 
-    /// Which controllers run. Default: all. Embedded back end only: real binaries run none, a cluster has its own.
+    /// Which controllers run; all by default. Embedded back end only: real binaries run none, a cluster has its own.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// use operator_envtest::Controllers;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // As in controller-runtime's envtest: nothing happens by itself.
+    /// let env = TestEnv::builder().controllers(Controllers::None).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn controllers(mut self, controllers: Controllers) -> Self {
         self.options.controllers = controllers;
         self
@@ -316,12 +474,33 @@ impl Builder {
 
     /// How many nodes are simulated. Default: 1. Without nodes, tests play the kubelet themselves. Embedded back end
     /// only.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Pods stay pending until the test says that they run.
+    /// let env = TestEnv::builder().nodes(0).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.options.nodes = nodes;
         self
     }
 
     /// How long simulated pods take to start, to finish and to stop. Default: no time. Embedded back end only.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_envtest::{Delays, TestEnv};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Long enough to see what the operator says of Pods that are not ready yet.
+    /// let delays = Delays { start: Duration::from_secs(2), ..Delays::default() };
+    /// let env = TestEnv::builder().delays(delays).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn delays(mut self, delays: Delays) -> Self {
         self.options.delays = delays;
         self
@@ -349,6 +528,14 @@ impl Builder {
 
     /// Installs the CustomResourceDefinitions of a YAML file, or of all YAML files of a folder, at the start. Other
     /// documents in these files are passed over.
+    ///
+    /// ```no_run
+    /// # use operator_envtest::TestEnv;
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// // Where `operator-sdk generate manifests` writes them.
+    /// let env = TestEnv::builder().crd_path("config/crd/bases").start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn crd_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.crd_paths.push(path.into());
         self
@@ -382,7 +569,22 @@ impl Builder {
         self
     }
 
-    /// How long assertions wait. Default: 10 seconds.
+    /// How long assertions wait until they fail. Default: 10 seconds. What is reached sooner is not waited for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// let env = TestEnv::builder().timeout(Duration::from_millis(50)).start().await?;
+    /// let pods = kube::Api::<Pod>::default_namespaced(env.client());
+    /// let error = env.eventually(&pods, "web", |_| true).await.unwrap_err();
+    /// assert!(error.to_string().contains("within 50ms"));
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -393,12 +595,30 @@ impl Builder {
     ///
     /// Default: `target/operator-sdk/rbac` where there is a `PROJECT` file, which is where `operator-sdk rbac check`
     /// looks, and otherwise nowhere. The variable `OPERATOR_SDK_RBAC_RECORD` names another directory, or is `off`.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let directory = folder.path();
+    /// let env = TestEnv::builder().record_requests(directory).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn record_requests(mut self, directory: impl Into<PathBuf>) -> Self {
         self.record = Some(directory.into());
         self
     }
 
-    /// Records nothing.
+    /// Records nothing; for tests in which the operator does what its role need not allow.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::builder().without_record().start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn without_record(mut self) -> Self {
         self.record = None;
         self
@@ -406,8 +626,18 @@ impl Builder {
 
     /// Starts the environment; when this returns, the definitions are served.
     ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let bases = folder.path();
+    /// let env = TestEnv::builder().crd_path(bases).start().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
-    /// If the back end cannot be started, or a definition is refused.
+    /// If the back end cannot be started, a file cannot be read, or a definition is refused or not served in time.
     pub async fn start(self) -> Result<TestEnv, Error> {
         let mut crds = self.crds;
         for path in &self.crd_paths {

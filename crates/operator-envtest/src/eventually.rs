@@ -13,6 +13,20 @@ use serde::de::DeserializeOwned;
 use crate::env::TestEnv;
 
 /// An object was not as it should be in time. The message shows how it was last seen.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// # use operator_envtest::TestEnv;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let env = TestEnv::builder().timeout(Duration::from_millis(50)).start().await?;
+/// let pods = kube::Api::<Pod>::default_namespaced(env.client());
+/// let error = env.eventually(&pods, "web", |_| true).await.unwrap_err();
+/// assert_eq!(error.to_string(), "web was not as expected within 50ms; last seen: no such object");
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct NotReached {
     what: String,
@@ -67,6 +81,23 @@ impl TestEnv {
 
     /// Waits until an object is gone.
     ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::api::{Api, DeleteParams, PostParams};
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let env = TestEnv::start().await?;
+    /// # let mut config = ConfigMap::default();
+    /// # config.metadata.name = Some("flags".to_owned());
+    /// let configs = Api::<ConfigMap>::default_namespaced(env.client());
+    /// configs.create(&PostParams::default(), &config).await?;
+    /// configs.delete("flags", &DeleteParams::default()).await?;
+    /// env.eventually_gone(&configs, "flags").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`NotReached`] with the last state of the object, after the [timeout](Self::timeout).
     pub async fn eventually_gone<K>(&self, api: &Api<K>, name: &str) -> Result<(), NotReached>
@@ -78,6 +109,21 @@ impl TestEnv {
 
     /// Waits until `wanted` holds for the list of objects that the parameters select (labels and fields), and returns
     /// it, sorted by namespace and name.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::api::{Api, ListParams};
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let namespaces = Api::<Namespace>::all(env.client());
+    /// let system = ListParams::default().labels("kubernetes.io/metadata.name in (kube-system, kube-public)");
+    /// let found = env.eventually_list(&namespaces, &system, |list| list.len() == 2).await?;
+    /// assert_eq!(found[0].metadata.name.as_deref(), Some("kube-public"));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`NotReached`] with the last list, after the [timeout](Self::timeout).
@@ -131,7 +177,22 @@ impl TestEnv {
         }
     }
 
-    /// Looks on for so long, and makes sure that an object is there and `wanted` holds for it all the while.
+    /// Looks on for `how_long`, and makes sure that an object is there and `wanted` holds for it all the while. That
+    /// the test takes so long whenever it passes is a reason to keep it short.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let namespaces = kube::Api::<Namespace>::all(env.client());
+    /// let stays = |namespace: &Namespace| namespace.metadata.deletion_timestamp.is_none();
+    /// env.consistently(&namespaces, "default", Duration::from_millis(50), stays).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`NotReached`] as soon as it does not, with that state of the object.
@@ -174,6 +235,21 @@ impl TestEnv {
 
     /// Changes an object: reads it, changes it and writes it, again if somebody else wrote meanwhile.
     ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let namespaces = kube::Api::<Namespace>::all(env.client());
+    /// let changed = env.update(&namespaces, "default", |namespace| {
+    ///     namespace.metadata.labels.get_or_insert_default().insert("tier".to_owned(), "test".to_owned());
+    /// });
+    /// assert_eq!(changed.await?.metadata.labels.unwrap()["tier"], "test");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// If the object is not there, or the API server refuses the change.
     pub async fn update<K>(&self, api: &Api<K>, name: &str, change: impl Fn(&mut K)) -> Result<K, kube::Error>
@@ -192,6 +268,34 @@ impl TestEnv {
 
     /// Changes the status of an object, as [`TestEnv::update`] changes the rest: for what a controller would say that
     /// does not run in the test.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use kube::api::{Api, PostParams};
+    /// # use operator_envtest::{Controllers, TestEnv};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // No controller runs: the test says what it would say.
+    /// let env = TestEnv::builder().controllers(Controllers::None).start().await?;
+    /// let deployments = Api::<Deployment>::default_namespaced(env.client());
+    /// # let web = serde_json::from_value(serde_json::json!({
+    /// #     "metadata": {"name": "web"},
+    /// #     "spec": {
+    /// #         "selector": {"matchLabels": {"app": "web"}},
+    /// #         "template": {
+    /// #             "metadata": {"labels": {"app": "web"}},
+    /// #             "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
+    /// #         },
+    /// #     },
+    /// # }))?;
+    /// deployments.create(&PostParams::default(), &web).await?;
+    /// let web = env.update_status(&deployments, "web", |web| {
+    ///     web.status.get_or_insert_default().replicas = Some(1);
+    /// });
+    /// assert_eq!(web.await?.status.and_then(|status| status.replicas), Some(1));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`TestEnv::update`].

@@ -6,6 +6,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Why objects could not be read from a file.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use operator_envtest::{FileError, read_object};
+///
+/// let error = read_object::<Pod>("no/such/pod.yaml").unwrap_err();
+/// assert!(matches!(error, FileError::Read { .. }));
+/// assert_eq!(error.to_string(), "cannot read no/such/pod.yaml");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file or folder could not be read.

@@ -14,6 +14,21 @@ use crate::file::{self, FileError};
 const MANAGER: &str = "operator-envtest";
 
 /// Why webhooks could not be installed.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use operator_envtest::{Error, WebhookError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = TestEnv::start().await?;
+/// # let folder = tempfile::tempdir()?;
+/// # let config = folder.path();
+/// // `config` has no webhooks in it.
+/// let refused = env.install_webhooks(config, "127.0.0.1:9443".parse()?, "").await;
+/// assert!(matches!(refused, Err(Error::Webhook(WebhookError::Nothing { .. }))));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The manifests could not be read.

@@ -21,10 +21,24 @@ mod rbac;
 /// | `urls` | non-resource URLs; excludes `groups` and `resources` |
 /// | `namespace` | makes the rule part of a Role in that namespace instead of the ClusterRole |
 ///
-/// ```ignore
-/// #[rbac(groups = "core", resources = "pods", verbs = "get;list;watch")]
-/// #[rbac(groups = "apps", resources = "deployments", verbs = "get;list;watch;create;patch")]
-/// impl Reconciler for MemcachedReconciler { /* … */ }
+/// Every rule has `verbs`, and either `groups` and `resources` or `urls`; the compiler says so where one has not.
+///
+/// ```
+/// use operator_runtime::prelude::*;
+///
+/// struct MemcachedReconciler;
+///
+/// #[rbac(groups = "core", resources = "pods;pods/log", verbs = "get;list;watch")]
+/// #[rbac(groups = "core", resources = "secrets", resource_names = "license", verbs = "get", namespace = "licenses")]
+/// impl Reconciler for MemcachedReconciler {
+///     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// let [pods, license] = MemcachedReconciler::rules().try_into().expect("there are two");
+/// assert_eq!((pods.api_groups[0].as_str(), pods.resources[1].as_str()), ("", "pods/log"));
+/// assert_eq!(license.namespace.as_deref(), Some("licenses"));
 /// ```
 #[proc_macro_attribute]
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {

@@ -143,8 +143,8 @@ pub enum MatchPolicy {
     Exact,
 }
 
-/// What a webhook does beside answering; by default nothing. The API server sends no dry runs to webhooks that say
-/// nothing of it, which is why there is no such value.
+/// What a webhook does beside answering; by default nothing. `admissionregistration.k8s.io/v1` knows no other values: a
+/// webhook with side effects must do without them in a dry run.
 ///
 /// ```
 /// use operator_runtime::webhook::{SideEffects, WebhookOptions};
