@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
+#[path = "asking/policy.rs"]
+mod policy;
 
 use asking::{delete, get, merge, post};
 use operator_apiserver::ApiServer;
+use policy::bind;
 use serde_json::{Value, json};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -28,19 +31,7 @@ async fn policy(server: &ApiServer, rule: Value, mut spec: Value) {
         spec["matchConstraints"] = json!({});
     }
     spec["matchConstraints"]["resourceRules"] = json!([rule]);
-    let path = format!("{ADMISSION}/validatingadmissionpolicies");
-    let made = post(server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
-    made.is_done();
-}
-
-async fn bind(server: &ApiServer, name: &str, mut spec: Value) {
-    spec["policyName"] = "p".into();
-    if spec["validationActions"].is_null() {
-        spec["validationActions"] = json!(["Deny"]);
-    }
-    let path = format!("{ADMISSION}/validatingadmissionpolicybindings");
-    let made = post(server, &path, json!({"metadata": {"name": name}, "spec": spec})).await;
-    made.is_done();
+    policy::post(server, spec).await.is_done();
 }
 
 #[tokio::test]
@@ -330,8 +321,7 @@ async fn expressions_are_compiled_when_a_policy_is_written() {
         ],
         "auditAnnotations": [{"key": "k", "valueExpression": "1"}],
     });
-    let path = format!("{ADMISSION}/validatingadmissionpolicies");
-    let refused = post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let refused = policy::post(&server, spec).await;
     assert_eq!(refused.code, 422);
     let causes = refused.body["details"]["causes"].as_array().unwrap();
     let found: Vec<(String, String)> = causes

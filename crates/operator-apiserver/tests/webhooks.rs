@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
+#[path = "asking/policy.rs"]
+mod policy;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -664,23 +666,12 @@ async fn who_asks_about_one_version_sees_the_others_converted_to_it() {
     let rule = json!({
         "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["CREATE"],
     });
-    let policy = json!({"metadata": {"name": "p"}, "spec": {
+    let spec = json!({
         "matchConstraints": {"resourceRules": [rule]},
         "validations": [{"expression": "object.spec.size < 10", "message": "too large"}],
-    }});
-    let group = "/apis/admissionregistration.k8s.io/v1";
-    post(&server, &format!("{group}/validatingadmissionpolicies"), policy)
-        .await
-        .is_done();
-    let binding =
-        json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
-    post(
-        &server,
-        &format!("{group}/validatingadmissionpolicybindings"),
-        binding,
-    )
-    .await
-    .is_done();
+    });
+    policy::post(&server, spec).await.is_done();
+    policy::bind(&server, "p", json!({})).await;
     let made = post(&server, WIDGETS_V2, widget("v2", "a", &json!({"amount": 3}))).await;
     assert_eq!(made.body["spec"], json!({"amount": 4}), "{}", made.body);
     assert_eq!(hook.requests()[0]["object"]["apiVersion"], "example.com/v1");

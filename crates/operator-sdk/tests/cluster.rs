@@ -8,20 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use common::running::Running;
+use common::running::{self, Running};
 use common::{CREATE_MEMCACHED, Dir, kubectl, sdk};
-
-fn up(kubeconfig: &Path) -> (Running, String) {
-    let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(kubeconfig));
-    let line = cluster.line_with("ready");
-    (cluster, line)
-}
 
 #[test]
 fn a_cluster_is_ready_with_its_kubeconfig_and_ends_cleanly() {
     let dir = Dir::named("cluster");
     let kubeconfig = dir.path.join("kubeconfig");
-    let (cluster, line) = up(&kubeconfig);
+    let (cluster, line) = running::cluster(&kubeconfig);
     assert!(line.contains("https://127.0.0.1:"), "{line}");
     assert!(
         line.contains(&format!("KUBECONFIG={}", kubeconfig.display())),

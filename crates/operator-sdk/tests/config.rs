@@ -120,14 +120,7 @@ fn every_combination_is_accepted() {
         let dir = Dir::project();
         dir.ok(CREATE_MEMCACHED);
         if webhooks {
-            dir.ok(&[
-                "create",
-                "api",
-                "--group=cache",
-                "--version=v1",
-                "--kind=Memcached",
-            ]);
-            dir.ok(CREATE_WEBHOOKS);
+            with_webhooks(&dir);
         }
         let flags: Vec<String> = switches
             .iter()
@@ -194,6 +187,18 @@ const CREATE_WEBHOOKS: &[&str] = &[
     "--conversion",
 ];
 
+/// Adds a second version and every kind of webhook.
+fn with_webhooks(dir: &Dir) {
+    dir.ok(&[
+        "create",
+        "api",
+        "--group=cache",
+        "--version=v1",
+        "--kind=Memcached",
+    ]);
+    dir.ok(CREATE_WEBHOOKS);
+}
+
 /// Every webhook leads to the Service by the names that kustomize gave it.
 fn check_webhooks(objects: &[Value], webhooks: bool) {
     let crd = objects
@@ -221,14 +226,7 @@ fn check_webhooks(objects: &[Value], webhooks: bool) {
 fn cert_manager_gets_the_names_of_the_services() {
     let dir = Dir::project();
     dir.ok(CREATE_MEMCACHED);
-    dir.ok(&[
-        "create",
-        "api",
-        "--group=cache",
-        "--version=v1",
-        "--kind=Memcached",
-    ]);
-    dir.ok(CREATE_WEBHOOKS);
+    with_webhooks(&dir);
     dir.ok(&["edit", "--cert-manager", "--prometheus"]);
     let objects = accepted(&dir);
     let injected =

@@ -26,23 +26,9 @@ fn ok(dir: &Dir, arguments: &[&str]) -> String {
     common::succeeded(arguments, kubectl(dir, arguments))
 }
 
-#[track_caller]
-fn replace(dir: &Dir, path: &str, old: &str, new: &str) {
-    let text = dir.read(path);
-    assert!(text.contains(old), "{old:?} is not in {path}: {text}");
-    dir.write(path, &text.replace(old, new));
-}
-
 #[test]
 fn two_versions_are_converted_by_the_running_operator() {
-    let dir = Dir::named("versions-operator");
-    dir.ok(&[
-        "init",
-        "--domain",
-        "example.com",
-        "--repo",
-        "github.com/example/operator",
-    ]);
+    let dir = Dir::built("versions-operator");
     let kind = ["--group", "shop", "--kind", "Store", "--version"];
     dir.ok(&[&["create", "api"][..], &kind, &["v1alpha1"]].concat());
     dir.ok(&[&["create", "api"][..], &kind, &["v1beta1"]].concat());
@@ -51,16 +37,14 @@ fn two_versions_are_converted_by_the_running_operator() {
 
     // `foo` of v1alpha1 is `label` in v1beta1.
     let hub = "src/api/v1beta1/store_types.rs";
-    replace(&dir, hub, "pub foo: Option<String>", "pub label: Option<String>");
+    dir.replace(hub, "pub foo: Option<String>", "pub label: Option<String>");
     let conversion = "src/api/v1alpha1/store_conversion.rs";
-    replace(
-        &dir,
+    dir.replace(
         conversion,
         "spec: same_fields(&self.spec)?,",
         "spec: hub::StoreSpec { label: self.spec.foo },",
     );
-    replace(
-        &dir,
+    dir.replace(
         conversion,
         "spec: same_fields(&hub.spec)?,",
         "spec: super::StoreSpec { foo: hub.spec.label },",

@@ -217,12 +217,7 @@ fn the_old_side_may_be_a_git_revision() {
 fn one_side_may_be_a_cluster() {
     let dir = files();
     let kubeconfig = dir.path.join("kubeconfig");
-    let mut cluster = common::running::Running::start(
-        common::sdk()
-            .args(["cluster", "up", "--kubeconfig"])
-            .arg(&kubeconfig),
-    );
-    cluster.line_with("ready");
+    let (cluster, _) = common::running::cluster(&kubeconfig);
     common::kubectl(
         &["--kubeconfig", "kubeconfig", "create", "-f", "good.yaml"],
         &dir.path,

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Command, Output, Stdio};
 
-use common::running::Running;
+use common::running::{self, Running};
 use common::{CREATE_MEMCACHED, Dir, kubectl, sdk, succeeded};
 
 const NAMESPACE: &str = "memcached-operator-system";
@@ -22,12 +22,7 @@ impl Scene {
     fn new() -> Self {
         let dir = Dir::project();
         dir.ok(CREATE_MEMCACHED);
-        let mut cluster = Running::start(
-            sdk()
-                .args(["cluster", "up", "--kubeconfig", "kubeconfig"])
-                .current_dir(&dir.path),
-        );
-        cluster.line_with("ready");
+        let (cluster, _) = running::cluster(&dir.path.join("kubeconfig"));
         Self {
             dir,
             _cluster: cluster,

@@ -217,12 +217,7 @@ fn the_tutorial_on_a_cluster() {
     let kubectl = Kubectl {
         kubeconfig: dir.path.join("kubeconfig"),
     };
-    let mut cluster = Running::start(
-        sdk()
-            .args(["cluster", "up", "--kubeconfig"])
-            .arg(&kubectl.kubeconfig),
-    );
-    cluster.line_with("ready");
+    let (cluster, _) = common::running::cluster(&kubectl.kubeconfig);
 
     kubectl.ok(&["apply", "-k", "config/crd"]);
     kubectl.wait("crd/memcacheds.cache.example.com", "condition=Established");
@@ -268,12 +263,7 @@ fn the_tutorial_with_the_scaffolded_roles_alone() {
     let kubectl = Kubectl {
         kubeconfig: dir.path.join("kubeconfig"),
     };
-    let mut cluster = Running::start(
-        sdk()
-            .args(["cluster", "up", "--kubeconfig"])
-            .arg(&kubectl.kubeconfig),
-    );
-    cluster.line_with("ready");
+    let (_cluster, _) = common::running::cluster(&kubectl.kubeconfig);
     kubectl.ok(&["create", "namespace", "system"]);
     kubectl.ok(&["apply", "-k", "config/crd"]);
     kubectl.wait("crd/memcacheds.cache.example.com", "condition=Established");

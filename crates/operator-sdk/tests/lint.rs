@@ -17,14 +17,7 @@ struct Linted {
 
 impl Linted {
     fn new() -> Self {
-        let dir = Dir::named("lint-operator");
-        dir.ok(&[
-            "init",
-            "--domain",
-            "example.com",
-            "--repo",
-            "github.com/example/operator",
-        ]);
+        let dir = Dir::built("lint-operator");
         dir.ok(&[
             "create",
             "api",

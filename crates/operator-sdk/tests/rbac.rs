@@ -11,17 +11,9 @@ use serde_json::{Value, json};
 
 const CONTROLLER: &str = "src/controller/memcached_controller.rs";
 
-/// A project that is built where this workspace is. Cargo takes projects of one name in one target directory for each
-/// other, so each has its own.
+/// A project with the memcached kind.
 fn project(name: &str) -> Dir {
-    let dir = Dir::named(name);
-    dir.ok(&[
-        "init",
-        "--domain",
-        "example.com",
-        "--repo",
-        "github.com/example/operator",
-    ]);
+    let dir = Dir::built(name);
     dir.ok(CREATE_MEMCACHED);
     dir
 }
@@ -41,25 +33,15 @@ fn run(dir: &Dir, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-#[track_caller]
-fn replace(dir: &Dir, path: &str, old: &str, new: &str) {
-    let text = dir.read(path);
-    assert!(text.contains(old), "{old:?} is not in {path}");
-    dir.write(path, &text.replace(old, new));
-}
-
 #[test]
 fn permissions_follow_what_the_tests_ask() {
     let dir = project("asking-operator");
-    replace(
-        &dir,
-        CONTROLLER,
+    dir.replace(CONTROLLER,
         "    let labels = labels_for(object);\n    let pods",
         "    ctx.list::<k8s_openapi::api::core::v1::Service>(object.namespace().as_deref())\n        .await?;\n    \
          let labels = labels_for(object);\n    let pods",
     );
-    replace(
-        &dir,
+    dir.replace(
         "src/lib.rs",
         "/// Hands every",
         "// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;delete\n/// Hands every",

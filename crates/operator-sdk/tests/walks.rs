@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use common::running::{PATIENCE, Running};
-use common::{CREATE_MEMCACHED, Dir, sample_dir, sdk, target_dir};
+use common::running::{self, PATIENCE, Running};
+use common::{CREATE_MEMCACHED, Dir, sample_dir, target_dir};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -35,8 +35,7 @@ impl Walk {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = Dir::named("projects");
         let kubeconfig = dir.path.join("kubeconfig");
-        let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(&kubeconfig));
-        cluster.line_with("ready");
+        let (cluster, _) = running::cluster(&kubeconfig);
         let engine = dir.path.join("bin/docker");
         std::fs::create_dir(dir.path.join("bin")).unwrap();
         let log = dir.path.join("docker.log");

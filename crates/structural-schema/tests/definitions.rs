@@ -35,6 +35,18 @@ fn edit(object: &mut Value, edit: &Value) {
     }
 }
 
+/// What was asked, what a real server says and what is said here, if that is not the same.
+fn difference(asked: &Value, expected: &[Value], found: &[String]) -> Option<String> {
+    let same = expected.iter().map(|told| told.as_str().unwrap()).eq(found);
+    (!same).then(|| format!("{asked}\n  real {expected:#?}\n  here {found:#?}"))
+}
+
+#[track_caller]
+fn none_differ(different: &[String]) {
+    let count = different.len();
+    assert_eq!(count, 0, "{count} differ:\n{}", different.join("\n"));
+}
+
 #[test]
 fn wrong_definitions_have_the_causes_that_a_real_server_names() {
     let data = data("definitions.json");
@@ -45,21 +57,9 @@ fn wrong_definitions_have_the_causes_that_a_real_server_names() {
         for change in edits.as_array().unwrap() {
             edit(&mut crd, change);
         }
-        let found = causes(&crd);
-        if expected
-            .iter()
-            .map(|cause| cause.as_str().unwrap())
-            .ne(found.iter())
-        {
-            different.push(format!("{edits}\n  real {expected:#?}\n  here {found:#?}"));
-        }
+        different.extend(difference(edits, expected, &causes(&crd)));
     }
-    assert!(
-        different.is_empty(),
-        "{} differ:\n{}",
-        different.len(),
-        different.join("\n")
-    );
+    none_differ(&different);
 }
 
 #[test]
@@ -93,20 +93,9 @@ fn wrong_rules_are_refused_in_the_words_of_a_real_server() {
             })
             .filter(|told| !told.starts_with("Forbidden: contributed"))
             .collect();
-        if expected
-            .iter()
-            .map(|told| told.as_str().unwrap())
-            .ne(found.iter())
-        {
-            different.push(format!("{rule}\n  real {expected:?}\n  here {found:?}"));
-        }
+        different.extend(difference(rule, expected, &found));
     }
-    assert!(
-        different.is_empty(),
-        "{} differ:\n{}",
-        different.len(),
-        different.join("\n")
-    );
+    none_differ(&different);
 }
 
 #[test]

@@ -151,72 +151,49 @@ fn check_limit(limited: Limited, limit: &Value, object: &Value, faults: &mut Vec
                 .flat_map(|field| list(spec, &[field]))
             {
                 let needs = [of(container, "requests"), of(container, "limits")];
-                check_needs(limit, &needs, faults);
+                check_bounds(limit, &NEEDS, &needs, faults);
             }
         }
         (Limited::Pod, "Pod") => {
             let needs = ["requests", "limits"]
                 .map(|field| pod_resources::of_pod(spec, field, |container| of(container, field)));
-            check_needs(limit, &needs, faults);
+            check_bounds(limit, &NEEDS, &needs, faults);
         }
-        (Limited::Claim, "PersistentVolumeClaim") => check_claim(limit, &of(spec, "requests"), faults),
+        (Limited::Claim, "PersistentVolumeClaim") => {
+            let needs = [of(spec, "requests"), Amounts::default()];
+            check_bounds(limit, &CLAIM, &needs, faults);
+        }
         _ => {}
     }
 }
 
-/// The bounds of an entry of a LimitRange, by the name of the resource.
-fn bounds(limit: &Value, field: &str) -> Amounts {
-    amounts(at(limit, &[field]))
-}
+type Amount<'a> = Option<&'a Quantity>;
 
-fn check_needs(limit: &Value, [requests, limits]: &[Amounts; 2], faults: &mut Vec<String>) {
-    let kind = text(limit, &["type"]);
-    for (name, bound) in bounds(limit, "min") {
-        faults.extend(too_small(
-            &name,
-            kind,
-            &bound,
-            requests.get(&name),
-            limits.get(&name),
-        ));
-    }
-    for (name, bound) in bounds(limit, "max") {
-        faults.extend(too_great(
-            &name,
-            kind,
-            &bound,
-            requests.get(&name),
-            limits.get(&name),
-        ));
-    }
-    for (name, bound) in bounds(limit, "maxLimitRequestRatio") {
-        faults.extend(too_far_apart(
-            &name,
-            kind,
-            &bound,
-            requests.get(&name),
-            limits.get(&name),
-        ));
-    }
-}
+/// What is wrong with a request and a limit of a resource: its name, the type of the entry, and the bound.
+type Bound = fn(&str, &str, &Quantity, Amount<'_>, Amount<'_>) -> Option<String>;
+
+const NEEDS: [(&str, Bound); 3] = [
+    ("min", too_small),
+    ("max", too_great),
+    ("maxLimitRequestRatio", too_far_apart),
+];
 
 /// Claims have requests alone.
-fn check_claim(limit: &Value, requests: &Amounts, faults: &mut Vec<String>) {
+const CLAIM: [(&str, Bound); 2] = [("min", too_small), ("max", too_great_a_claim)];
+
+fn check_bounds(
+    limit: &Value,
+    checks: &[(&str, Bound)],
+    [requests, limits]: &[Amounts; 2],
+    faults: &mut Vec<String>,
+) {
     let kind = text(limit, &["type"]);
-    for (name, bound) in bounds(limit, "min") {
-        faults.extend(too_small(&name, kind, &bound, requests.get(&name), None));
-    }
-    for (name, bound) in bounds(limit, "max") {
-        let says = format!("maximum {name} usage per {kind} is {bound}");
-        match requests.get(&name) {
-            None => faults.push(format!("{says}.  No request is specified")),
-            Some(request) if *request > bound => faults.push(format!("{says}, but request is {request}")),
-            _ => {}
+    for (field, check) in checks {
+        for (name, bound) in amounts(at(limit, &[field])) {
+            faults.extend(check(&name, kind, &bound, requests.get(&name), limits.get(&name)));
         }
     }
 }
-
-type Amount<'a> = Option<&'a Quantity>;
 
 fn too_small(
     name: &str,
@@ -246,6 +223,21 @@ fn too_great(
         (_, None) => Some(format!("{says}.  No limit is specified")),
         (_, Some(limit)) if limit > bound => Some(format!("{says}, but limit is {limit}")),
         (Some(request), _) if request > bound => Some(format!("{says}, but request is {request}")),
+        _ => None,
+    }
+}
+
+fn too_great_a_claim(
+    name: &str,
+    kind: &str,
+    bound: &Quantity,
+    request: Amount<'_>,
+    _: Amount<'_>,
+) -> Option<String> {
+    let says = format!("maximum {name} usage per {kind} is {bound}");
+    match request {
+        None => Some(format!("{says}.  No request is specified")),
+        Some(request) if request > bound => Some(format!("{says}, but request is {request}")),
         _ => None,
     }
 }

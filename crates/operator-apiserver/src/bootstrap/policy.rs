@@ -16,6 +16,7 @@ struct Role {
 }
 
 /// Verbs on resources of one group, or on paths.
+#[derive(PartialEq)]
 struct Rule {
     verbs: &'static [&'static str],
     group: &'static str,
@@ -429,10 +430,9 @@ fn cluster_role(role: &Role) -> Value {
     let mut object = json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
         "metadata": metadata(role.name, role.aggregates_to),
-        "rules": role.rules.iter().map(rule).collect::<Vec<_>>(),
+        "rules": rules(role).into_iter().map(rule).collect::<Vec<_>>(),
     });
     if let Some(gathered) = role.gathers {
-        object["rules"] = gathered_rules(gathered).into();
         object["aggregationRule"] = json!({
             "clusterRoleSelectors": [{"matchLabels": {aggregation_label(gathered): "true"}}],
         });
@@ -440,27 +440,24 @@ fn cluster_role(role: &Role) -> Value {
     object
 }
 
-/// The rules of the roles that aggregate to one, by name and each rule once: what the controller that gathers them would
-/// come to.
-fn gathered_rules(whole: &str) -> Vec<Value> {
+/// The rules of a role. One that gathers has those of the roles that aggregate to it, by name and each rule once: what
+/// the controller that gathers them would come to.
+fn rules(role: &Role) -> Vec<&'static Rule> {
+    let Some(whole) = role.gathers else {
+        return role.rules.iter().collect();
+    };
     let mut parts: Vec<&Role> = ROLES
         .iter()
-        .filter(|role| role.aggregates_to == Some(whole))
+        .filter(|part| part.aggregates_to == Some(whole))
         .collect();
-    parts.sort_by_key(|role| role.name);
-    let mut rules = Vec::new();
-    for part in parts {
-        let own = match part.gathers {
-            Some(gathered) => gathered_rules(gathered),
-            None => part.rules.iter().map(rule).collect(),
-        };
-        for rule in own {
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
+    parts.sort_by_key(|part| part.name);
+    let mut gathered = Vec::new();
+    for rule in parts.into_iter().flat_map(rules) {
+        if !gathered.contains(&rule) {
+            gathered.push(rule);
         }
     }
-    rules
+    gathered
 }
 
 fn aggregation_label(role: &str) -> String {

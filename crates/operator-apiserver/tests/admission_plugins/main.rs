@@ -8,6 +8,8 @@ mod classes;
 mod limit_ranges;
 mod pod_connections;
 mod pod_security;
+#[path = "../asking/policy.rs"]
+mod policy;
 mod quotas;
 
 use operator_apiserver::ApiServer;

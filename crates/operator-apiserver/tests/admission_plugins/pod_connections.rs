@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::asking::{get, merge, post};
-use crate::{HERE, pod, server};
+use crate::{HERE, pod, policy, server};
 
 /// A server with the pod `a`, of the containers `c` and `d`, on a node that can be reached.
 async fn running() -> ApiServer {
@@ -180,28 +180,13 @@ async fn nothing_can_be_run_in_a_simulated_pod() {
 #[tokio::test]
 async fn policies_are_asked_about_connections() {
     let server = running().await;
-    let admission = "/apis/admissionregistration.k8s.io/v1";
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]});
-    let policy = json!({"metadata": {"name": "p"}, "spec": {
+    let spec = json!({
         "matchConstraints": {"resourceRules": [rule]},
         "validations": [{"expression": "object.kind == 'PodExecOptions' && object.command[0] != 'sh'", "message": "no shells"}],
-    }});
-    post(
-        &server,
-        &format!("{admission}/validatingadmissionpolicies"),
-        policy,
-    )
-    .await
-    .is_done();
-    let binding =
-        json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
-    post(
-        &server,
-        &format!("{admission}/validatingadmissionpolicybindings"),
-        binding,
-    )
-    .await
-    .is_done();
+    });
+    policy::post(&server, spec).await.is_done();
+    policy::bind(&server, "p", json!({})).await;
     let exec = async |command: &str| {
         get(
             &server,

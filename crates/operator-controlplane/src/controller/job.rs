@@ -214,11 +214,11 @@ fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Act
     let (released, failed) = ended(run, verdict);
     let mut status = run.job.get("status").cloned().unwrap_or_default();
     let told = tell(run, &released, &failed);
-    let is_listed = run.job.pointer("/status/uncountedTerminatedPods") == Some(&told)
-        || (run.job.pointer("/status/uncountedTerminatedPods").is_none() && told == json!({}));
+    let listed = status.get("uncountedTerminatedPods").cloned();
+    let pods_listed = listed.unwrap_or_else(|| json!({})) == told;
     set(&mut status, &["uncountedTerminatedPods"], told);
     let indexes_listed = !run.is_indexed() || index::tell(&mut status, run);
-    if !is_listed || !indexes_listed {
+    if !pods_listed || !indexes_listed {
         return update_status(&JOB, run.job, status).into_iter().collect();
     }
     if !released.is_empty() {

@@ -99,22 +99,22 @@ fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     wanted
 }
 
+/// Whether a taint has this key and effect.
+fn is(taint: &Value, (key, effect): &(&str, &str)) -> bool {
+    taint.text("/key") == *key && taint.text("/effect") == *effect
+}
+
 fn taint(world: &World<'_>, node: &Value) -> Option<Action> {
     let wanted = wanted(node);
-    let is_wanted = |taint: &Value| {
-        wanted
-            .iter()
-            .any(|(key, effect)| taint.text("/key") == *key && taint.text("/effect") == *effect)
-    };
     let before = node.items("/spec/taints");
     let mut taints: Vec<Value> = before
         .iter()
-        .filter(|taint| !is_own(taint) || is_wanted(taint))
+        .filter(|taint| !is_own(taint) || wanted.iter().any(|one| is(taint, one)))
         .cloned()
         .collect();
-    for (key, effect) in &wanted {
-        let is_there = |taint: &Value| taint.text("/key") == *key && taint.text("/effect") == *effect;
-        if !taints.iter().any(is_there) {
+    for one in &wanted {
+        if !taints.iter().any(|taint| is(taint, one)) {
+            let (key, effect) = one;
             taints.push(json!({"key": key, "effect": effect, "timeAdded": time(world.now)}));
         }
     }

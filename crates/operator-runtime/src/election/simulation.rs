@@ -188,19 +188,9 @@ impl World {
             .clone()
             .and_then(|lease| candidate.released(lease, wall));
         self.happen(Happening::Crash { node });
-        if let Some(lease) = released
-            && let Some(delay) = self.transit(node)
-        {
-            let (id, action) = (self.next_id(), Action::Replace(Box::new(lease)));
-            self.after(
-                delay,
-                Happening::Request {
-                    node,
-                    id,
-                    action,
-                    sent,
-                },
-            );
+        if let Some(lease) = released {
+            let id = self.next_id();
+            self.send(node, id, Action::Replace(Box::new(lease)), sent);
         }
     }
 
@@ -255,20 +245,23 @@ impl World {
     fn request(&mut self, node: usize, action: Action, sent: Instant) {
         let id = self.next_id();
         self.nodes[node].awaited = id;
-        if let Some(delay) = self.transit(node) {
-            self.after(
-                delay,
-                Happening::Request {
-                    node,
-                    id,
-                    action,
-                    sent,
-                },
-            );
-        }
+        self.send(node, id, action, sent);
         let patience = self.global(node, self.timing.request_timeout());
         let input = Input::Failed;
         self.after(patience, Happening::Input { node, id, input });
+    }
+
+    /// Puts a request on its way, if it gets through at all.
+    fn send(&mut self, node: usize, id: u64, action: Action, sent: Instant) {
+        if let Some(delay) = self.transit(node) {
+            let request = Happening::Request {
+                node,
+                id,
+                action,
+                sent,
+            };
+            self.after(delay, request);
+        }
     }
 
     fn wake(&mut self, node: usize, after: u64) {

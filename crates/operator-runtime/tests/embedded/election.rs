@@ -74,18 +74,24 @@ async fn only_the_leader_reconciles_and_its_end_makes_another_one() {
     standby.end().await.unwrap();
 }
 
-#[tokio::test]
-async fn manager_whose_lease_is_stolen_ends() {
-    let bench = Bench::new().await;
-    let manager = manager(&bench, "first").await;
-    let running = run(&manager);
-    in_time(manager.elected()).await;
+/// Writes another holder into the lease.
+async fn steal(bench: &Bench) -> Api<Lease> {
     let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
     let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
     leases
         .patch("widget-lock", &PatchParams::default(), &theft)
         .await
         .unwrap();
+    leases
+}
+
+#[tokio::test]
+async fn manager_whose_lease_is_stolen_ends() {
+    let bench = Bench::new().await;
+    let manager = manager(&bench, "first").await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let leases = steal(&bench).await;
     let error = running.ended().await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -151,12 +157,7 @@ async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
         .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
-    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
-    let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
-    leases
-        .patch("widget-lock", &PatchParams::default(), &theft)
-        .await
-        .unwrap();
+    steal(&bench).await;
     // The grace period of 30 s is for those who still lead.
     let error = running.ended().await.unwrap_err();
     assert!(error.to_string().starts_with("leader election lost"), "{error}");

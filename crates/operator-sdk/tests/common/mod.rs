@@ -65,6 +65,28 @@ impl Dir {
         dir
     }
 
+    /// A new project of this name that is built where this workspace is. Cargo takes projects of one name in one target
+    /// directory for each other, so each has its own.
+    pub fn built(name: &str) -> Self {
+        let dir = Self::named(name);
+        dir.ok(&[
+            "init",
+            "--domain",
+            "example.com",
+            "--repo",
+            "github.com/example/operator",
+        ]);
+        dir
+    }
+
+    /// Puts another text where one stands in a file.
+    #[track_caller]
+    pub fn replace(&self, path: &str, old: &str, new: &str) {
+        let text = self.read(path);
+        assert!(text.contains(old), "{old:?} is not in {path}: {text}");
+        self.write(path, &text.replace(old, new));
+    }
+
     /// Runs the tool here.
     pub fn run(&self, arguments: &[&str]) -> Output {
         sdk().args(arguments).current_dir(&self.path).output().unwrap()

@@ -1,10 +1,20 @@
 //! A program that runs beside the test, and ends with it.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::sdk;
+
+/// Starts a cluster, and waits until it is ready; the line that says so.
+pub fn cluster(kubeconfig: &Path) -> (Running, String) {
+    let mut cluster = Running::start(sdk().args(["cluster", "up", "--kubeconfig"]).arg(kubeconfig));
+    let line = cluster.line_with("ready");
+    (cluster, line)
+}
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -90,7 +90,6 @@ pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
 
 /// Writes the indexes into a status; whether it said so before.
 pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
-    let before = status.clone();
     let completed = completed(run);
     if !completed.is_empty() {
         set(status, &["completedIndexes"], ranges(&completed).into());
@@ -99,9 +98,10 @@ pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
     if run.limits_each_index() {
         set(status, &["failedIndexes"], ranges(&failed(run)).into());
     }
+    let before = run.job.get("status");
     ["completedIndexes", "failedIndexes", "succeeded"]
         .iter()
-        .all(|field| before.get(field) == status.get(field))
+        .all(|field| before.and_then(|before| before.get(field)) == status.get(field))
 }
 
 /// Notes on a pod how often its index has failed.
