@@ -143,7 +143,8 @@ impl Store {
         let mut objects = Vec::new();
         let mut take = |stored| {
             if self.is_wanted(stored, options) {
-                objects.push(stored);
+                let packed = &stored.packed;
+                objects.push((packed.namespace(), packed.name(), stored));
             }
         };
         let own_writes = consistency == Consistency::OwnWrites;
@@ -169,8 +170,8 @@ impl Store {
                 take(&written.stored);
             }
         }
-        objects.sort_unstable_by_key(|stored| (stored.packed.namespace(), stored.packed.name()));
-        Some(objects.into_iter().cloned().collect())
+        objects.sort_unstable_by_key(|(namespace, name, _)| (*namespace, *name));
+        Some(objects.into_iter().map(|(.., stored)| stored.clone()).collect())
     }
 
     fn is_wanted(&self, Stored { packed, .. }: &Stored, options: &ListOptions) -> bool {
