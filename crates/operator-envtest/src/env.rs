@@ -247,6 +247,17 @@ impl TestEnv {
     /// A kubeconfig of another user, which may do what roles let that user do, as YAML: for `kubectl` and for programs
     /// that the test starts. As with [`client_as`](Self::client_as), the administrator acts as the user.
     ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = TestEnv::start().await?;
+    /// let kubeconfig = env.kubeconfig_as("jane", &["developers"]).await?;
+    /// assert!(kubeconfig.contains("jane"));
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`kubeconfig`](Self::kubeconfig).
     pub async fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<String, Error> {
@@ -294,6 +305,16 @@ impl TestEnv {
 
     /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are
     /// not there are deleted already.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), operator_envtest::Error> {
+    /// let env = TestEnv::start().await?;
+    /// env.uninstall_crds(["widgets.example.com"]).await?;
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// If the API server refuses.
@@ -543,6 +564,15 @@ impl Builder {
 
     /// Deletes the definitions that were installed, and with them their objects, when the environment is
     /// [stopped](TestEnv::stop); for clusters that outlive the test. Default: they stay.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), operator_envtest::Error> {
+    /// use operator_envtest::{Backend, TestEnv};
+    ///
+    /// let env = TestEnv::builder().backend(Backend::Existing).crd_path("config/crd/bases").clean_up_crds();
+    /// env.start().await?.stop().await;
+    /// # Ok(()) }
+    /// ```
     pub fn clean_up_crds(mut self) -> Self {
         self.clean_up_crds = true;
         self

@@ -259,6 +259,15 @@ impl Certificates {
     }
 
     /// How often files are looked at; every ten seconds unless said otherwise.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use operator_runtime::certificates::Certificates;
+    ///
+    /// let certificates = Certificates::from_dir("/certs".as_ref())?.check_every(Duration::from_secs(60));
+    /// # Ok::<_, operator_runtime::certificates::CertificateError>(())
+    /// ```
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.poll = interval;

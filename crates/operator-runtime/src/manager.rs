@@ -334,6 +334,25 @@ impl Manager {
     /// Answers admission requests at a path, for webhooks that are about several kinds or about subresources; otherwise
     /// as [`Manager::add_webhook`]. The API server is not told of it.
     ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
+    ///
+    /// /// Tells the log of every `kubectl exec`.
+    /// struct Watched;
+    ///
+    /// impl AdmissionHandler for Watched {
+    ///     async fn handle(&self, request: AdmissionRequest) -> AdmissionResponse {
+    ///         tracing::info!(user = request.user_info.username, pod = request.name, "Somebody connects");
+    ///         AdmissionResponse::allowed()
+    ///     }
+    /// }
+    ///
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     Ok(manager.add_admission_handler("/watch-exec", Watched)?)
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// As [`Manager::add_webhook`], and if the path is none.
     pub fn add_admission_handler(
@@ -345,6 +364,23 @@ impl Manager {
     }
 
     /// Answers token reviews at a path; otherwise as [`Manager::add_admission_handler`].
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    /// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse};
+    ///
+    /// struct Nobody;
+    ///
+    /// impl Authenticator for Nobody {
+    ///     async fn authenticate(&self, _: TokenRequest) -> TokenResponse {
+    ///         TokenResponse::unauthenticated("nobody is known here")
+    ///     }
+    /// }
+    ///
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     Ok(manager.add_authentication_webhook("/authenticate", Nobody)?)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// As [`Manager::add_admission_handler`].
@@ -358,6 +394,15 @@ impl Manager {
 
     /// Answers all requests at a path of the webhook server in any way, as [`WebhookServer::raw`] does; otherwise as
     /// [`Manager::add_admission_handler`].
+    ///
+    /// ```
+    /// use http::Response;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     Ok(manager.add_webhook_handler("/version", |_| async { Response::new("1.2.0".into()) })?)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// As [`Manager::add_admission_handler`].
@@ -408,6 +453,17 @@ impl Manager {
     }
 
     /// [`Manager::add_health_check`], with a check that waits for something.
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn setup(manager: &Manager) {
+    ///     manager.add_async_health_check("disk", || async {
+    ///         tokio::fs::metadata("/data").await?;
+    ///         Ok(())
+    ///     });
+    /// }
+    /// ```
     pub fn add_async_health_check<F, R>(&self, name: &str, check: F)
     where
         F: Fn() -> R + Send + Sync + 'static,

@@ -302,6 +302,13 @@ impl ManagerBuilder {
     }
 
     /// The oldest version of TLS in which metrics and webhooks are served; 1.2 unless said otherwise.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::certificates::TlsVersion;
+    ///
+    /// let builder = Manager::builder("example-operator").min_tls_version(TlsVersion::Tls13);
+    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.options.min_tls_version = version;
         self
@@ -355,6 +362,12 @@ impl ManagerBuilder {
 
     /// Serves webhooks to those alone who show a certificate of an authority in this PEM file, as controller-runtime's
     /// `ClientCAName` does; to everybody unless said otherwise. It is read when the manager starts.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    ///
+    /// let builder = Manager::builder("example-operator").webhook_client_authority("/certs/api-server-ca.crt");
+    /// ```
     pub fn webhook_client_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.options.webhook_client_authority = Some(file.into());
         self

@@ -148,6 +148,13 @@ impl MetricsServer {
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::TlsVersion;
+    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    ///
+    /// let server = MetricsServer::new(Metrics::new()).min_tls_version(TlsVersion::Tls13);
+    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self

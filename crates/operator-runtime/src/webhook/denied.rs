@@ -116,6 +116,13 @@ impl Denied {
     }
 
     /// Adds warnings, which clients show beside the refusal.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::{AdmissionResponse, Denied};
+    ///
+    /// let denied = Denied::new("too large").warnings(["sizes are in GiB".to_owned()]);
+    /// assert!(!AdmissionResponse::denied(denied).is_allowed());
+    /// ```
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);

@@ -135,7 +135,7 @@ impl WebhookServer {
         Ok(self)
     }
 
-    /// Answers token reviews at a path.
+    /// Answers token reviews at a path; see [`Authenticator`] for an example.
     ///
     /// # Errors
     /// If the path is none, or is served already.
@@ -150,6 +150,15 @@ impl WebhookServer {
 
     /// Answers all requests at a path in any way: whatever their method, and with a body of up to 7 MiB. A panic is
     /// answered with 500.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// let server = WebhookServer::new()
+    ///     .raw("/version", |_| async { Response::new("1.2.0".into()) })?;
+    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
+    /// ```
     ///
     /// # Errors
     /// If the path is none, or is served already.
@@ -237,6 +246,13 @@ impl WebhookServer {
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::TlsVersion;
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// let server = WebhookServer::new().min_tls_version(TlsVersion::Tls13);
+    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self
@@ -244,6 +260,15 @@ impl WebhookServer {
 
     /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to show
     /// one by `--admission-control-config-file`; everybody unless said otherwise.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Authority;
+    /// use operator_runtime::webhook::WebhookServer;
+    ///
+    /// let clients = Authority::generate()?;
+    /// let server = WebhookServer::new().client_authority(clients.certificate())?;
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     ///
     /// # Errors
     /// If there is no certificate in it.

@@ -360,12 +360,11 @@ async fn metrics_are_for_those_whom_the_server_lets() {
     let token = async |name: &str| {
         let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         accounts.create(&PostParams::default(), &account).await.unwrap();
-        let request = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-        let issued = accounts.create_token_request(name, &PostParams::default(), &request);
-        format!(
-            "Authorization: Bearer {}\r\n",
-            issued.await.unwrap().status.unwrap().token.unwrap()
-        )
+        let (params, request) = (PostParams::default(), json!({"spec": {"audiences": []}}));
+        let request = serde_json::from_value(request).unwrap();
+        let issued = accounts.create_token_request(name, &params, &request).await;
+        let token = issued.unwrap().status.unwrap().token.unwrap();
+        format!("Authorization: Bearer {token}\r\n")
     };
     let (reader, stranger) = (token("reader").await, token("stranger").await);
     let role = json!({
