@@ -112,9 +112,5 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     let error = &errors[0];
     assert_eq!((errors.len(), &error["level"]), (1, &json!("ERROR")));
     assert_eq!(error["error"], "a is not to my liking");
-    let span = &error["span"];
-    assert_eq!(
-        (&span["controller"], &span["name"]),
-        (&json!("widget"), &json!("a"))
-    );
+    assert_eq!(error["span"]["controller"], "widget");
 }
