@@ -580,6 +580,13 @@ impl Builder {
 
     /// How long real binaries may take to become ready. Default: what `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` says, as
     /// `90s` or `1m30s`, or 20 seconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// let builder = TestEnv::builder().control_plane_start_timeout(Duration::from_secs(90));
+    /// ```
     pub fn control_plane_start_timeout(mut self, timeout: Duration) -> Self {
         self.programs.start_timeout = timeout;
         self
@@ -587,6 +594,13 @@ impl Builder {
 
     /// How long real binaries may take to end before they are killed. Default: what
     /// `KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT` says, or 20 seconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use operator_envtest::TestEnv;
+    ///
+    /// let builder = TestEnv::builder().control_plane_stop_timeout(Duration::from_secs(5));
+    /// ```
     pub fn control_plane_stop_timeout(mut self, timeout: Duration) -> Self {
         self.programs.stop_timeout = timeout;
         self
@@ -594,6 +608,12 @@ impl Builder {
 
     /// Whether real binaries write to the terminal of the test. Default: what
     /// `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` says, or not.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// // When `kube-apiserver` does not start, and one wants to know why.
+    /// let builder = TestEnv::builder().attach_control_plane_output(true);
+    /// ```
     pub fn attach_control_plane_output(mut self, attach: bool) -> Self {
         self.programs.attach_output = attach;
         self

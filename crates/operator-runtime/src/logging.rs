@@ -154,6 +154,13 @@ impl LogLevel {
     pub const INFO: Self = Self(LevelFilter::INFO);
 
     /// Whether it logs more than what helps while developing.
+    ///
+    /// ```
+    /// use operator_runtime::logging::LogLevel;
+    ///
+    /// assert!("5".parse::<LogLevel>().is_ok_and(LogLevel::is_trace));
+    /// assert!(!LogLevel::DEBUG.is_trace());
+    /// ```
     pub fn is_trace(self) -> bool {
         self.0 == LevelFilter::TRACE
     }

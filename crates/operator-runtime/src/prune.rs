@@ -193,8 +193,8 @@ impl Pruner {
         self
     }
 
-    /// Says itself what is finished, in the place of what is known of Pods and Jobs: to prune those that failed, too, for
-    /// example.
+    /// Says itself what is finished, in the place of what is known of Pods and Jobs: to prune those that failed, too,
+    /// for example.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -217,6 +217,19 @@ impl Pruner {
 
     /// Deletes what `strategy` picks of the finished objects that neither [`Pruner::keep_newest`] nor
     /// [`Pruner::older_than`] keeps, in the order in which it gives them; it gets them oldest first.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// use std::time::Duration;
+    /// # use operator_runtime::prune::Pruner;
+    ///
+    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+    /// // At most a hundred at a time.
+    /// let old = Pruner::of::<Job>(client).older_than(Duration::from_secs(3600));
+    /// let gone = old.strategy(|jobs| jobs.into_iter().take(100).collect()).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn strategy(
         mut self,
         strategy: impl Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sync + 'static,
@@ -305,8 +318,8 @@ impl Pruner {
     /// ```
     ///
     /// # Errors
-    /// [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy was said; otherwise the first refusal of the API
-    /// server. Objects that are gone meanwhile are no error.
+    /// [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy was said; otherwise the first
+    /// refusal of the API server. Objects that are gone meanwhile are no error.
     pub async fn run(self) -> Result<Vec<ObjectKey>, PruneError> {
         if self.keep_newest == 0 && self.older_than.is_zero() && self.strategy.is_none() {
             return Err(PruneError::NoStrategy(self.resource.kind));

@@ -46,10 +46,36 @@ const VERSION: &str = "authentication.k8s.io/v1";
 /// ```
 pub trait Authenticator: Send + Sync + 'static {
     /// Judges a token, which is never empty.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse};
+    ///
+    /// struct Nobody;
+    ///
+    /// impl Authenticator for Nobody {
+    ///     async fn authenticate(&self, _: TokenRequest) -> TokenResponse {
+    ///         TokenResponse::unauthenticated("")
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let answer = Nobody.authenticate(TokenRequest::default()).await;
+    /// assert_eq!(answer, TokenResponse::unauthenticated(""));
+    /// # }
+    /// ```
     fn authenticate(&self, request: TokenRequest) -> impl Future<Output = TokenResponse> + Send;
 }
 
 /// What the API server asks about.
+///
+/// ```
+/// use operator_runtime::webhook::TokenRequest;
+///
+/// fn is_for_the_vault(request: &TokenRequest) -> bool {
+///     request.audiences.iter().any(|audience| audience == "vault")
+/// }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TokenRequest {
@@ -61,7 +87,15 @@ pub struct TokenRequest {
     pub extensions: Extensions,
 }
 
-/// What is answered.
+/// What an [`Authenticator`] answers: the `status` of a `TokenReview`. By default the token is nobody's.
+///
+/// ```
+/// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
+/// use operator_runtime::webhook::TokenResponse;
+///
+/// let jane = UserInfo { username: Some("jane".to_owned()), ..UserInfo::default() };
+/// assert_ne!(TokenResponse::authenticated(jane), TokenResponse::default());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenResponse(TokenReviewStatus);
 
@@ -93,6 +127,17 @@ struct Spec {
 
 impl TokenResponse {
     /// The token is this user's.
+    ///
+    /// ```
+    /// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
+    /// use operator_runtime::webhook::TokenResponse;
+    ///
+    /// let answer = TokenResponse::authenticated(UserInfo {
+    ///     username: Some("jane".to_owned()),
+    ///     groups: Some(vec!["developers".to_owned()]),
+    ///     ..UserInfo::default()
+    /// });
+    /// ```
     pub fn authenticated(user: UserInfo) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(true),
@@ -102,6 +147,12 @@ impl TokenResponse {
     }
 
     /// The token is nobody's; `reason` is for the log of the API server, and may be empty.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::TokenResponse;
+    ///
+    /// let answer = TokenResponse::unauthenticated("the token has expired");
+    /// ```
     pub fn unauthenticated(reason: impl Into<String>) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(false),
@@ -110,12 +161,29 @@ impl TokenResponse {
         })
     }
 
-    /// The token could not be judged.
+    /// The token could not be judged: it is nobody's for now, and the error is for the log of the API server.
+    ///
+    /// ```
+    /// use operator_runtime::webhook::TokenResponse;
+    ///
+    /// let down = std::io::Error::other("the directory does not answer");
+    /// assert_eq!(TokenResponse::errored(down), TokenResponse::unauthenticated("the directory does not answer"));
+    /// ```
     pub fn errored(error: impl std::fmt::Display) -> Self {
         Self::unauthenticated(error.to_string())
     }
 
     /// For whom the token is meant, of those that were asked about.
+    ///
+    /// ```
+    /// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
+    /// use operator_runtime::webhook::{TokenRequest, TokenResponse};
+    ///
+    /// fn answer(request: &TokenRequest, user: UserInfo) -> TokenResponse {
+    ///     let mine = request.audiences.iter().filter(|audience| audience.starts_with("vault"));
+    ///     TokenResponse::authenticated(user).audiences(mine.cloned())
+    /// }
+    /// ```
     #[must_use]
     pub fn audiences(mut self, audiences: impl IntoIterator<Item = String>) -> Self {
         self.0.audiences = Some(audiences.into_iter().collect());

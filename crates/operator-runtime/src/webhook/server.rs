@@ -137,6 +137,14 @@ impl WebhookServer {
 
     /// Answers token reviews at a path; see [`Authenticator`] for an example.
     ///
+    /// ```
+    /// use operator_runtime::webhook::{Authenticator, WebhookError, WebhookServer};
+    ///
+    /// fn server(authenticator: impl Authenticator) -> Result<WebhookServer, WebhookError> {
+    ///     WebhookServer::new().authentication("/authenticate", authenticator)
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// If the path is none, or is served already.
     pub fn authentication(
@@ -258,8 +266,8 @@ impl WebhookServer {
         self
     }
 
-    /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to show
-    /// one by `--admission-control-config-file`; everybody unless said otherwise.
+    /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to
+    /// show one by `--admission-control-config-file`; everybody unless said otherwise.
     ///
     /// ```
     /// use operator_runtime::certificates::Authority;
