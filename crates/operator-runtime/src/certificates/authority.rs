@@ -28,6 +28,17 @@ const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
 /// Makes certificates that those trust who trust it.
+///
+/// ```
+/// use operator_runtime::certificates::{Authority, Certificates};
+///
+/// // One authority for the servers of one process:
+/// let authority = Authority::generate()?;
+/// let trusted = authority.certificate().to_owned();
+/// let certificates = Certificates::issued_by(authority, ["metrics.system.svc", "webhooks.system.svc"])?;
+/// # let _ = (trusted, certificates);
+/// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+/// ```
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
@@ -38,7 +49,16 @@ pub struct Authority {
 // === impl Authority ===
 
 impl Authority {
-    /// A new one, valid for ten years.
+    /// A new one, valid for ten years. Nothing keeps it: see [`Authority::from_secret`] for one that outlives the
+    /// process.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Authority;
+    ///
+    /// let (one, other) = (Authority::generate()?, Authority::generate()?);
+    /// assert_ne!(one.certificate(), other.certificate());
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     ///
     /// # Errors
     /// If the system has no randomness.
@@ -54,10 +74,22 @@ impl Authority {
         })
     }
 
-    /// The one in a Secret that this function made, on this instance or another; a new one if there is none yet, or if
-    /// half of its ten years are over. The certificate of the one before stays in the [bundle](Authority::bundle).
+    /// The one that is kept in a Secret of this name, in `ca.crt` and `ca.key`; it is made if there is none yet, and
+    /// made anew if half of its ten years are over. Instances that ask at the same time get the same one. The
+    /// certificate of the one before stays in the [bundle](Authority::bundle).
     ///
     /// The operator needs permission to get, create and update Secrets in the namespace.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use operator_runtime::certificates::Authority;
+    ///
+    /// let first = Authority::from_secret(ctx.kube().clone(), "default", "webhook-ca").await?;
+    /// let other_instance = Authority::from_secret(ctx.kube().clone(), "default", "webhook-ca").await?;
+    /// assert_eq!(first.certificate(), other_instance.certificate());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the API server refuses, or the Secret holds something else.
@@ -93,11 +125,28 @@ impl Authority {
     }
 
     /// Its certificate as PEM: what those need who should trust it.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Authority;
+    ///
+    /// let authority = Authority::generate()?;
+    /// assert!(authority.certificate().starts_with("-----BEGIN CERTIFICATE-----\n"));
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// What those need who should trust it and the one before it, as PEM.
+    /// What those need who should trust it and the one before it, as PEM: what a `caBundle` should say. Of one that
+    /// replaced no other it is [`Authority::certificate`].
+    ///
+    /// ```
+    /// use operator_runtime::certificates::Authority;
+    ///
+    /// let authority = Authority::generate()?;
+    /// assert_eq!(authority.bundle(), authority.certificate());
+    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
+    /// ```
     pub fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }

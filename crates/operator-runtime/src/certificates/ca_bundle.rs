@@ -12,6 +12,17 @@ use serde_json::{Value, json};
 const TRIES: usize = 5;
 
 /// An object whose `caBundle` the API server reads.
+///
+/// ```
+/// use operator_runtime::certificates::CaBundle;
+///
+/// let bundles = [
+///     CaBundle::Mutating("memcached-operator-mutating-webhook-configuration".to_owned()),
+///     CaBundle::Validating("memcached-operator-validating-webhook-configuration".to_owned()),
+///     CaBundle::Conversion("memcacheds.cache.example.com".to_owned()),
+/// ];
+/// # let _ = bundles;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaBundle {
     /// All webhooks of the `MutatingWebhookConfiguration` of this name.
@@ -27,8 +38,29 @@ pub enum CaBundle {
 impl CaBundle {
     /// Writes the certificate of the authority, given as PEM, where it is not written yet. Says whether it was written.
     ///
-    /// The operator needs permission to get and patch the object. cert-manager's CA injector does the same; use one of
-    /// the two.
+    /// Every webhook of the object gets it. The operator needs permission to get and patch the object. cert-manager's
+    /// CA injector does the same; use one of the two. [`ManagedCertificates`](super::ManagedCertificates) do it by
+    /// themselves.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+    /// use operator_runtime::certificates::{CaBundle, Certificates};
+    ///
+    /// # let _ = ctx.create(object::<ValidatingWebhookConfiguration>(serde_json::json!({
+    /// #     "metadata": {"name": "policies"},
+    /// #     "webhooks": [{
+    /// #         "name": "v.example.com", "clientConfig": {"url": "https://localhost:9443/v"},
+    /// #         "rules": [], "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    /// #     }],
+    /// # }))).await?;
+    /// let authority = Certificates::self_signed(["localhost"])?.authority().unwrap_or_default();
+    /// let policies = CaBundle::Validating("policies".to_owned());
+    /// assert!(policies.inject(ctx.kube().clone(), &authority).await?);
+    /// assert!(!policies.inject(ctx.kube().clone(), &authority).await?, "it is there already");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the API server refuses, or the object does not exist.

@@ -30,6 +30,18 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 ///
 /// This is what a manager does in a cluster unless it is given certificates; the Secret is named after the operator,
 /// as `memcached-operator-webhook-ca`.
+///
+/// ```no_run
+/// use operator_runtime::certificates::ManagedCertificates;
+/// use operator_runtime::prelude::*;
+///
+/// # async fn example() -> Result<()> {
+/// // Outside of a cluster, where the namespace is not known, or to name the Secret otherwise:
+/// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
+/// let manager = Manager::builder("memcached-operator").webhook_managed_certificates(certificates).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedCertificates {
     namespace: String,
@@ -48,7 +60,15 @@ pub(crate) struct Served {
 // === impl ManagedCertificates ===
 
 impl ManagedCertificates {
-    /// Certificates for the Services of a namespace, whose authority is kept in a Secret of this name there.
+    /// Certificates for the Services of a namespace (`*.NAMESPACE.svc`), whose authority is kept in a Secret of this
+    /// name there.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::ManagedCertificates;
+    ///
+    /// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
+    /// assert_ne!(certificates, ManagedCertificates::new("default", "memcached-webhook-ca"));
+    /// ```
     pub fn new(namespace: &str, secret: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -58,6 +78,15 @@ impl ManagedCertificates {
     }
 
     /// How often the Secret is looked at, to learn of a new authority; ten minutes unless said otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::certificates::ManagedCertificates;
+    ///
+    /// // A new authority is known, and served with, within twice this time.
+    /// let certificates = ManagedCertificates::new("system", "webhook-ca").check_every(Duration::from_secs(60));
+    /// # let _ = certificates;
+    /// ```
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.check_every = interval;
