@@ -3,11 +3,23 @@
 //! A kind that is read first by a reconciler starts its watch then; the read waits for the first list.
 //! `metadata.managedFields` is not kept. The cache never writes to the server.
 //!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+//! # fn main() -> Result<()> { cluster(async |manager, ctx| {
+//! // Nobody has read ConfigMaps: this starts the watch.
+//! assert!(ctx.list::<ConfigMap>(None).await?.is_empty());
+//! assert_eq!(manager.cache().kinds(), ["ConfigMap"]);
+//! // From now on reads are answered here, writes of the operator's own included.
+//! ctx.create(config_map("web", "3")).await?;
+//! assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_some());
+//! # Ok(()) }) }
+//! ```
+//!
 //! # What an object costs
 //! Objects are kept packed, in some hundred bytes where they would take some thousand, and decoded when they are read.
 //! What changed or was read lately stays decoded for some seconds, up to 32 objects or 32 kB of packed ones of a kind:
-//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode what they list, unless it is there.
-//! [`CacheOptions::unpacked`] keeps a kind decoded.
+//! readers of the same object share one `Arc<K>`, which is never copied. Lists decode what they list, unless it is
+//! there. [`CacheOptions::unpacked`] keeps a kind decoded.
 //!
 //! # One kind, several types
 //! A kind has one watch, whoever reads it and as what. Its objects come in as the narrowest type from which all readers
@@ -19,9 +31,9 @@
 //! | one type `K`, and metadata | `K` |
 //! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get errors for what does not fit |
 //!
-//! If a kind that is watched is read as something that needs more, it is listed once more; other readers go on meanwhile.
-//! What is read as metadata alone is not enough for [`Client::apply`](crate::Client::apply) to see that nothing would
-//! change.
+//! If a kind that is watched is read as something that needs more, it is listed once more; other readers go on
+//! meanwhile. What is read as metadata alone is not enough for [`Client::apply`](crate::Client::apply) to see that
+//! nothing would change.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -86,24 +98,34 @@ pub struct CacheOptions {
     /// How often, give or take a tenth, every object is told again to every controller as an update without a change,
     /// at low priority; 10 h unless said otherwise, never if `None`. It costs no request, and no write at rest.
     pub sync_period: Option<Duration>,
-    /// How many objects are asked for at once when a kind is listed; 100 unless said otherwise. What a page takes while it
-    /// is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger pages
-    /// are there sooner.
+    /// How many objects are asked for at once when a kind is listed; 100 unless said otherwise. What a page takes while
+    /// it is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger
+    /// pages are there sooner.
     pub page_size: u32,
-    /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory here and on
-    /// the server. Off unless said otherwise.
+    /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory here and
+    /// on the server. Off unless said otherwise.
     pub streaming_lists: bool,
     /// How the waits between failed attempts of a watch grow.
     pub watch_backoff: WatchBackoff,
-    /// Whether the first read of a kind starts watching it, which needs the permission to list and watch, and memory for
-    /// all its objects; true unless said otherwise. Otherwise it is an error, and kinds are watched because a controller
-    /// or an index needs them, or [`Cache::watch`] names them.
+    /// Whether the first read of a kind starts watching it, which needs the permission to list and watch, and memory
+    /// for all its objects; true unless said otherwise. Otherwise it is an error, and kinds are watched because a
+    /// controller or an index needs them, or [`Cache::watch`] names them.
     pub start_on_read: bool,
     /// How long a read waits for the first list of its kind; 30 s unless said otherwise.
     pub read_timeout: Duration,
 }
 
 /// Why the cache has no answer.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// use operator_runtime::cache::CacheError;
+///
+/// let refused = manager.cache().list::<ConfigMap>(ListOptions::all().index("owner", "web")).await;
+/// assert!(matches!(refused, Err(CacheError::NoIndex { name, .. }) if name == "owner"));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The kind could not be listed in time.
@@ -156,7 +178,20 @@ pub enum CacheError {
     },
 }
 
-/// The cache of a manager; clones share it.
+/// The cache of a manager; clones share it. Reconcilers read through their [`Client`](crate::Client), which reads here.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+/// # use std::sync::Arc;
+/// ctx.create(config_map("web", "3")).await?;
+///
+/// let cache = manager.cache();
+/// let config = cache.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
+/// let again = cache.get::<ConfigMap>(("default", "web")).await?.expect("it is still there");
+/// assert!(Arc::ptr_eq(&config, &again), "nothing is copied");
+/// # Ok(()) }) }
+/// ```
 #[derive(Clone)]
 pub struct Cache {
     inner: Arc<Inner>,
@@ -246,9 +281,21 @@ impl Cache {
         }
     }
 
-    /// The object, or `None` if there is none.
+    /// The object, or `None` if there is none. The first read of a kind starts watching it, and waits for the first
+    /// list.
     ///
     /// A write of this operator is seen by every read that comes after its answer.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// let cache = manager.cache();
+    /// assert!(cache.get::<ConfigMap>(("default", "web")).await?.is_none());
+    ///
+    /// ctx.create(config_map("web", "3")).await?;
+    /// assert!(cache.get::<ConfigMap>(("default", "web")).await?.is_some());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
@@ -259,6 +306,19 @@ impl Cache {
 
     /// [`Cache::get`] of an object of a kind, as `K`: the whole as `DynamicObject`, its metadata as
     /// `PartialObjectMeta`, or any type that fits.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    ///
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let config = manager.cache().get_of::<DynamicObject>(&kind, ("default", "web")).await?.expect("it was created");
+    /// assert_eq!(config.data["data"]["size"], "3");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`Cache::get`].
@@ -274,6 +334,18 @@ impl Cache {
     /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
     /// [`ListOptions`].
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// for name in ["web", "api"] {
+    ///     ctx.create(config_map(name, "3")).await?;
+    /// }
+    /// let configs = manager.cache().list::<ConfigMap>(Some("default")).await?;
+    /// let names: Vec<_> = configs.iter().filter_map(|config| config.metadata.name.as_deref()).collect();
+    /// assert_eq!(names, ["api", "web"]);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If the kind cannot be listed in time, or has no such index.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
@@ -283,6 +355,20 @@ impl Cache {
     }
 
     /// [`Cache::list`] of objects of a kind, as `K`; see [`Cache::get_of`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use kube::core::PartialObjectMeta;
+    /// use operator_runtime::Kind;
+    ///
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// // Metadata alone: the data is neither sent nor kept.
+    /// let kind = Kind::of::<ConfigMap>();
+    /// let configs = manager.cache().list_of::<PartialObjectMeta>(&kind, None).await?;
+    /// assert!(configs.iter().any(|config| config.metadata.name.as_deref() == Some("web")));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`Cache::list`].
@@ -297,7 +383,8 @@ impl Cache {
     }
 
     /// Adds an index: the objects of `K` by the values that `values` makes of each, of which there may be none or
-    /// several. [`ListOptions::index`] looks them up. The kind is watched from now on, or from the start of the manager.
+    /// several. [`ListOptions::index`] looks them up. The kind is watched from now on, or from the start of the
+    /// manager.
     ///
     /// An index is best added before the manager runs; later ones know the objects that are there.
     ///
@@ -326,6 +413,21 @@ impl Cache {
 
     /// [`Cache::add_index`] of a kind that is read as `K`, such as `DynamicObject`.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    ///
+    /// let routes = Kind::in_namespaces("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes");
+    /// manager.cache().add_index_of::<DynamicObject>(&routes, "gateway", |route| {
+    ///     let parents = route.data["spec"]["parentRefs"].as_array().into_iter().flatten();
+    ///     parents.filter_map(|parent| parent["name"].as_str().map(str::to_owned)).collect()
+    /// })?;
+    /// // Later: ctx.dynamic(&routes).list(ListOptions::all().index("gateway", "public"))
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// As [`Cache::add_index`].
     pub fn add_index_of<K: View>(
@@ -337,17 +439,53 @@ impl Cache {
         add_index(&self.informer_of::<K>(kind), name, values)
     }
 
-    /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would.
+    /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would: so that the
+    /// first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::cache::CacheOptions;
+    /// # fn main() -> Result<()> {
+    /// let options = CacheOptions { start_on_read: false, ..CacheOptions::default() };
+    /// # cluster_with(|builder| builder.cache_options(options), async |manager, ctx| {
+    /// assert!(ctx.list::<ConfigMap>(Some("default")).await.is_err(), "nobody watches them");
+    ///
+    /// manager.cache().watch::<ConfigMap>();
+    /// assert!(ctx.list::<ConfigMap>(Some("default")).await.is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub fn watch<K: Object>(&self) {
         self.informer::<K>();
     }
 
     /// [`Cache::watch`] of a kind that is read as `K`, such as `DynamicObject`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use kube::core::PartialObjectMeta;
+    /// use operator_runtime::Kind;
+    ///
+    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// manager.cache().watch_of::<PartialObjectMeta>(&kind);
+    /// assert_eq!(manager.cache().kinds(), ["ConfigMap"]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn watch_of<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
     }
 
-    /// Waits until every kind that is watched by now has been listed.
+    /// Waits until every kind that is watched by now has been listed; for ever, if one cannot be.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// let cache = manager.cache();
+    /// cache.watch::<ConfigMap>();
+    /// cache.wait_for_sync().await;
+    /// assert!(cache.unhealthy().is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn wait_for_sync(&self) {
         let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
         for informer in informers {
@@ -355,13 +493,37 @@ impl Cache {
         }
     }
 
-    /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no more
-    /// of it. A later read starts watching it again.
+    /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no
+    /// more of it. A later read starts watching it again.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// let cache = manager.cache();
+    /// ctx.list::<ConfigMap>(None).await?;
+    /// assert!(cache.remove::<ConfigMap>());
+    /// assert!(!cache.remove::<ConfigMap>(), "it is not watched any more");
+    /// # Ok(()) }) }
+    /// ```
     pub fn remove<K: Object>(&self) -> bool {
         self.remove_kind(&Kind::of::<K>())
     }
 
     /// [`Cache::remove`] of a kind that has no Rust type.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// manager.cache().watch_of::<DynamicObject>(&gateways);
+    /// // The operator was told not to use gateways any more:
+    /// assert!(manager.cache().remove_kind(&gateways));
+    /// assert!(manager.cache().kinds().is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub fn remove_kind(&self, kind: &Kind) -> bool {
         let mut registry = self.inner.registry.lock();
         let Some(informer) = registry.by_kind.remove(&kind.path()) else {
@@ -373,6 +535,16 @@ impl Cache {
     }
 
     /// The kinds that are watched, as `Deployment.apps`, sorted.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// assert!(manager.cache().kinds().is_empty());
+    /// ctx.list::<Deployment>(None).await?;
+    /// ctx.list::<ConfigMap>(None).await?;
+    /// assert_eq!(manager.cache().kinds(), ["ConfigMap", "Deployment.apps"]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn kinds(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut kinds: Vec<_> = registry
@@ -384,7 +556,21 @@ impl Cache {
         kinds
     }
 
-    /// What of the kinds that are watched is not in order; empty when everything is.
+    /// What of the kinds that are watched is not in order, in a line each: first lists that are under way, and watches
+    /// that failed and will be tried again. Empty when everything is. `/readyz` says the same.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    ///
+    /// // The server does not know the kind: its CRD may be installed later.
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// manager.cache().watch_of::<DynamicObject>(&gateways);
+    /// assert_eq!(manager.cache().unhealthy().len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn unhealthy(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut unhealthy: Vec<_> = registry

@@ -60,7 +60,8 @@ pub(super) struct Selected {
 /// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
 ///
 /// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
-/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes it.
+/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes
+/// it.
 ///
 /// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
 /// and every apply is sent.
@@ -98,13 +99,30 @@ pub struct Unpacked {
 // === impl Unpacked ===
 
 impl Unpacked {
-    /// Keeps the objects of `K` as they are read.
+    /// Keeps the objects of `K` as they are read. Another call names another kind.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::{Node, Pod};
+    /// use operator_runtime::cache::Unpacked;
+    ///
+    /// let unpacked = Unpacked::default().kind::<Pod>().kind::<Node>();
+    /// # let _ = unpacked;
+    /// ```
     #[must_use]
     pub fn kind<K: Object>(self) -> Self {
         self.kind_of(&Kind::of::<K>())
     }
 
     /// [`Unpacked::kind`] of a kind that has no Rust type.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Unpacked;
+    ///
+    /// let routes = Kind::in_namespaces("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes");
+    /// let unpacked = Unpacked::default().kind_of(&routes);
+    /// # let _ = unpacked;
+    /// ```
     #[must_use]
     pub fn kind_of(mut self, kind: &Kind) -> Self {
         self.kinds.insert(kind.path());
@@ -119,24 +137,71 @@ impl Unpacked {
 // === impl ListOptions ===
 
 impl ListOptions {
-    /// All objects of the namespaces that are watched.
+    /// All objects of the namespaces that are watched; `None` says the same where options are asked for.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let all = ctx.list::<ConfigMap>(ListOptions::all()).await?;
+    /// assert_eq!(all, ctx.list::<ConfigMap>(None).await?);
+    /// # Ok(()) }) }
+    /// ```
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// The objects of a namespace.
+    /// The objects of a namespace; `Some(namespace)` says the same where options are asked for.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let here = ctx.list::<ConfigMap>(ListOptions::in_namespace("default")).await?;
+    /// assert!(here.iter().all(|config| config.metadata.namespace.as_deref() == Some("default")));
+    /// assert_eq!(here, ctx.list::<ConfigMap>(Some("default")).await?);
+    /// # Ok(()) }) }
+    /// ```
     pub fn in_namespace(namespace: &str) -> Self {
         Self::from(Some(namespace))
     }
 
     /// Of these, the objects with all of these labels.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// let mut web = config_map("web", "3");
+    /// web.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+    /// ctx.create(web).await?;
+    /// ctx.create(config_map("other", "3")).await?;
+    ///
+    /// let web = ctx.list::<ConfigMap>(ListOptions::all().labels([("app", "web")])).await?;
+    /// assert_eq!(web.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     #[must_use]
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         self.selector(labels.into_iter().map(owned).collect())
     }
 
-    /// Of these, the objects whose labels the selector matches.
+    /// Of these, the objects whose labels the selector matches: for more than equality.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use kube::core::{Expression, Selector};
+    ///
+    /// # let mut web = config_map("web", "3");
+    /// # web.metadata.labels = Some([("tier".to_owned(), "front".to_owned())].into());
+    /// # ctx.create(web).await?;
+    /// let tiers = ["front".to_owned(), "back".to_owned()].into();
+    /// let selector = Selector::from(Expression::In("tier".to_owned(), tiers));
+    /// let found = ctx.list::<ConfigMap>(ListOptions::all().selector(selector)).await?;
+    /// assert_eq!(found.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     #[must_use]
     pub fn selector(mut self, selector: Selector) -> Self {
         self.labels.extend(selector);
@@ -145,6 +210,20 @@ impl ListOptions {
 
     /// Of these, the objects that have `value` in the index `name`, which [`Cache::add_index`](super::Cache::add_index)
     /// made. Only they are looked at.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// manager.cache().add_index::<ConfigMap>("size", |config| {
+    ///     config.data.iter().filter_map(|data| data.get("size").cloned()).collect()
+    /// })?;
+    /// ctx.create(config_map("web", "3")).await?;
+    /// ctx.create(config_map("api", "5")).await?;
+    ///
+    /// let found = ctx.list::<ConfigMap>(ListOptions::all().index("size", "5")).await?;
+    /// assert_eq!(found[0].metadata.name.as_deref(), Some("api"));
+    /// # Ok(()) }) }
+    /// ```
     #[must_use]
     pub fn index(mut self, name: &str, value: &str) -> Self {
         self.index = Some((name.to_owned(), value.to_owned()));
@@ -194,25 +273,68 @@ impl From<Option<&str>> for ListOptions {
 
 impl Selectors {
     /// Keeps the objects of `K` whose labels match, in the form of `kubectl get -l`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::cache::{CacheOptions, Selectors};
+    /// # fn main() -> Result<()> {
+    /// let selectors = Selectors::default().labels::<ConfigMap>("app in (web, api), !legacy");
+    /// # let options = CacheOptions { selectors, ..CacheOptions::default() };
+    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
+    /// # kube::Api::namespaced(ctx.kube().clone(), "default").create(&Default::default(), &config_map("web", "3")).await?;
+    /// // There is a ConfigMap of this name without labels.
+    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
+    /// assert!(ctx.live().get::<ConfigMap>(("default", "web")).await?.is_some());
+    /// # Ok(()) }) }
+    /// ```
     #[must_use]
     pub fn labels<K: Object>(self, selector: &str) -> Self {
         self.labels_of(&Kind::of::<K>(), selector)
     }
 
     /// [`Selectors::labels`] of a kind that has no Rust type.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Selectors;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let selectors = Selectors::default().labels_of(&gateways, "team=a");
+    /// # let _ = selectors;
+    /// ```
     #[must_use]
     pub fn labels_of(mut self, kind: &Kind, selector: &str) -> Self {
         self.entry(kind).labels = Some(selector.to_owned());
         self
     }
 
-    /// Keeps the objects of `K` whose fields match, in the form of `kubectl get --field-selector`.
+    /// Keeps the objects of `K` whose fields match, in the form of `kubectl get --field-selector`. Which fields can be
+    /// selected is up to the server: `metadata.name`, `metadata.namespace` and some of each kind.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use operator_runtime::cache::{CacheOptions, Selectors};
+    ///
+    /// // What a node agent needs, and no more.
+    /// let selectors = Selectors::default().fields::<Pod>("spec.nodeName=worker-1,status.phase=Running");
+    /// let options = CacheOptions { selectors, ..CacheOptions::default() };
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn fields<K: Object>(self, selector: &str) -> Self {
         self.fields_of(&Kind::of::<K>(), selector)
     }
 
     /// [`Selectors::fields`] of a kind that has no Rust type.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Selectors;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let selectors = Selectors::default().fields_of(&gateways, "metadata.name=public");
+    /// # let _ = selectors;
+    /// ```
     #[must_use]
     pub fn fields_of(mut self, kind: &Kind, selector: &str) -> Self {
         self.entry(kind).fields = Some(selector.to_owned());
@@ -220,12 +342,34 @@ impl Selectors {
     }
 
     /// Keeps the objects of `K` in these namespaces, instead of those of all watched ones; all if none is named.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// use operator_runtime::cache::{CacheOptions, Selectors};
+    ///
+    /// // ConfigMaps of two namespaces, Secrets of all, everything else of `team-a`.
+    /// let options = CacheOptions {
+    ///     namespaces: vec!["team-a".to_owned()],
+    ///     selectors: Selectors::default().namespaces::<ConfigMap>(["team-a", "shared"]).namespaces::<Secret>([]),
+    ///     ..CacheOptions::default()
+    /// };
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn namespaces<'a, K: Object>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.namespaces_of(&Kind::of::<K>(), namespaces)
     }
 
     /// [`Selectors::namespaces`] of a kind that has no Rust type.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Selectors;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let selectors = Selectors::default().namespaces_of(&gateways, ["ingress"]);
+    /// # let _ = selectors;
+    /// ```
     #[must_use]
     pub fn namespaces_of<'a>(mut self, kind: &Kind, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.entry(kind).namespaces = Some(namespaces.into_iter().map(str::to_owned).collect());
@@ -257,13 +401,38 @@ impl Selected {
 // === impl Transforms ===
 
 impl Transforms {
-    /// Changes each object of `K` before it is kept.
+    /// Changes each object of `K` before it is kept. A second transform of `K` takes the place of the first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::cache::{CacheOptions, Transforms};
+    /// # fn main() -> Result<()> {
+    /// let transforms = Transforms::default().of::<ConfigMap>(|config| config.data = None);
+    /// # let options = CacheOptions { transforms, ..CacheOptions::default() };
+    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
+    /// assert_eq!(config.data, None);
+    /// # Ok(()) }) }
+    /// ```
     #[must_use]
     pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.of_kind(&Kind::of::<K>(), transform)
     }
 
     /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
+    ///
+    /// ```
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Transforms;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let transforms = Transforms::default().of_kind::<DynamicObject>(&gateways, |gateway| {
+    ///     gateway.metadata.annotations = None;
+    /// });
+    /// # let _ = transforms;
+    /// ```
     #[must_use]
     pub fn of_kind<K: View>(
         mut self,
