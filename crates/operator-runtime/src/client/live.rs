@@ -33,6 +33,15 @@ impl<'a> LiveReader<'a> {
 
     /// The object, from the API server; `None` if there is none.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let config = ctx.live().get::<ConfigMap>(("default", "web")).await?;
+    /// assert_eq!(config.as_deref().map(size), Some("3"));
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If the server refuses the request or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
@@ -40,6 +49,19 @@ impl<'a> LiveReader<'a> {
     }
 
     /// [`LiveReader::get`] of an object of a kind, as `K`, such as `DynamicObject`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use kube::core::PartialObjectMeta;
+    /// use operator_runtime::Kind;
+    ///
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let metadata = ctx.live().get_of::<PartialObjectMeta>(&kind, ("default", "web")).await?;
+    /// assert!(metadata.is_some_and(|web| web.metadata.uid.is_some()));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`LiveReader::get`].
@@ -66,6 +88,20 @@ impl<'a> LiveReader<'a> {
 
     /// The objects of a namespace, or of all, from the API server; `parameters` select and page.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use kube::api::ListParams;
+    ///
+    /// for name in ["a", "b", "c"] {
+    ///     ctx.create(config_map(name, "3")).await?;
+    /// }
+    /// let named = ListParams::default().fields("metadata.name=b");
+    /// let page = ctx.live().list::<ConfigMap>(Some("default"), &named).await?;
+    /// assert_eq!(page.items.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If the server refuses the request or an object does not fit its type.
     pub async fn list<K: Object>(
@@ -77,6 +113,18 @@ impl<'a> LiveReader<'a> {
     }
 
     /// [`LiveReader::list`] of objects of a kind, as `K`, such as `DynamicObject`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use kube::api::{DynamicObject, ListParams};
+    /// use operator_runtime::Kind;
+    ///
+    /// let kind = Kind::in_cluster("v1", "Namespace", "namespaces");
+    /// let page = ctx.live().list_of::<DynamicObject>(&kind, None, &ListParams::default()).await?;
+    /// assert!(page.items.iter().any(|namespace| namespace.metadata.name.as_deref() == Some("default")));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`LiveReader::list`].

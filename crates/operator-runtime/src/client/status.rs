@@ -54,18 +54,51 @@ impl<'a, K: View> StatusWriter<'a, K> {
     ///
     /// `lastTransitionTime` moves only if the status of the condition changes; `observedGeneration` becomes the
     /// generation of the object that the writer was made with, unless the condition names one.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # let web = ctx.create(deployment("web")).await?;
+    /// let verified = Condition::new("example.com/Verified", true, "SignatureFound", "");
+    /// let scanned = Condition::new("example.com/Scanned", false, "Waiting", "The scanner is busy");
+    /// // Both in one request.
+    /// ctx.status(&*web).condition(verified).condition(scanned).patch().await?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn condition(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
     }
 
-    /// Removes the condition of a type.
+    /// Removes the condition of a type; where there is none, that is nothing to write.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # let web = ctx.create(deployment("web")).await?;
+    /// let scanned = Condition::new("example.com/Scanned", true, "Clean", "");
+    /// let web = ctx.status(&*web).condition(scanned).patch().await?;
+    /// // The scanner was turned off.
+    /// let web = ctx.status(&*web).remove_condition("example.com/Scanned").patch().await?;
+    /// let mut left = web.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    /// assert!(left.all(|condition| condition.type_.as_deref() != Some("example.com/Scanned")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn remove_condition(mut self, type_: &str) -> Self {
         self.removed.push(type_.to_owned());
         self
     }
 
-    /// Sets a field of the status, by its name in JSON; `None` removes it.
+    /// Sets a field of the status, by its name in JSON, as a whole; `None` removes it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # let web = ctx.create(deployment("web")).await?;
+    /// let web = ctx.status(&*web).set("observedGeneration", 1).set("collisionCount", None::<i32>).patch().await?;
+    /// assert_eq!(web.status.as_ref().and_then(|status| status.observed_generation), Some(1));
+    /// # Ok(()) }) }
+    /// ```
     pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
         self.fields.push((field.to_owned(), serde_json::to_value(value)));
         self
@@ -76,6 +109,16 @@ impl<'a, K: View> StatusWriter<'a, K> {
     ///
     /// If somebody changed the object meanwhile, the writer reads it again and merges anew, so that no condition of
     /// another controller is lost.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # let web = ctx.create(deployment("web")).await?;
+    /// let once = ctx.status(&*web).set("collisionCount", 1).patch().await?;
+    /// let twice = ctx.status(&*once).set("collisionCount", 1).patch().await?;
+    /// assert_eq!(once.status, twice.status, "the second one is not sent");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If a value is no JSON, or the server refuses the status.

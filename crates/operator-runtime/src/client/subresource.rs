@@ -46,6 +46,17 @@ impl<'a> Subresource<'a> {
 
     /// Reads it, from the server.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use k8s_openapi::api::autoscaling::v1::Scale;
+    ///
+    /// let web = ctx.create(deployment("web")).await?;
+    /// let scale: Scale = ctx.subresource(&*web, "scale").get().await?;
+    /// assert_eq!(scale.metadata.name.as_deref(), Some("web"));
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If the server refuses, for one because the kind has no such subresource.
     pub async fn get<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
@@ -55,6 +66,21 @@ impl<'a> Subresource<'a> {
     }
 
     /// Creates it, as a `Binding`, an `Eviction` or a `TokenRequest` is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+    /// use k8s_openapi::api::core::v1::ServiceAccount;
+    ///
+    /// # let builder: ServiceAccount = object(serde_json::json!({"metadata": {"name": "builder", "namespace": "default"}}));
+    /// let account = ctx.create(builder).await?;
+    /// let hour = TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() };
+    /// let request = TokenRequest { spec: Some(hour), ..Default::default() };
+    /// let answer: TokenRequest = ctx.subresource(&*account, "token").create(&request).await?;
+    /// assert!(answer.status.is_some_and(|status| status.token.is_some()));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the server refuses.
@@ -70,6 +96,19 @@ impl<'a> Subresource<'a> {
 
     /// Replaces it.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use k8s_openapi::api::autoscaling::v1::Scale;
+    ///
+    /// let web = ctx.create(deployment("web")).await?;
+    /// let mut scale: Scale = ctx.subresource(&*web, "scale").get().await?;
+    /// scale.spec.get_or_insert_default().replicas = Some(2);
+    /// let scale: Scale = ctx.subresource(&*web, "scale").update(&scale).await?;
+    /// assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(2));
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If the server refuses, for one because it changed meanwhile.
     pub async fn update<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
@@ -83,6 +122,19 @@ impl<'a> Subresource<'a> {
     }
 
     /// Patches it. An apply takes over what others hold.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use k8s_openapi::api::autoscaling::v1::Scale;
+    /// use kube::api::Patch;
+    ///
+    /// let web = ctx.create(deployment("web")).await?;
+    /// let two = Patch::Merge(serde_json::json!({"spec": {"replicas": 2}}));
+    /// let scale: Scale = ctx.subresource(&*web, "scale").patch(&two).await?;
+    /// assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(2));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the server refuses.
