@@ -3,6 +3,27 @@
 //! No key is reconciled by two workers at once, and however many events a key has while it is reconciled, it is
 //! reconciled once more after them. Workers start when everything that the controller watches has been listed, so a
 //! reconcile never sees half of what exists.
+//!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+//! # fn main() -> Result<()> { cluster(async |manager, ctx| {
+//! struct Greeter;
+//!
+//! impl Reconciler for Greeter {
+//!     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+//!         let Some(web) = ctx.get::<Deployment>(&request).await? else { return Ok(Action::done()) };
+//!         ctx.apply_owned(&*web, config_map("greeting", "large")).await?;
+//!         Ok(Action::done())
+//!     }
+//! }
+//!
+//! Controller::managed_by(manager).for_::<Deployment>().owns::<ConfigMap>().complete(Greeter)?;
+//! ctx.create(deployment("web")).await?;
+//! # let configs = kube::Api::<ConfigMap>::namespaced(ctx.kube().clone(), "default");
+//! # let exists = |config: Option<&ConfigMap>| config.is_some();
+//! # kube::runtime::wait::await_condition(configs, "greeting", exists).await?;
+//! # Ok(()) }) }
+//! ```
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,6 +60,15 @@ pub(crate) use worker::Worker;
 use worker::{ErasedReconciler, MakeSpan, Shared};
 
 /// What to reconcile: the key of the object.
+///
+/// ```
+/// use operator_runtime::Request;
+///
+/// let request = Request::namespaced("default", "web");
+/// assert_eq!((request.namespace(), request.name()), (Some("default"), "web"));
+/// // What names a cluster-scoped object has no namespace.
+/// assert_eq!(Request::cluster("worker-1").to_string(), "worker-1");
+/// ```
 pub type Request = ObjectKey;
 
 /// Brings the cluster, or something outside of it, to what an object asks for.
@@ -66,6 +96,24 @@ pub type Request = ObjectKey;
 /// ```
 pub trait Reconciler: Send + Sync + 'static {
     /// Reconciles the object of the request, if it still exists.
+    ///
+    /// It is called for one key at a time, and for as many different ones at once as
+    /// [`max_concurrent_reconciles`](ControllerOptions::max_concurrent_reconciles) says, with the same `&self`.
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    ///
+    /// struct Cleaner;
+    ///
+    /// impl Reconciler for Cleaner {
+    ///     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+    ///         tracing::info!(controller = ctx.controller(), %request, "asked to clean");
+    ///         // Nothing announces when it is dirty again.
+    ///         Ok(Action::requeue_after(std::time::Duration::from_secs(600)))
+    ///     }
+    /// }
+    /// # let _ = Cleaner;
+    /// ```
     ///
     /// # Errors
     /// Any error; see [`Error`](crate::Error) for what becomes of it.
@@ -130,6 +178,17 @@ pub struct Controller {
 }
 
 /// Why a controller cannot be built.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// use operator_runtime::controller::ControllerError;
+///
+/// let (mine, _requests) = recorder();
+/// let mistake = Controller::managed_by(manager).owns::<ConfigMap>().complete(mine);
+/// assert!(matches!(mistake, Err(ControllerError::OwnsWithoutFor(kind)) if kind == "ConfigMap"));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// Nothing would ever call the reconciler.
@@ -183,13 +242,29 @@ type BuildSource = Box<dyn FnOnce(Option<&Kind>, Filters) -> Result<Source, Cont
 // === impl Action ===
 
 impl Action {
-    /// Nothing more to do until something changes.
+    /// Nothing more to do until something changes. The failures of the key are forgotten.
+    ///
+    /// ```
+    /// use operator_runtime::Action;
+    ///
+    /// assert_ne!(Action::done(), Action::requeue());
+    /// ```
     pub fn done() -> Self {
         Self::new(Requeue::Never)
     }
 
     /// Reconcile again after this time, for what no event announces. It does not survive a restart, which reconciles
-    /// everything anyway. A time of zero means [`Action::done`].
+    /// everything anyway. An event of the object ends the wait: the reconcile that it causes says what follows.
+    /// The failures of the key are forgotten. A time of zero means [`Action::done`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Action;
+    ///
+    /// // A certificate that has to be renewed in a day:
+    /// let tomorrow = Action::requeue_after(Duration::from_secs(24 * 60 * 60));
+    /// assert_ne!(tomorrow, Action::done());
+    /// ```
     pub fn requeue_after(after: Duration) -> Self {
         Self::new(if after.is_zero() {
             Requeue::Never
@@ -200,11 +275,31 @@ impl Action {
 
     /// Reconcile again after the backoff, as after an error but without one. The waits grow from call to call, up to
     /// 1000 s; [`Action::requeue_after`] is mostly what is wanted.
+    ///
+    /// ```
+    /// use operator_runtime::Action;
+    ///
+    /// /// Looks again soon, then less and less often, at what is slow to become ready.
+    /// fn next(ready: bool) -> Action {
+    ///     if ready { Action::done() } else { Action::requeue() }
+    /// }
+    /// assert_eq!(next(true), Action::done());
+    /// ```
     pub fn requeue() -> Self {
         Self::new(Requeue::Backoff)
     }
 
-    /// The priority of the requeue; that of the request unless said otherwise. Events have 0.
+    /// The priority of the requeue; that of the request unless said otherwise. Events have 0, keys of the first list
+    /// and of resyncs -100, and higher ones go first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Action;
+    ///
+    /// // Housekeeping, for when nothing else is to be done.
+    /// let later = Action::requeue_after(Duration::from_secs(3600)).with_priority(-100);
+    /// assert_ne!(later, Action::requeue_after(Duration::from_secs(3600)));
+    /// ```
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self
@@ -219,7 +314,18 @@ impl Action {
 // === impl Controller ===
 
 impl Controller {
-    /// Begins a controller of `manager`.
+    /// Begins a controller of `manager`. Nothing happens before [`Controller::complete`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// let (mine, mut requests) = recorder();
+    /// Controller::managed_by(manager).for_::<Deployment>().complete(mine)?;
+    ///
+    /// ctx.create(deployment("web")).await?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn managed_by(manager: &Manager) -> Self {
         Self {
             manager: manager.clone(),
@@ -234,17 +340,59 @@ impl Controller {
         }
     }
 
-    /// Reconciles objects of `K`: each of their events is a request with their key. Once per controller.
+    /// Reconciles objects of `K`: each of their events is a request with their key. Once per controller, which is named
+    /// after the kind; `K` may be `PartialObjectMeta` of a type, where the metadata is enough.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use kube::core::PartialObjectMeta;
+    ///
+    /// let (mine, mut requests) = recorder();
+    /// Controller::managed_by(manager).for_::<PartialObjectMeta<ConfigMap>>().complete(mine)?;
+    /// # let web = Request::namespaced("default", "web");
+    /// ctx.create(config_map("web", "3")).await?;
+    /// # while requests.recv().await != Some(web.clone()) {}
+    /// # Ok(()) }) }
+    /// ```
     pub fn for_<K: Object>(self) -> Self {
         self.for_with(Watch::<K>::new())
     }
 
-    /// [`Controller::for_`], for the events that `predicate` lets pass.
+    /// [`Controller::for_`], for the events that `predicate` lets pass. Those of other kinds are not asked; see
+    /// [`Controller::filter_events`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use operator_runtime::predicate;
+    ///
+    /// let (mine, mut requests) = recorder();
+    /// let wanted = predicate::filter(|web: &Deployment| web.metadata.name.as_deref() == Some("web"));
+    /// Controller::managed_by(manager).for_where::<Deployment>(wanted).complete(mine)?;
+    /// ctx.create(deployment("other")).await?;
+    /// ctx.create(deployment("web")).await?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn for_where<K: Object>(self, predicate: impl Predicate<K>) -> Self {
         self.for_with(Watch::new().filter(predicate))
     }
 
-    /// [`Controller::for_`], of any kind, as any type, for certain events.
+    /// [`Controller::for_`], with all that a [`Watch`] can say: of any kind, as any type, for certain events, in
+    /// another cluster.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// Controller::managed_by(manager).for_with(Watch::dynamic(&gateways)).complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn for_with<K: View>(mut self, watch: Watch<K>) -> Self {
         let kind = watch.kind.clone();
         if let Some(first) = self.primary.replace(kind.clone()) {
@@ -257,17 +405,59 @@ impl Controller {
             .source_of(watch, handler::for_object())
     }
 
-    /// Reconciles the owner, of the kind of `for_`, of each changed object of `K` that it controls.
+    /// Reconciles the owner, of the kind of `for_`, of each changed object of `K` that it controls. Of several owners
+    /// that is the one whose reference has `controller: true`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// let (mine, mut requests) = recorder();
+    /// Controller::managed_by(manager).for_::<ConfigMap>().owns::<Deployment>().complete(mine)?;
+    /// let web = ctx.create(config_map("web", "3")).await?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    ///
+    /// ctx.apply_owned(&*web, deployment("front")).await?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn owns<K: Object>(self) -> Self {
         self.owns_with(Watch::<K>::new())
     }
 
     /// [`Controller::owns`], for the events that `predicate` lets pass.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use k8s_openapi::api::apps::v1::ReplicaSet;
+    /// use operator_runtime::predicate;
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// // Changes of the status of a ReplicaSet are of no interest.
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .owns_where::<ReplicaSet>(predicate::generation_changed())
+    ///     .complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn owns_where<K: Object>(self, predicate: impl Predicate<K>) -> Self {
         self.owns_with(Watch::new().filter(predicate))
     }
 
     /// [`Controller::owns`], of any kind, as any type, for certain events, or for every owner.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use kube::core::PartialObjectMeta;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// // Metadata says who the owners are, and every one of them is to hear.
+    /// let configs = Watch::<PartialObjectMeta<ConfigMap>>::new().every_owner();
+    /// Controller::managed_by(manager).for_::<Deployment>().owns_with(configs).complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn owns_with<K: View>(mut self, watch: Watch<K>) -> Self {
         self = self.used(UseRole::Owns, &watch);
         let cache = self.cache_of(&watch);
@@ -280,11 +470,45 @@ impl Controller {
     }
 
     /// Reconciles what `handler` makes of each event of `K`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// use operator_runtime::handler;
+    ///
+    /// let (mine, mut requests) = recorder();
+    /// // A ConfigMap `NAME-settings` is read by the Deployment `NAME`.
+    /// let reader = handler::map(|config: &ConfigMap| {
+    ///     let name = config.metadata.name.as_deref().and_then(|name| name.strip_suffix("-settings"));
+    ///     name.map(|name| ObjectKey::namespaced("default", name)).into_iter().collect()
+    /// });
+    /// Controller::managed_by(manager).for_::<Deployment>().watches::<ConfigMap>(reader).complete(mine)?;
+    ///
+    /// ctx.create(config_map("web-settings", "3")).await?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn watches<K: Object>(self, handler: impl EventHandler<K>) -> Self {
         self.watches_with(Watch::new(), handler)
     }
 
     /// [`Controller::watches`], for the events that `predicate` lets pass.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use operator_runtime::{handler, predicate};
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .watches_where::<ConfigMap>(
+    ///         handler::map(|_: &ConfigMap| vec![ObjectKey::namespaced("default", "web")]),
+    ///         predicate::labels_match([("reload", "true")].into_iter().collect()),
+    ///     )
+    ///     .complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn watches_where<K: Object>(
         self,
         handler: impl EventHandler<K>,
@@ -294,6 +518,23 @@ impl Controller {
     }
 
     /// [`Controller::watches`], of any kind, as any type, for certain events.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::controller::Watch;
+    /// use operator_runtime::{Kind, handler};
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// let classes = Kind::in_cluster("gateway.networking.k8s.io/v1", "GatewayClass", "gatewayclasses");
+    /// let everybody = handler::map(|_: &DynamicObject| vec![ObjectKey::namespaced("default", "web")]);
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .watches_with(Watch::dynamic(&classes), everybody)
+    ///     .complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn watches_with<K: View>(self, watch: Watch<K>, handler: impl EventHandler<K>) -> Self {
         self.used(UseRole::Watches, &watch).source_of(watch, handler)
     }
@@ -333,12 +574,39 @@ impl Controller {
         self
     }
 
-    /// Reconciles the keys that a stream brings, such as that of a [`channel`].
+    /// Reconciles the keys that a stream brings, such as that of a [`channel`]. When the stream ends, the controller
+    /// goes on with its other sources.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// let (mine, mut requests) = recorder();
+    /// let tickets = futures::stream::iter([Request::cluster("ticket-7")]);
+    /// Controller::managed_by(manager).named("tickets").requests_from(tickets).complete(mine)?;
+    /// assert_eq!(requests.recv().await, Some(Request::cluster("ticket-7")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn requests_from(self, keys: impl Stream<Item = Request> + Send + 'static) -> Self {
         self.source(Source::stream(keys, |key| vec![key]))
     }
 
     /// Reconciles what `handler` makes of the events that a stream brings, mostly [`Event::Generic`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use std::sync::Arc;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::handler;
+    ///
+    /// let (mine, mut requests) = recorder();
+    /// // Objects that somebody else watches: each comes through a handler, as those of `watches` do.
+    /// let event = Event::Generic { object: Arc::new(config_map("web", "3")) };
+    /// let events = futures::stream::iter([event]);
+    /// Controller::managed_by(manager).named("others").events_from(events, handler::for_object()).complete(mine)?;
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "web")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn events_from<K: Send + Sync + 'static>(
         self,
         events: impl Stream<Item = Event<K>> + Send + 'static,
@@ -385,25 +653,78 @@ impl Controller {
         self
     }
 
-    /// Names the controller, in logs and metrics; the kind of `for_` in lower case unless said otherwise.
+    /// Names the controller, in logs and metrics; the kind of `for_` in lower case unless said otherwise, and
+    /// `controller` without one. Two controllers of a manager must not have the same name.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use operator_runtime::controller::ControllerError;
+    ///
+    /// # let ((first, _first), (second, _second), (third, _third)) = (recorder(), recorder(), recorder());
+    /// Controller::managed_by(manager).for_::<Deployment>().complete(first)?;
+    /// let same = Controller::managed_by(manager).for_::<Deployment>().complete(second);
+    /// assert!(matches!(same, Err(ControllerError::DuplicateName(name)) if name == "deployment"));
+    ///
+    /// Controller::managed_by(manager).for_::<Deployment>().named("deployment-auditor").complete(third)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// How many keys are reconciled at the same time.
+    /// How many keys are reconciled at the same time; 1 unless said otherwise. One key is never reconciled twice at
+    /// once.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, _requests) = recorder();
+    /// Controller::managed_by(manager).for_::<Deployment>().max_concurrent_reconciles(8).complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
         self.options.max_concurrent_reconciles = Some(count);
         self
     }
 
-    /// How long keys wait that failed or asked for it: a [`Backoff`] or any [`RateLimit`].
+    /// How long keys wait that failed or asked for it: a [`Backoff`] or any [`RateLimit`]; 5 ms, doubling up to 1000 s,
+    /// unless said otherwise.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use std::time::Duration;
+    /// use operator_runtime::controller::Backoff;
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// // The service behind it is slow to recover: ask it every five minutes at the most seldom.
+    /// let patient = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
+    /// Controller::managed_by(manager).for_::<Deployment>().rate_limit(patient).complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn rate_limit(mut self, limit: impl Into<RateLimit>) -> Self {
         self.options.rate_limit = Some(limit.into());
         self
     }
 
     /// Sets the options that are given; what they leave open stays as it was.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use operator_runtime::ControllerOptions;
+    ///
+    /// # let (mine, _requests) = recorder();
+    /// let careful = ControllerOptions { recover_panic: Some(false), ..ControllerOptions::default() };
+    /// Controller::managed_by(manager)
+    ///     .for_::<Deployment>()
+    ///     .max_concurrent_reconciles(8)
+    ///     .options(careful)
+    ///     .complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn options(mut self, options: ControllerOptions) -> Self {
         self.options = options.or(&self.options);
         self
@@ -428,7 +749,20 @@ impl Controller {
         self
     }
 
-    /// Hands the controller to the manager, which starts it when it runs: at once if it does already.
+    /// Hands the controller to the manager, which starts it when it runs: at once if it does already, on the leader
+    /// alone where there is one.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use operator_runtime::controller::ControllerError;
+    ///
+    /// # let ((deaf, _deaf), (mine, _mine)) = (recorder(), recorder());
+    /// assert!(matches!(Controller::managed_by(manager).complete(deaf), Err(ControllerError::NoWatches)));
+    ///
+    /// Controller::managed_by(manager).for_::<Deployment>().complete(mine)?;
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the controller watches nothing, is for two kinds, or has the name of another one; or if the manager stops.

@@ -33,7 +33,28 @@ use crate::object::Object;
 /// # }
 /// ```
 pub trait ObjectReconciler<K: Object>: Send + Sync + 'static {
-    /// Reconciles the object, as the cache has it.
+    /// Reconciles the object, as the cache has it. It is not called for objects that are gone; those that are being
+    /// deleted are there as long as finalizers hold them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::controller::ObjectReconciler;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// struct Labeller;
+    ///
+    /// impl ObjectReconciler<ConfigMap> for Labeller {
+    ///     async fn reconcile(&self, _: Context, config: Arc<ConfigMap>) -> Result<Action> {
+    ///         if config.metadata.deletion_timestamp.is_some() {
+    ///             return Ok(Action::done());
+    ///         }
+    ///         tracing::info!(name = ?config.metadata.name, "to be labelled");
+    ///         Ok(Action::done())
+    ///     }
+    /// }
+    /// # let _ = Labeller;
+    /// ```
     ///
     /// # Errors
     /// As [`Reconciler::reconcile`].
@@ -41,6 +62,23 @@ pub trait ObjectReconciler<K: Object>: Send + Sync + 'static {
 }
 
 /// A [`Reconciler`] that reads the object of each request for an [`ObjectReconciler`], and is done if it is gone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::controller::{ObjectReconciler, as_reconciler};
+/// use operator_runtime::prelude::*;
+///
+/// # struct Labeller;
+/// # impl ObjectReconciler<ConfigMap> for Labeller {
+/// #     async fn reconcile(&self, _: Context, _: Arc<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// fn controller(manager: &Manager) -> Result<()> {
+///     Controller::managed_by(manager).for_::<ConfigMap>().complete(as_reconciler(Labeller))?;
+///     Ok(())
+/// }
+/// # let _ = controller;
+/// ```
 pub fn as_reconciler<K: Object>(reconciler: impl ObjectReconciler<K>) -> impl Reconciler {
     ByObject {
         reconciler,

@@ -65,6 +65,18 @@ pub(crate) struct Settings {
 
 impl ControllerOptions {
     /// These options, and those of `other` where these leave something open.
+    ///
+    /// ```
+    /// use operator_runtime::ControllerOptions;
+    ///
+    /// let options = |count, warmup| ControllerOptions {
+    ///     max_concurrent_reconciles: count,
+    ///     warmup,
+    ///     ..ControllerOptions::default()
+    /// };
+    /// let both = options(Some(8), None).or(&options(Some(2), Some(true)));
+    /// assert_eq!((both.max_concurrent_reconciles, both.warmup), (Some(8), Some(true)));
+    /// ```
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {

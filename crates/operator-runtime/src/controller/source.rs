@@ -31,12 +31,34 @@ pub(crate) enum Source {
 }
 
 /// Adds requests to the queue of a controller; what it is given is reconciled. Clones share the queue.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// let (mine, mut seen) = recorder();
+/// Controller::managed_by(manager)
+///     .named("reports")
+///     .watches_raw(async |requests, _stop| Ok(requests.add(("default", "daily"))))
+///     .complete(mine)?;
+/// assert_eq!(seen.recv().await, Some(Request::namespaced("default", "daily")));
+/// # Ok(()) }) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Requests {
     queue: Arc<WorkQueue>,
 }
 
 /// Sends values into a controller, from wherever the operator hears of them; made by [`channel`].
+///
+/// ```
+/// use operator_runtime::Request;
+/// use operator_runtime::controller::{self, Sender};
+///
+/// let (sender, _requests) = controller::channel::<Request>(1024);
+/// // Hand a clone to whoever hears of something.
+/// let webhook: Sender<Request> = sender.clone();
+/// assert!(webhook.try_send(Request::cluster("ticket-7")).is_ok());
+/// ```
 pub type Sender<T> = mpsc::Sender<T>;
 
 /// A channel into a controller: for [`Controller::requests_from`](super::Controller::requests_from) with keys, or for
@@ -70,17 +92,61 @@ impl Requests {
         Self { queue }
     }
 
-    /// Reconciles the key as soon as a worker is free.
+    /// Reconciles the key as soon as a worker is free. A key that waits already waits once.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// let source = async |requests: operator_runtime::controller::Requests, _stop| {
+    ///     requests.add(Request::cluster("worker-1"));
+    ///     requests.add(("default", "web"));
+    ///     Ok(())
+    /// };
+    /// # Controller::managed_by(manager).named("raw").watches_raw(source).complete(mine)?;
+    /// # let both = [seen.recv().await, seen.recv().await];
+    /// # assert!(both.contains(&Some(Request::cluster("worker-1"))));
+    /// # Ok(()) }) }
+    /// ```
     pub fn add(&self, key: impl Into<ObjectKey>) {
         self.queue.add(key.into(), 0);
     }
 
-    /// Reconciles the key with a priority; events have 0, the first list and resyncs have -100.
+    /// Reconciles the key with a priority: higher ones go first. Events have 0, the first list and resyncs have -100. A
+    /// key that waits already keeps the higher of the two.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// let source = async |requests: operator_runtime::controller::Requests, _stop| {
+    ///     requests.add_with_priority(("default", "housekeeping"), -50);
+    ///     Ok(())
+    /// };
+    /// # Controller::managed_by(manager).named("raw").watches_raw(source).complete(mine)?;
+    /// # assert!(seen.recv().await.is_some());
+    /// # Ok(()) }) }
+    /// ```
     pub fn add_with_priority(&self, key: impl Into<ObjectKey>, priority: i32) {
         self.queue.add(key.into(), priority);
     }
 
-    /// Reconciles the key not before this time has passed.
+    /// Reconciles the key not before this time has passed, unless something else asks for it earlier.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// use std::time::Duration;
+    ///
+    /// let source = async |requests: operator_runtime::controller::Requests, _stop| {
+    ///     requests.add_after(("default", "web"), Duration::from_millis(20));
+    ///     Ok(())
+    /// };
+    /// # Controller::managed_by(manager).named("raw").watches_raw(source).complete(mine)?;
+    /// # assert!(seen.recv().await.is_some());
+    /// # Ok(()) }) }
+    /// ```
     pub fn add_after(&self, key: impl Into<ObjectKey>, after: Duration) {
         self.queue.add_after(key.into(), 0, after);
     }

@@ -52,7 +52,17 @@ pub struct Watch<K> {
 // === impl Watch ===
 
 impl<K: Object> Watch<K> {
-    /// The kind of `K`.
+    /// The kind of `K`, with its objects as `K`.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::core::PartialObjectMeta;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// let whole = Watch::<ConfigMap>::new();
+    /// let metadata = Watch::<PartialObjectMeta<ConfigMap>>::new();
+    /// # let _ = (whole, metadata);
+    /// ```
     pub fn new() -> Self {
         Self::of_kind(&Kind::of::<K>())
     }
@@ -66,6 +76,14 @@ impl<K: Object> Default for Watch<K> {
 
 impl Watch<DynamicObject> {
     /// A kind that has no Rust type, with its whole objects.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// let gateways = Watch::dynamic(&Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways"));
+    /// assert!(format!("{gateways:?}").contains("Gateway"));
+    /// ```
     pub fn dynamic(kind: &Kind) -> Self {
         Self::of_kind(kind)
     }
@@ -74,13 +92,31 @@ impl Watch<DynamicObject> {
 impl Watch<PartialObjectMeta> {
     /// A kind that may have no Rust type, with the metadata of its objects. Of a kind that has one it is
     /// `Watch::<PartialObjectMeta<K>>::new()`.
+    ///
+    /// ```
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// let secrets = Watch::metadata(&Kind::in_namespaces("v1", "Secret", "secrets"));
+    /// # let _ = secrets;
+    /// ```
     pub fn metadata(kind: &Kind) -> Self {
         Self::of_kind(kind)
     }
 }
 
 impl<K: View> Watch<K> {
-    /// A kind with its objects as `K`.
+    /// A kind with its objects as `K`: for a type of one's own that does not know its kind.
+    ///
+    /// ```
+    /// use kube::core::Object;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let watch = Watch::<Object<serde_json::Value, serde_json::Value>>::of_kind(&gateways);
+    /// # let _ = watch;
+    /// ```
     pub fn of_kind(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
@@ -91,18 +127,56 @@ impl<K: View> Watch<K> {
     }
 
     /// Hears only of events that this predicate lets pass, and all others that were given.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use operator_runtime::controller::Watch;
+    /// use operator_runtime::predicate;
+    ///
+    /// // An event has to pass both.
+    /// let watch = Watch::<Deployment>::new()
+    ///     .filter(predicate::generation_changed())
+    ///     .filter(predicate::filter(|web: &Deployment| web.metadata.labels.is_some()));
+    /// # let _ = watch;
+    /// ```
     pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
         self.predicates.push(Box::new(predicate));
         self
     }
 
     /// With `owns_with`: reconciles every owner of the kind of `for_`, instead of the one that controls the object.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use operator_runtime::controller::Watch;
+    ///
+    /// // A Secret that several objects share: each of them owns it, none controls it.
+    /// let shared = Watch::<Secret>::new().every_owner();
+    /// # let _ = shared;
+    /// ```
     pub fn every_owner(mut self) -> Self {
         self.every_owner = true;
         self
     }
 
-    /// Watches the kind in another cluster than that of the manager.
+    /// Watches the kind in another cluster than that of the manager:
+    /// [`Manager::add_cluster`](crate::Manager::add_cluster).
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::cache::CacheOptions;
+    /// use operator_runtime::controller::Watch;
+    /// use operator_runtime::{handler, prelude::*};
+    ///
+    /// fn controller(manager: &Manager, hub: kube::Client, mine: impl Reconciler) -> Result<()> {
+    ///     let hub = manager.add_cluster("hub", hub, CacheOptions::default())?;
+    ///     Controller::managed_by(manager)
+    ///         .for_::<ConfigMap>()
+    ///         .watches_with(Watch::<ConfigMap>::new().in_cluster(&hub), handler::for_object())
+    ///         .complete(mine)?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
         self.cache = Some(cluster.cache().clone());
         self
