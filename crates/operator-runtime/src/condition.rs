@@ -1,5 +1,22 @@
 //! Status conditions: one [`Condition`] per type, kept in [`Conditions`], with the schema of `metav1.Condition`.
 //! It never knows which object the conditions belong to.
+//!
+//! ```
+//! use operator_runtime::{Condition, Conditions};
+//!
+//! let mut conditions = Conditions::default();
+//! let now = "2026-01-01T12:00:00Z".parse()?;
+//! conditions.set(Condition::available(false, "Starting", "1 of 3 replicas are ready"), now);
+//! assert!(!conditions.is_true("Available"));
+//! assert_eq!(
+//!     serde_json::to_value(&conditions)?,
+//!     serde_json::json!([{
+//!         "type": "Available", "status": "False", "reason": "Starting", "message": "1 of 3 replicas are ready",
+//!         "lastTransitionTime": "2026-01-01T12:00:00Z",
+//!     }]),
+//! );
+//! # Ok::<(), operator_runtime::Error>(())
+//! ```
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -39,6 +56,15 @@ pub struct Condition {
 }
 
 /// Whether a condition holds.
+///
+/// ```
+/// use operator_runtime::{Condition, ConditionStatus};
+///
+/// // What is true or false is a `bool`; what cannot be told has to be said.
+/// let reachable = Condition::new("Reachable", ConditionStatus::Unknown, "NoAnswer", "The probe got no answer");
+/// assert_eq!(reachable.status, ConditionStatus::Unknown);
+/// assert_eq!(Condition::available(false, "Down", "").status, ConditionStatus::False);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// It holds.
@@ -70,7 +96,16 @@ pub struct Conditions(Vec<Condition>);
 // === impl Condition ===
 
 impl Condition {
-    /// A condition of any type.
+    /// A condition of any type, such as `Available` or `example.com/BackedUp`. `status` is a [`ConditionStatus`] or a
+    /// `bool`; for what the other two are, see [`Condition::reason`] and [`Condition::message`].
+    ///
+    /// ```
+    /// use operator_runtime::Condition;
+    ///
+    /// let backed_up = Condition::new("example.com/BackedUp", false, "NeverTried", "The first backup is at 02:00");
+    /// assert_eq!(backed_up.type_, "example.com/BackedUp");
+    /// assert_eq!((backed_up.is_true(), backed_up.last_transition_time), (false, None));
+    /// ```
     pub fn new(
         type_: impl Into<String>,
         status: impl Into<ConditionStatus>,
@@ -88,6 +123,13 @@ impl Condition {
     }
 
     /// `Available`: the object does its job.
+    ///
+    /// ```
+    /// use operator_runtime::Condition;
+    ///
+    /// let condition = Condition::available(true, "DeploymentReady", "3 of 3 replicas are ready");
+    /// assert_eq!((condition.type_.as_str(), condition.is_true()), ("Available", true));
+    /// ```
     pub fn available(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -97,6 +139,13 @@ impl Condition {
     }
 
     /// `Progressing`: the object is on its way to what its spec asks for.
+    ///
+    /// ```
+    /// use operator_runtime::Condition;
+    ///
+    /// let condition = Condition::progressing(true, "RollingOut", "2 of 3 replicas have the new image");
+    /// assert_eq!(condition.type_, "Progressing");
+    /// ```
     pub fn progressing(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -106,6 +155,13 @@ impl Condition {
     }
 
     /// `Degraded`: the object could not reach, or fell behind, what its spec asks for.
+    ///
+    /// ```
+    /// use operator_runtime::Condition;
+    ///
+    /// let condition = Condition::degraded(true, "QuotaExceeded", "There is no room for a third replica");
+    /// assert_eq!(condition.type_, "Degraded");
+    /// ```
     pub fn degraded(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -114,12 +170,27 @@ impl Condition {
         Self::new("Degraded", status, reason, message)
     }
 
-    /// Whether the status is `True`.
+    /// Whether the status is `True`; `Unknown` is not.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, ConditionStatus};
+    ///
+    /// assert!(Condition::available(true, "Ready", "").is_true());
+    /// assert!(!Condition::available(ConditionStatus::Unknown, "NoAnswer", "").is_true());
+    /// ```
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 
-    /// Says which generation of the object the condition was computed from.
+    /// Says which generation of the object the condition was computed from. The status writer says that of the object
+    /// that it was made with, so this is for conditions that are older.
+    ///
+    /// ```
+    /// use operator_runtime::Condition;
+    ///
+    /// let condition = Condition::available(true, "Ready", "").observed_generation(3);
+    /// assert_eq!(condition.observed_generation, Some(3));
+    /// ```
     #[must_use]
     pub fn observed_generation(mut self, generation: i64) -> Self {
         self.observed_generation = Some(generation);
@@ -136,25 +207,69 @@ impl From<bool> for ConditionStatus {
 // === impl Conditions ===
 
 impl Conditions {
-    /// The condition of a type.
+    /// The condition of a type, if there is one.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, Conditions};
+    ///
+    /// let conditions = Conditions::from(vec![Condition::degraded(true, "QuotaExceeded", "")]);
+    /// let reason = conditions.find("Degraded").map(|condition| condition.reason.as_str());
+    /// assert_eq!(reason, Some("QuotaExceeded"));
+    /// assert!(conditions.find("Available").is_none());
+    /// ```
     pub fn find(&self, type_: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.type_ == type_)
     }
 
     /// Whether the condition of a type is there and `True`.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, Conditions};
+    ///
+    /// let conditions = Conditions::from(vec![Condition::available(true, "Ready", "")]);
+    /// assert!(conditions.is_true("Available"));
+    /// assert!(!conditions.is_true("Degraded"), "it is not there");
+    /// ```
     pub fn is_true(&self, type_: &str) -> bool {
         self.find(type_).is_some_and(Condition::is_true)
     }
 
     /// Whether there are none; `skip_serializing_if` of a status field wants this path.
+    ///
+    /// ```
+    /// use operator_runtime::Conditions;
+    ///
+    /// #[derive(Default, serde::Serialize)]
+    /// struct Status {
+    ///     #[serde(skip_serializing_if = "Conditions::is_empty")]
+    ///     conditions: Conditions,
+    /// }
+    /// assert_eq!(serde_json::to_string(&Status::default())?, "{}");
+    /// # serde_json::Result::Ok(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts `condition` in the place of the one of its type, or at the end, and says whether anything changed.
+    /// Puts `condition` in the place of the one of its type, or at the end, and says whether anything changed. For the
+    /// status of an object, [`Client::status`](crate::Client::status) does that and writes it too.
     ///
     /// `lastTransitionTime` becomes `now`, cut to the second, if the status is another one than before or the type is
     /// new, unless the condition brings a time of its own; else the old time stays.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, Conditions};
+    ///
+    /// let mut conditions = Conditions::default();
+    /// let (noon, later) = ("2026-01-01T12:00:00Z".parse()?, "2026-01-01T12:05:00Z".parse()?);
+    /// assert!(conditions.set(Condition::available(false, "Pulling", "0 of 3"), noon));
+    /// assert!(conditions.set(Condition::available(false, "Starting", "1 of 3"), later));
+    /// assert!(!conditions.set(Condition::available(false, "Starting", "1 of 3"), later));
+    ///
+    /// let since = conditions[0].last_transition_time.as_ref().map(|time| time.0);
+    /// assert_eq!(since, Some(noon), "it has not been available since noon");
+    /// # Ok::<(), operator_runtime::Error>(())
+    /// ```
     pub fn set(&mut self, condition: Condition, now: Timestamp) -> bool {
         match self.0.iter_mut().find(|old| old.type_ == condition.type_) {
             Some(old) => {
@@ -171,13 +286,32 @@ impl Conditions {
     }
 
     /// The conditions in the order of their types.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, Conditions};
+    ///
+    /// let conditions = Conditions::from(vec![
+    ///     Condition::progressing(false, "Done", ""),
+    ///     Condition::available(true, "Ready", ""),
+    /// ]);
+    /// assert_eq!(conditions.sorted()[0].type_, "Available");
+    /// ```
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.0.sort_by(|left, right| left.type_.cmp(&right.type_));
         self
     }
 
-    /// Removes the condition of a type and returns it.
+    /// Removes the condition of a type and returns it, if there is one.
+    ///
+    /// ```
+    /// use operator_runtime::{Condition, Conditions};
+    ///
+    /// let mut conditions = Conditions::from(vec![Condition::degraded(false, "Fine", "")]);
+    /// assert!(conditions.remove("Degraded").is_some());
+    /// assert!(conditions.remove("Degraded").is_none());
+    /// assert!(conditions.is_empty());
+    /// ```
     pub fn remove(&mut self, type_: &str) -> Option<Condition> {
         let index = self.0.iter().position(|condition| condition.type_ == type_)?;
         Some(self.0.remove(index))

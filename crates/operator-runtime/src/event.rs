@@ -1,11 +1,44 @@
 //! What happened to an object, as the cache tells predicates and handlers.
 //! It never knows what anybody makes of it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use operator_runtime::event::Event;
+//!
+//! fn what(event: &Event<ConfigMap>) -> &'static str {
+//!     match event {
+//!         Event::Create { initial: true, .. } => "it was there when the operator started",
+//!         Event::Create { .. } => "it is new",
+//!         Event::Update { .. } => "it changed",
+//!         Event::Delete { .. } => "it is gone",
+//!         Event::Generic { .. } => "somebody says so",
+//!     }
+//! }
+//! assert_eq!(what(&Event::Delete { object: Arc::new(ConfigMap::default()), stale: false }), "it is gone");
+//! ```
 
 use std::sync::Arc;
 
 use crate::object::Meta;
 
 /// A change of one object, with the old state beside the new one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::event::Event;
+///
+/// /// What a predicate or a handler may ask.
+/// fn grew(event: &Event<ConfigMap>) -> bool {
+///     let entries = |config: &ConfigMap| config.data.as_ref().map_or(0, |data| data.len());
+///     match event {
+///         Event::Update { old, new } => entries(old) < entries(new),
+///         _ => false,
+///     }
+/// }
+/// assert!(!grew(&Event::Generic { object: Arc::new(ConfigMap::default()) }));
+/// ```
 #[derive(Debug)]
 pub enum Event<K: ?Sized> {
     /// The object is new to the cache.
@@ -43,7 +76,17 @@ impl<K: ?Sized> Clone for Event<K> {
 }
 
 impl<K: ?Sized> Event<K> {
-    /// The newest state that the event carries.
+    /// The newest state that the event carries: of an update the new one, of a deletion the last one.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::event::Event;
+    ///
+    /// let (old, new) = (Arc::new(ConfigMap::default()), Arc::new(ConfigMap::default()));
+    /// let event = Event::Update { old, new: new.clone() };
+    /// assert!(Arc::ptr_eq(event.object(), &new));
+    /// ```
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Create { object, .. } | Self::Delete { object, .. } | Self::Generic { object } => object,
@@ -51,7 +94,18 @@ impl<K: ?Sized> Event<K> {
         }
     }
 
-    /// The old state, for updates, and the newest one.
+    /// All states that the event carries: of an update the old one and then the new one, otherwise [`Event::object`]
+    /// alone. Whoever looks at both hears of what an object was taken away from.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::event::Event;
+    ///
+    /// let (old, new) = (Arc::new(ConfigMap::default()), Arc::new(ConfigMap::default()));
+    /// assert_eq!(Event::Update { old, new: new.clone() }.objects().count(), 2);
+    /// assert_eq!(Event::Create { object: new, initial: false }.objects().count(), 1);
+    /// ```
     pub fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         let old = match self {
             Self::Update { old, .. } => Some(old),
@@ -61,6 +115,16 @@ impl<K: ?Sized> Event<K> {
     }
 
     /// Whether it comes from the first list, whose objects may wait behind fresh changes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::event::Event;
+    ///
+    /// let object = Arc::new(ConfigMap::default());
+    /// assert!(Event::Create { object: object.clone(), initial: true }.is_initial());
+    /// assert!(!Event::Create { object, initial: false }.is_initial());
+    /// ```
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
     }
@@ -88,6 +152,20 @@ impl<K: ?Sized> Event<K> {
 impl<K: Meta + ?Sized> Event<K> {
     /// Whether nothing happened: the cache says again what it knows, as it does now and then
     /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::event::Event;
+    ///
+    /// let at = |version: &str| {
+    ///     let mut config = ConfigMap::default();
+    ///     config.metadata.resource_version = Some(version.to_owned());
+    ///     Arc::new(config)
+    /// };
+    /// assert!(Event::Update { old: at("7"), new: at("7") }.is_resync());
+    /// assert!(!Event::Update { old: at("7"), new: at("8") }.is_resync());
+    /// ```
     pub fn is_resync(&self) -> bool {
         match self {
             Self::Update { old, new } => old.metadata().resource_version == new.metadata().resource_version,

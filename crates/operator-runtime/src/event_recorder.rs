@@ -3,6 +3,15 @@
 //! Writing an event never delays or fails a reconcile: events go through a bounded queue to a task of the manager.
 //! The same event of the same object again within six minutes makes no second object, it counts up a series; and an
 //! object with too many different events is not heard for a while, so that a loop cannot flood the API server.
+//!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+//! # fn main() -> Result<()> { cluster(async |manager, ctx| {
+//! let web = ctx.create(deployment("web")).await?;
+//! // In a reconciler: `ctx.event(&*web)`.
+//! manager.recorder().event(&*web).normal("Started", "3 replicas were asked for").await?;
+//! # Ok(()) }) }
+//! ```
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +56,16 @@ pub struct EventRecorder {
     queue: mpsc::Sender<Entry>,
 }
 
-/// One event, about one object.
+/// One event, about one object. [`EventWriter::normal`] and [`EventWriter::warning`] record it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+/// # let (deployment, config) = (deployment("web"), config_map("web", "3"));
+/// let event = manager.recorder().event(&deployment).action("Configure").related(&config);
+/// event.normal("Configured", "The size is in ConfigMap web").await?;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug)]
 #[must_use = "call `normal` or `warning`"]
 pub struct EventWriter<'a> {
@@ -58,6 +76,17 @@ pub struct EventWriter<'a> {
 }
 
 /// An event that the API server would refuse.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// let refused = manager.recorder().event(&deployment("web")).normal("", "something happened").await;
+/// assert_eq!(
+///     refused.unwrap_err().to_string(),
+///     "reason \"\" of an event must have 1 to 128 characters",
+/// );
+/// # Ok(()) }) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reason {0:?} of an event must have 1 to 128 characters")]
 pub struct InvalidReason(String);
@@ -99,12 +128,49 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
 // === impl EventRecorder ===
 
 impl EventRecorder {
-    /// Begins an event about `object`.
+    /// Begins an event about `object`. It lives in the namespace of the object, in `default` if the object has none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// # use futures::TryStreamExt;
+    /// # use k8s_openapi::api::events::v1::Event;
+    /// # use kube::runtime::{WatchStreamExt, watcher};
+    /// # let events = kube::Api::<Event>::namespaced(ctx.kube().clone(), "default");
+    /// # let mut events = std::pin::pin!(watcher(events, watcher::Config::default()).applied_objects());
+    /// # let config = ctx.create(config_map("web", "3")).await?;
+    /// manager.recorder().event(&*config).normal("Scaled", "From 1 to 3 replicas").await?;
+    /// // Soon afterwards:
+    /// # let event = loop {
+    /// #     let event = events.try_next().await?.expect("a watch goes on");
+    /// #     if event.reason.as_deref() == Some("Scaled") { break event }
+    /// # };
+    /// assert_eq!(event.note.as_deref(), Some("From 1 to 3 replicas"));
+    /// assert_eq!(event.reporting_controller.as_deref(), Some("example-operator"));
+    /// # Ok(()) }) }
+    /// ```
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
         self.about(reference(object))
     }
 
-    /// Begins an event about an object that the reference names, of whatever kind.
+    /// Begins an event about an object that the reference names, of whatever kind: for objects of kinds without a Rust
+    /// type, and for those that are not at hand.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// use k8s_openapi::api::core::v1::ObjectReference;
+    ///
+    /// let gateway = ObjectReference {
+    ///     api_version: Some("gateway.networking.k8s.io/v1".to_owned()),
+    ///     kind: Some("Gateway".to_owned()),
+    ///     namespace: Some("default".to_owned()),
+    ///     name: Some("public".to_owned()),
+    ///     ..ObjectReference::default()
+    /// };
+    /// manager.recorder().about(gateway).warning("NoAddress", "No load balancer has an address").await?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn about(&self, regarding: ObjectReference) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
@@ -126,12 +192,30 @@ fn reference<K: Object>(object: &K) -> ObjectReference {
 
 impl EventWriter<'_> {
     /// What was done, in CamelCase; the reason unless said otherwise.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let recorder = manager.recorder();
+    /// // What was tried, beside what came of it.
+    /// recorder.event(&deployment("web")).action("Scale").warning("QuotaExceeded", "No third replica").await?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn action(mut self, action: &str) -> Self {
         self.action = Some(action.to_owned());
         self
     }
 
     /// Another object that has to do with it, such as the one that was created.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (recorder, deployment, config) = (manager.recorder(), deployment("web"), config_map("web", "3"));
+    /// // `kubectl describe` of the Deployment shows it; the event names the ConfigMap too.
+    /// recorder.event(&deployment).related(&config).normal("Created", "Made ConfigMap web").await?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn related<K: Object>(mut self, object: &K) -> Self {
         self.related = Some(reference(object));
         self
@@ -140,6 +224,14 @@ impl EventWriter<'_> {
     /// Records something ordinary. `reason` is for programs, in CamelCase; `note` is for people, and is cut at 1024
     /// characters.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// let event = manager.recorder().event(&deployment("web"));
+    /// event.normal("ScaledUp", format!("From {} to {} replicas", 1, 3)).await?;
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// If `reason` is empty or longer than 128 characters. That the API server takes the event is not waited for.
     pub async fn normal(self, reason: &str, note: impl Into<String>) -> Result<(), InvalidReason> {
@@ -147,6 +239,18 @@ impl EventWriter<'_> {
     }
 
     /// Records something that people should look at; otherwise as [`EventWriter::normal`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # fn resize() -> Result<()> { Ok(()) }
+    /// # let deployment = deployment("web");
+    /// // The error is for the log; what people should know of it is an event.
+    /// if let Err(error) = resize() {
+    ///     manager.recorder().event(&deployment).warning("ResizeFailed", error.to_string()).await?;
+    /// }
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`EventWriter::normal`].

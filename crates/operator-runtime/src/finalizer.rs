@@ -1,6 +1,16 @@
 //! Finalizers: work that must be done before an object may go, such as deleting what lives outside of the cluster.
 //!
 //! What an object owns inside the cluster needs no finalizer: the garbage collector removes it.
+//!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+//! # async fn delete_bucket(name: &str) -> Result<()> { Ok(()) }
+//! # fn main() -> Result<()> { cluster(async |_, ctx| {
+//! let site = ctx.create(config_map("site", "3")).await?;
+//! let live = ctx.finalizers(&*site).finalizer("example.com/bucket", delete_bucket("site")).run().await?;
+//! assert!(live.is_some(), "it is there to stay, and so is the bucket");
+//! # Ok(()) }) }
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +71,26 @@ impl<'a, K: View> Finalizers<'a, K> {
     }
 
     /// Adds a finalizer, `example.com/name`, and its work: a future that is awaited only if the object is being deleted
-    /// and still has the finalizer. The work must be able to run again, after an error or a crash.
+    /// and still has the finalizer. The work must be able to run again, after an error or a crash. Finalizers are
+    /// worked on in the order in which they are added, and the work of one begins when that of the one before has
+    /// succeeded.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # async fn delete_backups() -> Result<()> { Ok(()) }
+    /// # async fn release_address() -> Result<()> { Ok(()) }
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # let database = ctx.create(deployment("database")).await?;
+    /// let live = ctx
+    ///     .finalizers(&*database)
+    ///     .finalizer("example.com/backups", delete_backups())
+    ///     .finalizer("example.com/address", release_address())
+    ///     .run()
+    ///     .await?;
+    /// let names = live.and_then(|database| database.metadata.finalizers.clone());
+    /// assert_eq!(names.unwrap_or_default(), ["example.com/backups", "example.com/address"]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn finalizer(mut self, name: &str, work: impl Future<Output = Result<()>> + Send + 'a) -> Self {
         let name = name.to_owned();
         let work = Box::pin(work);
@@ -71,10 +100,29 @@ impl<'a, K: View> Finalizers<'a, K> {
 
     /// Keeps an object alive, or lets it go.
     ///
-    /// If the object is not being deleted, it gets the finalizers that it lacks, all in one write, and is returned as it
-    /// is then. If it is being deleted, the work of each finalizer that it still has is done in order, each finalizer is
-    /// removed when its work is done, and the answer is `None`: there is nothing left to reconcile. Finalizers of others
-    /// are left alone.
+    /// If the object is not being deleted, it gets the finalizers that it lacks, all in one write, and is returned as
+    /// it is then. If it is being deleted, the work of each finalizer that it still has is done in order, each
+    /// finalizer is removed when its work is done, and the answer is `None`: there is nothing left to reconcile.
+    /// Finalizers of others are left alone. Nothing is written where nothing has to change, and a write that meets a
+    /// newer state is tried again.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// let cleaned = AtomicBool::new(false);
+    /// let clean_up = async || -> Result<()> { Ok(cleaned.store(true, Relaxed)) };
+    ///
+    /// let config = ctx.create(config_map("web", "3")).await?;
+    /// let live = ctx.finalizers(&*config).finalizer("example.com/bucket", clean_up()).run().await?;
+    /// assert!(live.is_some() && !cleaned.load(Relaxed));
+    ///
+    /// ctx.delete(&*config).await?;
+    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("the finalizer holds it");
+    /// let live = ctx.finalizers(&*config).finalizer("example.com/bucket", clean_up()).run().await?;
+    /// assert!(live.is_none() && cleaned.load(Relaxed));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// The error of the first work that failed: its finalizer stays, and those after it; or if the server refuses.

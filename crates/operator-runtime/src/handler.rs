@@ -1,5 +1,17 @@
 //! Handlers: which requests an event makes. [`for_object`], [`for_owner`] and [`map`] are the usual ones.
 //! They never know the queue.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use k8s_openapi::api::core::v1::Secret;
+//! use operator_runtime::ObjectKey;
+//! use operator_runtime::event::Event;
+//! use operator_runtime::handler::{self, EventHandler};
+//!
+//! let vault = handler::map(|_: &Secret| vec![ObjectKey::namespaced("system", "vault")]);
+//! let event = Event::Create { object: Arc::new(Secret::default()), initial: false };
+//! assert_eq!(vault.requests(&event), [ObjectKey::namespaced("system", "vault")]);
+//! ```
 
 use std::sync::Arc;
 
@@ -26,6 +38,27 @@ use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 /// ```
 pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// The keys to reconcile because of `event`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::handler::EventHandler;
+    ///
+    /// /// One request, whatever ConfigMap it is.
+    /// struct Always(ObjectKey);
+    ///
+    /// impl EventHandler<ConfigMap> for Always {
+    ///     fn requests(&self, _: &Event<ConfigMap>) -> Vec<ObjectKey> {
+    ///         vec![self.0.clone()]
+    ///     }
+    /// }
+    ///
+    /// let event = Event::Generic { object: Arc::new(ConfigMap::default()) };
+    /// let vault = ObjectKey::cluster("vault");
+    /// assert_eq!(Always(vault.clone()).requests(&event), [vault]);
+    /// ```
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey>;
 }
 
@@ -35,7 +68,21 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> Even
     }
 }
 
-/// Reconciles the object itself.
+/// Reconciles the object itself. It is what `for_` uses.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::ObjectKey;
+///
+/// let mut web = ConfigMap::default();
+/// web.metadata.name = Some("web".to_owned());
+/// web.metadata.namespace = Some("default".to_owned());
+/// let event = Event::Delete { object: Arc::new(web), stale: false };
+/// assert_eq!(handler::for_object().requests(&event), [ObjectKey::namespaced("default", "web")]);
+/// ```
 pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
     |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
 }
@@ -67,12 +114,57 @@ pub fn for_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_owner_of_kind(Kind::of::<O>(), true)
 }
 
-/// Like [`for_owner`], with every owner of kind `O`, controlling or not.
+/// Like [`for_owner`], with every owner of kind `O`, controlling or not. An object with two such owners makes two
+/// requests.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::{ObjectKey, owner};
+///
+/// # let config = |name: &str| -> ConfigMap {
+/// #     let meta = serde_json::json!({"name": name, "namespace": "default", "uid": name});
+/// #     serde_json::from_value(serde_json::json!({"metadata": meta})).unwrap()
+/// # };
+/// # let (blue, green) = (config("blue"), config("green"));
+/// let mut shared = Secret::default();
+/// shared.metadata.namespace = Some("default".to_owned());
+/// owner::set_owner_reference(&blue, &mut shared)?;
+/// owner::set_owner_reference(&green, &mut shared)?;
+/// let event = Event::Create { object: Arc::new(shared), initial: false };
+///
+/// let both = [ObjectKey::namespaced("default", "blue"), ObjectKey::namespaced("default", "green")];
+/// assert_eq!(handler::for_any_owner::<ConfigMap, Secret>().requests(&event), both);
+/// assert_eq!(handler::for_owner::<ConfigMap, Secret>().requests(&event), [], "neither controls it");
+/// # Ok::<(), owner::OwnerError>(())
+/// ```
 pub fn for_any_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_owner_of_kind(Kind::of::<O>(), false)
 }
 
 /// [`for_owner`] (`only_controller`) or [`for_any_owner`], for owners of a kind that has no Rust type.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Secret;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::{Kind, ObjectKey};
+///
+/// let certificates = Kind::in_namespaces("cert-manager.io/v1", "Certificate", "certificates");
+/// let secret: Secret = serde_json::from_value(serde_json::json!({"metadata": {
+///     "namespace": "default",
+///     "ownerReferences": [
+///         {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "name": "web", "uid": "1", "controller": true},
+///     ],
+/// }}))?;
+/// let event = Event::Create { object: Arc::new(secret), initial: false };
+/// let handler = handler::for_owner_of_kind(certificates, true);
+/// assert_eq!(handler.requests(&event), [ObjectKey::namespaced("default", "web")]);
+/// # Ok::<(), operator_runtime::Error>(())
+/// ```
 pub fn for_owner_of_kind<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
 }
@@ -80,11 +172,48 @@ pub fn for_owner_of_kind<K: Meta + 'static>(owner: Kind, only_controller: bool) 
 /// Reconciles the object of kind `O` that the annotations of the object name, as
 /// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes them: for what cannot have an owner reference,
 /// because it lives in another namespace. After an update also the one that was named before.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Node};
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::{ObjectKey, owner};
+///
+/// let mut policy = ConfigMap::default();
+/// policy.metadata.name = Some("policy".to_owned());
+/// policy.metadata.namespace = Some("system".to_owned());
+/// // A Node is in no namespace, so nothing in one can own it.
+/// let mut node = Node::default();
+/// owner::set_owner_annotations(&policy, &mut node);
+///
+/// let event = Event::Create { object: Arc::new(node), initial: false };
+/// let requests = handler::for_annotated::<ConfigMap, Node>().requests(&event);
+/// assert_eq!(requests, [ObjectKey::namespaced("system", "policy")]);
+/// ```
 pub fn for_annotated<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
     for_annotated_of_kind(Kind::of::<O>())
 }
 
 /// [`for_annotated`], for owners of a kind that has no Rust type.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Node;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::handler::{self, EventHandler};
+/// use operator_runtime::{Kind, ObjectKey};
+///
+/// let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"annotations": {
+///     "operator-sdk/primary-resource": "system/policy",
+///     "operator-sdk/primary-resource-type": "Policy.example.com",
+/// }}}))?;
+/// let event = Event::Create { object: Arc::new(node), initial: false };
+/// let policies = Kind::in_namespaces("example.com/v1", "Policy", "policies");
+/// let requests = handler::for_annotated_of_kind(policies).requests(&event);
+/// assert_eq!(requests, [ObjectKey::namespaced("system", "policy")]);
+/// # Ok::<(), operator_runtime::Error>(())
+/// ```
 pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandler<K> {
     move |event: &Event<K>| {
         from_objects(event, |object| {

@@ -45,7 +45,20 @@ use crate::controller::{Action, Context, Reconciler, Request};
 use crate::error::{Error, Result};
 use crate::object::Object;
 
-/// A [`Reconciler`] made of functions for kube-rs; see [`reconciler`].
+/// A [`Reconciler`] made of functions for kube-rs; [`reconciler`] makes it. Its type is seldom written out:
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::runtime::controller::Action;
+/// use operator_runtime::{Reconciler, kube_adapter};
+///
+/// fn reconciler() -> impl Reconciler {
+///     let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok(Action::await_change());
+///     kube_adapter::reconciler(reconcile, |_, _: &kube::Error, _| Action::await_change(), Arc::new(()))
+/// }
+/// # let _ = reconciler();
+/// ```
 pub struct KubeReconciler<K, R, P, C> {
     reconcile: R,
     error_policy: P,
@@ -53,7 +66,38 @@ pub struct KubeReconciler<K, R, P, C> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Makes a reconciler of what `kube::runtime::Controller::run` takes, in its order.
+/// Makes a reconciler of what `kube::runtime::Controller::run` takes, in its order: the function, the error policy and
+/// the context.
+///
+/// `Action::requeue(d)` of either becomes [`Action::requeue_after`], `Action::await_change()` of the error policy an
+/// [`Error::terminal`]. The exponential backoff of the queue is not used: the error policy has the word.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use kube::runtime::controller::Action;
+/// use operator_runtime::kube_adapter;
+///
+/// type Ctx = tokio::sync::mpsc::UnboundedSender<String>;
+///
+/// async fn reconcile(config: Arc<ConfigMap>, seen: Arc<Ctx>) -> Result<Action, kube::Error> {
+///     let _ = seen.send(config.metadata.name.clone().unwrap_or_default());
+///     Ok(Action::await_change())
+/// }
+///
+/// fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Ctx>) -> Action {
+///     Action::requeue(Duration::from_secs(5))
+/// }
+///
+/// let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+/// let mine = kube_adapter::reconciler(reconcile, error_policy, Arc::new(sender));
+/// Controller::managed_by(manager).for_::<ConfigMap>().complete(mine)?;
+/// ctx.create(config_map("web", "3")).await?;
+/// while seen.recv().await.expect("the controller runs") != "web" {}
+/// # Ok(()) }) }
+/// ```
 pub fn reconciler<K, R, F, E, P, C>(
     reconcile: R,
     error_policy: P,
