@@ -294,13 +294,15 @@ impl LeaderForLife {
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
     /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
     /// # use operator_runtime::election::LeaderForLife;
     /// # use tokio_util::sync::CancellationToken;
     /// # let pod = serde_json::json!({
     /// #     "metadata": {"name": "web-0", "namespace": "default"},
     /// #     "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
     /// # });
+    /// # let account = serde_json::json!({"metadata": {"name": "default", "namespace": "default"}});
+    /// # ctx.create(object::<ServiceAccount>(account)).await?;
     /// # ctx.create(object::<Pod>(pod)).await?;
     /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock");
     /// let election = lock.namespace("default").pod_name("web-0").build()?;
