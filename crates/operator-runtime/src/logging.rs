@@ -16,15 +16,17 @@ use std::str::FromStr;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{Format, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+mod json;
 mod sampling;
 
+use self::json::JsonLine;
 use self::sampling::Sampler;
 pub use self::sampling::Sampling;
 
@@ -282,10 +284,11 @@ impl Logging {
         }
     }
 
-    fn json(self) -> Traced<Format<Json, TimeEncoding>> {
-        let format = Format::default().json().flatten_event(true);
+    fn json(self) -> Traced<JsonLine> {
         Traced {
-            format: format.with_timer(self.time_encoding),
+            format: JsonLine {
+                time_encoding: self.time_encoding,
+            },
             from: self.stacktrace_level,
             join: |line, trace| {
                 let object = line.strip_suffix('}').unwrap_or(line);
@@ -426,6 +429,41 @@ mod tests {
         });
         let text = String::from_utf8(written.0.lock().clone()).unwrap();
         text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_tell_what_the_spans_around_them_tell() {
+        let written = Written::default();
+        tracing::subscriber::with_default(Logging::default().subscriber(written.clone()), || {
+            let outer =
+                tracing::info_span!("reconcile", controller = "memcached", name = "a", step = 1).entered();
+            let inner = tracing::info_span!("apply", step = 2, kind = tracing::field::Empty).entered();
+            inner.record("kind", "Deployment");
+            tracing::warn!(step = 3, level = "high", error = %"a \"b\"", "Failed");
+            drop(inner);
+            drop(outer);
+            tracing::info!(ratio = 0.5, ready = true);
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let without_time = |line: &serde_json::Value| {
+            let mut line = line.clone();
+            assert!(line["timestamp"].take().is_string());
+            line
+        };
+        let target = "operator_runtime::logging::tests";
+        let wanted = serde_json::json!({
+            "timestamp": null, "level": "WARN", "message": "Failed", "controller": "memcached", "name": "a", "step": 3,
+            "kind": "Deployment", "fields.level": "high", "error": "a \"b\"", "target": target,
+        });
+        assert_eq!(without_time(&lines[0]), wanted);
+        let wanted = serde_json::json!({
+            "timestamp": null, "level": "INFO", "message": null, "ratio": 0.5, "ready": true, "target": target,
+        });
+        assert_eq!(without_time(&lines[1]), wanted);
     }
 
     #[test]

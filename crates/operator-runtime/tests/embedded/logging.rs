@@ -112,5 +112,7 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     let error = &errors[0];
     assert_eq!((errors.len(), &error["level"]), (1, &json!("ERROR")));
     assert_eq!(error["error"], "a is not to my liking");
-    assert_eq!(error["span"]["controller"], "widget");
+    let about = ["controller", "namespace", "name"].map(|field| &error[field]);
+    assert_eq!(json!(about), json!(["widget", "default", "a"]));
+    assert!(error["reconcile_id"].is_string(), "{error}");
 }

@@ -1,0 +1,110 @@
+//! A message as one JSON object, with what the spans around it say beside what it says itself, as zap writes the values
+//! of a logger.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::TimeEncoding;
+
+/// What every line has; a field of this name goes by another.
+const HEAD: [&str; 3] = ["timestamp", "level", "target"];
+
+/// One object a line. Where two spans, or a span and the message, have a field of one name, the inner one is told.
+pub(super) struct JsonLine {
+    pub(super) time_encoding: TimeEncoding,
+}
+
+/// Takes the fields of a message.
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Map::new();
+        let spans = context
+            .event_scope()
+            .into_iter()
+            .flat_map(|scope| scope.from_root());
+        for span in spans {
+            let extensions = span.extensions();
+            let formatted = extensions.get::<FormattedFields<N>>();
+            let parsed = formatted.map(|formatted| serde_json::from_str(&formatted.fields));
+            if let Some(Ok(Value::Object(of_span))) = parsed {
+                fields.extend(of_span);
+            }
+        }
+        event.record(&mut Fields(&mut fields));
+        let mut time = String::new();
+        self.time_encoding.write(crate::clock::now(), &mut time)?;
+        let metadata = event.metadata();
+        let message = fields.remove("message").unwrap_or_default();
+        let level = metadata.level().as_str();
+        write!(
+            writer,
+            r#"{{"timestamp":{},"level":"{level}","message":{message}"#,
+            json!(time)
+        )?;
+        for (name, value) in &fields {
+            let name = match HEAD.contains(&name.as_str()) {
+                true => json!(format!("fields.{name}")),
+                false => json!(name),
+            };
+            write!(writer, ",{name}:{value}")?;
+        }
+        writeln!(writer, r#","target":{}}}"#, json!(metadata.target()))
+    }
+}
+
+// === impl Fields ===
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        // Identifiers of Rust that are also words of the language are written as `r#type`.
+        let name = field.name();
+        let name = name.strip_prefix("r#").unwrap_or(name);
+        self.0.insert(name.to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        // A value that cannot be written is told as far as it goes.
+        let _ = write!(text, "{value:?}");
+        self.put(field, text);
+    }
+}
