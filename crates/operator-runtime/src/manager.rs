@@ -620,7 +620,7 @@ impl Manager {
             cache: cache.clone(),
             recorder: sender,
         };
-        self.add_member(Member::Cluster(running))?;
+        self.add_member(Member::Cluster(Box::new(running)))?;
         Ok(Cluster {
             name: name.into(),
             client: Client::new(client, cache, self.inner.metrics.client()),

@@ -32,8 +32,8 @@
 //! An object with these fields, each a list; readers ignore fields that they do not know:
 //! * `crds`: CustomResourceDefinitions, one version each; versions of one kind are to be merged.
 //! * `schemas`: `{"crd": NAME, "version": VERSION, "type": TYPE, "schema": {...}}`, the JSON Schema of each Rust type with
-//! a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
-//! comes from.
+//!   a definition in `$defs` for each type in it, from which a reader learns which type and field a part of a definition
+//!   comes from.
 //! * `rules`: see [`PolicyRule`].
 //! * `impliedRules`: rules that follow from what the controllers watch and own; each has the `reason` beside its fields.
 //! * `problems`: `{"type": TYPE, "message": TEXT}`, what could not be said: a type that has no definition, or a `setup`

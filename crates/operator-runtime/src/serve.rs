@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +25,8 @@ use tokio_util::task::TaskTracker;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_MAX: usize = 1 << 20;
+/// How long a client that has asked nothing yet may take to do so once the server stops.
+const SILENCE: Duration = Duration::from_secs(1);
 /// The wait before the next attempt when no connection can be accepted, for want of file descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -84,7 +87,15 @@ impl Server {
             return self.talk(stream, stop).await;
         };
         let handshake = TlsAcceptor::from(tls.clone()).accept(stream);
-        match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        let too_late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(SILENCE).await;
+        };
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => shaken,
+            () = too_late => return,
+        };
+        match shaken {
             Ok(Ok(stream)) => self.talk(stream, stop).await,
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => tracing::debug!("TLS handshake took too long"),
@@ -96,7 +107,9 @@ impl Server {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         stop: CancellationToken,
     ) {
+        let begun = AtomicBool::new(false);
         let service = service_fn(|request| {
+            begun.store(true, Ordering::Relaxed);
             let answer = (self.handler)(request);
             async move { Ok::<_, Infallible>(answer.await) }
         });
@@ -118,7 +131,11 @@ impl Server {
             ended = connection.as_mut() => ended,
             () = stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                match tokio::time::timeout(SILENCE, connection.as_mut()).await {
+                    Ok(ended) => ended,
+                    Err(_) if begun.load(Ordering::Relaxed) => connection.await,
+                    Err(_) => return,
+                }
             }
         };
         if let Err(error) = ended {

@@ -52,7 +52,7 @@ pub(super) enum Group {
 pub(super) enum Member {
     Runnable(Runnable),
     Controller(Worker),
-    Cluster(cluster::Running),
+    Cluster(Box<cluster::Running>),
 }
 
 // === impl Runnable ===

@@ -117,9 +117,12 @@ pub struct Conversion<H> {
 }
 
 struct Version<H> {
-    to_hub: Box<dyn Fn(&Value) -> Result<H> + Send + Sync>,
-    from_hub: Box<dyn Fn(H) -> Result<Value> + Send + Sync>,
+    to_hub: ToHub<H>,
+    from_hub: FromHub<H>,
 }
+
+type ToHub<H> = Box<dyn Fn(&Value) -> Result<H> + Send + Sync>;
+type FromHub<H> = Box<dyn Fn(H) -> Result<Value> + Send + Sync>;
 
 /// A [`Conversion`] whose type nobody needs to know.
 pub(super) trait Converter: Send + Sync {

@@ -215,3 +215,26 @@ async fn server_ends_when_it_is_told_to() {
     stop.cancel();
     serving.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
+    let secure = Certificates::self_signed(["localhost"]).unwrap();
+    let authority = secure.authority().unwrap();
+    let plain = MetricsServer::new(Metrics::new());
+    for (server, is_secure) in [(plain.clone(), false), (plain.secure(secure), true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(listener, stop.clone()));
+        let silent = tokio::net::TcpStream::connect(address).await.unwrap();
+        // Who came first has been let in when the next one is answered.
+        match is_secure {
+            true => drop(get_securely(address, &authority).await.unwrap()),
+            false => drop(get(address, "/metrics", &[]).await),
+        }
+        stop.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(8), serving).await;
+        ended.unwrap().unwrap().unwrap();
+        drop(silent);
+    }
+}
