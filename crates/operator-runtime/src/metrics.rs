@@ -248,14 +248,23 @@ impl Metrics {
     /// Objects show once somebody reads the kind, such as a controller. Saying it twice is saying it once.
     ///
     /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::Manager;
+    /// use k8s_openapi::api::core::v1::ServiceAccount;
+    /// use operator_runtime::prelude::*;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # async fn main() -> Result<()> {
     /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
+    /// # env.eventually(&accounts, "default", |_| true).await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// manager.metrics().custom_resources::<Memcached>(manager.cache());
+    /// let (metrics, client) = (manager.metrics().clone(), manager.client().clone());
+    /// metrics.custom_resources::<ServiceAccount>(manager.cache());
+    /// manager.run_until(async move {
+    ///     let read = client.get::<ServiceAccount>(ObjectKey::namespaced("default", "default")).await;
+    ///     assert!(read.is_ok());
+    ///     let line = r#"serviceaccount_info{namespace="default",serviceaccount="default"} 1"#;
+    ///     assert!(metrics.to_text().contains(line));
+    /// }).await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -1,5 +1,19 @@
 //! `OperatorCondition`: what an operator tells the Operator Lifecycle Manager about itself, such as that it must not be
 //! upgraded now.
+//!
+//! ```no_run
+//! use operator_runtime::Condition;
+//! use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+//! use operator_runtime::prelude::*;
+//!
+//! /// Before anything runs: nobody is to replace this operator until it says so.
+//! async fn hold(manager: &Manager) -> Result<()> {
+//!     if let Some(olm) = OperatorCondition::from_env(manager.client().kube().clone())? {
+//!         olm.set(Condition::new(UPGRADEABLE, false, "Starting", "The operator looks around")).await?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
@@ -160,14 +174,33 @@ impl OperatorCondition {
     /// Nothing is sent where nothing would change. Where somebody else wrote meanwhile, it tries again, five times in
     /// all.
     ///
-    /// ```no_run
+    /// ```
     /// use operator_runtime::Condition;
     /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
     ///
-    /// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
-    /// olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?;
-    /// // … migrate …
-    /// olm.set(Condition::new(UPGRADEABLE, true, "Migrated", "The migration is over")).await?;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # use serde_json::json;
+    /// # let (env, group) = (operator_envtest::TestEnv::start().await?, "operators.coreos.com");
+    /// # let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    /// # let version = json!({"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    /// # let names = json!({"kind": "OperatorCondition", "plural": "operatorconditions"});
+    /// # env.install_crds([json!({
+    /// #     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    /// #     "metadata": {"name": format!("operatorconditions.{group}")},
+    /// #     "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+    /// # })]).await?;
+    /// # let (version, plural) = ("operators.coreos.com/v2", "operatorconditions");
+    /// # let kind = operator_runtime::Kind::in_namespaces(version, "OperatorCondition", plural);
+    /// # let api = kube::Api::<kube::api::DynamicObject>::default_namespaced_with(env.client(), &kind.api_resource());
+    /// # let mut object = kube::api::DynamicObject::new("operator.v1", &kind.api_resource());
+    /// # object.data = json!({"spec": {}});
+    /// # api.create(&Default::default(), &object).await?;
+    /// let olm = OperatorCondition::new(env.client(), "default", "operator.v1");
+    /// assert!(olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?);
+    /// // It is known already.
+    /// assert!(!olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?);
+    /// assert!(olm.get(UPGRADEABLE).await?.is_some_and(|condition| !condition.is_true()));
     /// # Ok(())
     /// # }
     /// ```

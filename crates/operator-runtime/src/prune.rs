@@ -1,5 +1,17 @@
 //! Pruning: deletes old objects that an operator leaves behind, such as finished Jobs and Pods, as an age or a number
 //! to keep says.
+//!
+//! ```no_run
+//! use k8s_openapi::api::core::v1::Pod;
+//! use operator_runtime::prune::Pruner;
+//!
+//! # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+//! for pod in Pruner::of::<Pod>(client).labels("app=backup").keep_newest(3).run().await? {
+//!     tracing::info!(%pod, "An old backup is gone");
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -180,11 +192,24 @@ impl Pruner {
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use operator_runtime::prune::Pruner;
+    /// # use kube::api::{Api, PostParams};
     ///
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// let pruner = Pruner::of::<ConfigMap>(client).labels("app=report");
-    /// let sent = pruner.only(|config| config.data["data"]["sent"] == "true").keep_newest(1);
-    /// sent.run().await?;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # for (name, sent) in [("report-1", "false"), ("report-2", "true"), ("report-3", "true")] {
+    /// #     let mut config = ConfigMap::default();
+    /// #     config.metadata.name = Some(name.to_owned());
+    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
+    /// #     config.data = Some([("sent".to_owned(), sent.to_owned())].into());
+    /// #     Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
+    /// # }
+    /// // `report-1` was not sent yet.
+    /// let sent = Pruner::of::<ConfigMap>(env.client()).labels("app=report").only(|report| {
+    ///     report.data["data"]["sent"] == "true"
+    /// });
+    /// let gone = sent.keep_newest(1).run().await?;
+    /// assert_eq!(gone.iter().map(|key| key.name()).collect::<Vec<_>>(), ["report-2"]);
     /// # Ok(())
     /// # }
     /// ```
@@ -286,12 +311,23 @@ impl Pruner {
     /// Deletes nothing; [`Pruner::run`] returns what it would delete.
     ///
     /// ```
-    /// # use k8s_openapi::api::batch::v1::Job;
-    /// # use operator_runtime::prune::Pruner;
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// for job in Pruner::of::<Job>(client).keep_newest(3).dry_run().run().await? {
-    ///     println!("would delete {job}");
-    /// }
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::prune::Pruner;
+    /// # use kube::api::{Api, PostParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> operator_runtime::Result<()> {
+    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let reports = Api::<ConfigMap>::default_namespaced(env.client());
+    /// # for name in ["report-1", "report-2"] {
+    /// #     let mut config = ConfigMap::default();
+    /// #     config.metadata.name = Some(name.to_owned());
+    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
+    /// #     reports.create(&PostParams::default(), &config).await?;
+    /// # }
+    /// let pruner = Pruner::of::<ConfigMap>(env.client()).labels("app=report").keep_newest(1);
+    /// assert_eq!(pruner.dry_run().run().await?.len(), 1);
+    /// assert!(reports.get_opt("report-1").await?.is_some());
     /// # Ok(())
     /// # }
     /// ```

@@ -58,6 +58,13 @@
 //! * With `--webhook-cert-path`, certificate and key are read from that directory, where cert-manager's Secret is
 //!   mounted, and read again when they change. cert-manager tells the API server whom to trust.
 //! * Without, the operator is its own authority: see [`ManagedCertificates`](crate::certificates::ManagedCertificates).
+//!
+//! # Tests
+//! What a [`Defaulter`] or a [`Validator`] does is tested by calling it, with an [`AdmissionRequest`] that the test
+//! makes. That the API server calls it is tested with `TestEnv::install_webhooks` of operator-envtest, which needs
+//! [`Manager::webhook_address`](crate::Manager::webhook_address) and
+//! [`Certificates::authority`](crate::certificates::Certificates::authority); that conversions lose nothing, with
+//! [`round_trip`] and [`hub_round_trip`].
 
 mod admission;
 mod authentication;

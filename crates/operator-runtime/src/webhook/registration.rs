@@ -62,8 +62,8 @@ pub(super) struct Admission {
     description: Value,
 }
 
-/// What the API server is told about an admission webhook, beside who it is, and how it is served; the defaults are those
-/// of kubebuilder's scaffolds.
+/// What the API server is told about an admission webhook, beside who it is, and how it is served; the defaults are
+/// those of kubebuilder's scaffolds.
 ///
 /// ```
 /// use operator_runtime::webhook::{Operation, WebhookOptions};
@@ -114,6 +114,7 @@ pub struct WebhookOptions {
 /// ```
 /// use operator_runtime::webhook::{FailurePolicy, WebhookOptions};
 ///
+/// assert_eq!(WebhookOptions::default().failure_policy, FailurePolicy::Fail);
 /// // A default that is nice to have should not stop the cluster.
 /// let options = WebhookOptions { failure_policy: FailurePolicy::Ignore, ..WebhookOptions::default() };
 /// ```
@@ -132,6 +133,7 @@ pub enum FailurePolicy {
 /// ```
 /// use operator_runtime::webhook::{MatchPolicy, WebhookOptions};
 ///
+/// assert_eq!(WebhookOptions::default().match_policy, MatchPolicy::Equivalent);
 /// let options = WebhookOptions { match_policy: MatchPolicy::Exact, ..WebhookOptions::default() };
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -161,12 +163,13 @@ pub enum SideEffects {
     NoneOnDryRun,
 }
 
-/// Whether a mutating webhook is asked again when a later one changed the object; by default not. Of validating
-/// webhooks it says nothing.
+/// Whether a mutating webhook is asked again when a later one changed the object; by default not. Validating webhooks
+/// have no such thing.
 ///
 /// ```
 /// use operator_runtime::webhook::{ReinvocationPolicy, WebhookOptions};
 ///
+/// assert_eq!(WebhookOptions::default().reinvocation_policy, ReinvocationPolicy::Never);
 /// // Sidecars that other webhooks add need the defaults too.
 /// let options = WebhookOptions { reinvocation_policy: ReinvocationPolicy::IfNeeded, ..WebhookOptions::default() };
 /// ```
@@ -221,10 +224,13 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{Defaulter, Webhook, mutate_path};
-    /// fn webhook(defaults: impl Defaulter<Memcached>) -> Webhook<Memcached> {
-    ///     Webhook::new().defaulter(defaults)
-    /// }
+    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Webhook};
+    /// # struct Defaults;
+    /// # impl Defaulter<Memcached> for Defaults {
+    /// #     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> { Ok(()) }
+    /// # }
+    /// let webhook = Webhook::<Memcached>::new().defaulter(Defaults);
+    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/mutate--v1-configmap"]);
     /// ```
     pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
         self.defaulter_with(defaulter, WebhookOptions::default())
@@ -234,11 +240,20 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{Defaulter, Operation, Webhook, WebhookOptions};
-    /// fn webhook(defaults: impl Defaulter<Memcached>) -> Webhook<Memcached> {
-    ///     let once = WebhookOptions { operations: vec![Operation::Create], ..WebhookOptions::default() };
-    ///     Webhook::new().defaulter_with(defaults, once)
-    /// }
+    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied};
+    /// use operator_runtime::manifests::Manifests;
+    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
+    /// use serde_json::{Value, json};
+    ///
+    /// # struct Defaults;
+    /// # impl Defaulter<Memcached> for Defaults {
+    /// #     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> { Ok(()) }
+    /// # }
+    /// let once = WebhookOptions { operations: vec![Operation::Create], ..WebhookOptions::default() };
+    /// let webhook = Webhook::<Memcached>::new().defaulter_with(Defaults, once);
+    /// let manifests: Value = serde_json::from_str(&Manifests::new().webhook(&webhook).to_json())?;
+    /// assert_eq!(manifests["mutatingWebhooks"][0]["rules"][0]["operations"], json!(["CREATE"]));
+    /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
         let handler = Defaulting::<K, _>::new(defaulter, options.remove_unknown_fields);
@@ -249,24 +264,47 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{Defaulter, Validator, Webhook};
-    /// fn webhook<W: Defaulter<Memcached> + Validator<Memcached> + Clone>(both: W) -> Webhook<Memcached> {
-    ///     Webhook::new().defaulter(both.clone()).validator(both)
-    /// }
+    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings, Webhook};
+    /// # struct Checks;
+    /// # impl Validator<Memcached> for Checks {
+    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
+    /// #     -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// # }
+    /// let webhook = Webhook::<Memcached>::new().validator(Checks);
+    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/validate--v1-configmap"]);
     /// ```
     pub fn validator(self, validator: impl Validator<K>) -> Self {
         self.validator_with(validator, WebhookOptions::default())
     }
 
-    /// [`Webhook::validator`], registered as `options` say: for deletions too, for example.
+    /// [`Webhook::validator`], registered as `options` say: for deletions too, for example, or with little patience.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{Validator, Webhook, WebhookOptions};
-    /// fn webhook(checks: impl Validator<Memcached>) -> Webhook<Memcached> {
-    ///     let quick = WebhookOptions { timeout_seconds: Some(2), ..WebhookOptions::default() };
-    ///     Webhook::new().validator_with(checks, quick)
-    /// }
+    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
+    /// use operator_runtime::manifests::Manifests;
+    /// use operator_runtime::webhook::{Webhook, WebhookOptions};
+    ///
+    /// # struct Checks;
+    /// # impl Validator<Memcached> for Checks {
+    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
+    /// #     -> Result<Warnings, Denied> {
+    /// #         Ok(Warnings::new())
+    /// #     }
+    /// # }
+    /// let quick = WebhookOptions { timeout_seconds: Some(2), ..WebhookOptions::default() };
+    /// let webhook = Webhook::<Memcached>::new().validator_with(Checks, quick);
+    /// let manifests: serde_json::Value = serde_json::from_str(&Manifests::new().webhook(&webhook).to_json())?;
+    /// assert_eq!(manifests["validatingWebhooks"][0]["timeoutSeconds"], 2);
+    /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn validator_with(self, validator: impl Validator<K>, options: WebhookOptions) -> Self {
         self.validating(Validating::<K, _>::new(validator), options)
@@ -277,16 +315,20 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::webhook::{AdmissionHandler, Webhook, WebhookOptions};
+    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
+    /// use operator_runtime::webhook::{Webhook, WebhookOptions};
     ///
-    /// fn webhook(handler: impl AdmissionHandler) -> Webhook<Pod> {
-    ///     let options = WebhookOptions {
-    ///         path: Some("/mutate-pod-eviction".to_owned()),
-    ///         resources: vec!["pods/eviction".to_owned()],
-    ///         ..WebhookOptions::default()
-    ///     };
-    ///     Webhook::new().mutating(handler, options)
-    /// }
+    /// # struct Evictions;
+    /// # impl AdmissionHandler for Evictions {
+    /// #     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse { AdmissionResponse::allowed() }
+    /// # }
+    /// let options = WebhookOptions {
+    ///     path: Some("/mutate-pod-eviction".to_owned()),
+    ///     resources: vec!["pods/eviction".to_owned()],
+    ///     ..WebhookOptions::default()
+    /// };
+    /// let webhook = Webhook::<Pod>::new().mutating(Evictions, options);
+    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/mutate-pod-eviction"]);
     /// ```
     pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
@@ -299,17 +341,22 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::webhook::{AdmissionHandler, Operation, Webhook, WebhookOptions};
+    /// use operator_runtime::manifests::Manifests;
+    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
+    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
     ///
-    /// fn webhook(handler: impl AdmissionHandler) -> Webhook<Pod> {
-    ///     let options = WebhookOptions {
-    ///         path: Some("/validate-pod-exec".to_owned()),
-    ///         resources: vec!["pods/exec".to_owned()],
-    ///         operations: vec![Operation::Connect],
-    ///         ..WebhookOptions::default()
-    ///     };
-    ///     Webhook::new().validating(handler, options)
-    /// }
+    /// # struct Exec;
+    /// # impl AdmissionHandler for Exec {
+    /// #     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse { AdmissionResponse::allowed() }
+    /// # }
+    /// let options = WebhookOptions {
+    ///     path: Some("/validate-pod-exec".to_owned()),
+    ///     resources: vec!["pods/exec".to_owned()],
+    ///     operations: vec![Operation::Connect],
+    ///     ..WebhookOptions::default()
+    /// };
+    /// let json = Manifests::new().webhook(&Webhook::<Pod>::new().validating(Exec, options)).to_json();
+    /// assert!(json.contains("pods/exec") && json.contains("CONNECT"));
     /// ```
     pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
@@ -352,8 +399,8 @@ impl<K: Object> Webhook<K> {
         self
     }
 
-    /// Makes the span in which each request is judged; one with its kind, namespace, name, resource, user and UID unless
-    /// said otherwise.
+    /// Makes the span in which each request is judged; one with its kind, namespace, name, resource, user and UID
+    /// unless said otherwise.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -373,13 +420,11 @@ impl<K: Object> Webhook<K> {
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::{AdmissionHandler, Webhook, WebhookOptions};
+    /// use operator_runtime::webhook::{Conversion, Webhook};
     ///
-    /// fn paths(handler: impl AdmissionHandler) -> Vec<String> {
-    ///     let options = WebhookOptions { path: Some("/mine".to_owned()), ..WebhookOptions::default() };
-    ///     let webhook = Webhook::<Memcached>::new().validating(handler, options);
-    ///     webhook.paths().map(str::to_owned).collect()
-    /// }
+    /// let webhook = Webhook::<Memcached>::new();
+    /// assert_eq!(webhook.paths().count(), 0);
+    /// assert_eq!(webhook.conversion(Conversion::new()).paths().collect::<Vec<_>>(), ["/convert"]);
     /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = self.conversion.as_ref().map(|_| CONVERT);

@@ -53,12 +53,11 @@ pub struct WebhookServer {
 /// Why webhooks cannot be served.
 ///
 /// ```
-/// use operator_runtime::webhook::{AdmissionHandler, WebhookError, WebhookServer};
+/// use http::Response;
+/// use operator_runtime::webhook::{WebhookError, WebhookServer};
 ///
-/// fn is_refused(handler: impl AdmissionHandler) -> bool {
-///     let refused = WebhookServer::new().handler("no slash", handler);
-///     matches!(refused.err(), Some(WebhookError::InvalidPath(_)))
-/// }
+/// let refused = WebhookServer::new().raw("no slash", |_| async { Response::new("".into()) });
+/// assert!(matches!(refused.err(), Some(WebhookError::InvalidPath(path)) if path == "no slash"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
@@ -298,13 +297,13 @@ impl WebhookServer {
     /// The paths that are served, in order.
     ///
     /// ```
-    /// use operator_runtime::webhook::{AdmissionHandler, WebhookServer};
+    /// use http::Response;
+    /// use operator_runtime::webhook::WebhookServer;
     ///
-    /// # fn example(handler: impl AdmissionHandler) -> operator_runtime::Result<()> {
-    /// let server = WebhookServer::new().handler("/validate", handler)?;
-    /// assert_eq!(server.paths().collect::<Vec<_>>(), ["/validate"]);
-    /// # Ok(())
-    /// # }
+    /// let ok = |_| async { Response::new("ok".into()) };
+    /// let server = WebhookServer::new().raw("/version", ok)?.raw("/debug", ok)?;
+    /// assert_eq!(server.paths().collect::<Vec<_>>(), ["/debug", "/version"]);
+    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
     /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = (!self.converted.is_empty()).then_some(CONVERT);
