@@ -51,11 +51,17 @@ fn has_example(above: &[&str]) -> bool {
     documentation.any(|line| line.trim_start().starts_with("/// ```"))
 }
 
+/// The lines before the module with tests that stands at the end of a file.
+fn without_tests(source: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = source.lines().collect();
+    let mut pairs = lines.windows(2);
+    let tests = pairs.position(|pair| pair[0] == "#[cfg(test)]" && pair[1].ends_with("mod tests {"));
+    lines.truncate(tests.unwrap_or(lines.len()));
+    lines
+}
+
 fn missing_in(source: &str) -> Vec<Missing> {
-    let lines: Vec<&str> = source
-        .lines()
-        .take_while(|line| *line != "#[cfg(test)]")
-        .collect();
+    let lines = without_tests(source);
     let mut in_trait = false;
     let mut missing = Vec::new();
     for (index, line) in lines.iter().enumerate() {
