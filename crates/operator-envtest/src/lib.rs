@@ -7,6 +7,8 @@
 //! What a manager asks of the API server is recorded when the test is that of an operator's project:
 //! `operator-sdk rbac check` compares it with the operator's role ([`Builder::record_requests`]).
 //!
+//! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares what becomes of it.
+//!
 //! The same test runs on an existing cluster (`USE_EXISTING_CLUSTER=true`) and on real `kube-apiserver` and `etcd`
 //! binaries (`KUBEBUILDER_ASSETS=DIR`); see [`Backend`].
 //!
@@ -41,6 +43,7 @@
 //! ```
 
 mod backend;
+mod crash;
 mod crd;
 mod duration;
 mod env;
@@ -52,6 +55,7 @@ mod record;
 mod webhook;
 
 pub use backend::Backend;
+pub use crash::{CrashError, crash_after_each_write};
 pub use crd::CrdError;
 pub use env::{Builder, Error, TestEnv};
 pub use equal_object::{EqualObject, NotEqual};

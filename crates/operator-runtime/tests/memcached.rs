@@ -360,6 +360,49 @@ async fn memcached_comes_up_is_scaled_and_goes() {
     env.stop().await;
 }
 
+/// Wherever the operator crashes, there are the pods that were asked for afterwards, and none when nobody asks any more.
+#[tokio::test]
+async fn crash_after_any_write_loses_nothing() {
+    let operator = async |client: kube::Client| {
+        let manager = Manager::builder("memcached-operator")
+            .client(client)
+            .build()
+            .await?;
+        add_controllers(&manager)?;
+        manager.run_until(std::future::pending()).await
+    };
+    let walk = async |env: &TestEnv| {
+        let memcacheds: Api<Memcached> = Api::default_namespaced(env.client());
+        for (name, size) in [("stays", 2), ("goes", 1)] {
+            let memcached = Memcached::new(name, MemcachedSpec { size });
+            memcacheds.create(&PostParams::default(), &memcached).await?;
+        }
+        env.eventually(&memcacheds, "goes", |memcached| is_available(memcached, 1))
+            .await?;
+        memcacheds.delete("goes", &DeleteParams::default()).await?;
+        let larger = Patch::Merge(serde_json::json!({"spec": {"size": 3}}));
+        memcacheds
+            .patch("stays", &PatchParams::default(), &larger)
+            .await?;
+        env.eventually(&memcacheds, "stays", |memcached| is_available(memcached, 3))
+            .await?;
+        let deployments: Api<Deployment> = Api::default_namespaced(env.client());
+        env.eventually_gone(&deployments, "goes").await?;
+        let pods: Api<Pod> = Api::default_namespaced(env.client());
+        env.eventually_list(&pods, &ListParams::default(), |pods| pods.len() == 3)
+            .await?;
+        let left = deployments.list(&ListParams::default()).await?;
+        let left = left.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(left)
+    };
+    let env = || TestEnv::builder().crds([Memcached::crd()]);
+    let crashes = operator_envtest::crash_after_each_write(env, operator, walk)
+        .await
+        .unwrap();
+    // At least an apply and a status of each, the event of each, and what became of the larger one.
+    assert!(crashes.len() >= 6, "{crashes:?}");
+}
+
 /// Whether the status says that so many pods are there and ready, of the newest generation.
 fn is_available(memcached: &Memcached, size: usize) -> bool {
     let Some(status) = &memcached.status else {
