@@ -17,8 +17,10 @@ use std::sync::Arc;
 use kube::api::{DeleteParams, DynamicObject, Patch};
 use kube::core::PartialObjectMeta;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::cache::{Cache, ListOptions};
+use crate::election::Leadership;
 use crate::error::Result;
 use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
@@ -245,6 +247,12 @@ impl Client {
     #[must_use]
     pub fn without_own_writes(&self) -> Self {
         self.with(|options| options.consistency = crate::cache::Consistency::Watched)
+    }
+
+    /// A client that refuses to write while this instance does not lead.
+    #[must_use]
+    pub(crate) fn while_leading(&self, leadership: Option<watch::Receiver<Leadership>>) -> Self {
+        self.with(|options| options.leadership = leadership)
     }
 
     fn with(&self, change: impl FnOnce(&mut Options)) -> Self {

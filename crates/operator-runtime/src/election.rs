@@ -27,10 +27,13 @@
 //! * the API server refuses a write whose `resourceVersion` is outdated, as every conforming one does;
 //! * no clock runs faster than another by more than `lease_duration / renew_deadline` (1.5 unless said otherwise);
 //!   what the clocks show does not matter, and they may be set while the operator runs;
+//! * no clock stands still: a machine that is suspended with its clock, and goes on where it was, does not know how late
+//!   it is (a process that is merely stopped does);
 //! * nobody else writes or deletes the lease.
 //!
 //! "Leads" is what [`Leadership::is_leader`] says. Work that began while it was true and goes on when it no longer is
-//! breaks the promise: end it, or end the process.
+//! breaks the promise: end it, or end the process. A manager aborts its controllers, and the clients of their reconciles
+//! refuse to write from that moment on.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -124,6 +127,21 @@ pub trait Election: Send + 'static {
     /// # let _ = Switch(watch::channel(true).1).keep();
     /// ```
     fn keep(&mut self) -> BoxFuture<'_, Error>;
+
+    /// Whether this instance leads, now and from now on, if the election can tell. Clients of controllers ask before each
+    /// write, so that even a reconcile that slept through the end of its leadership writes nothing after it.
+    ///
+    /// ```
+    /// use operator_runtime::election::LeaderElection;
+    ///
+    /// fn leads(election: &LeaderElection) -> bool {
+    ///     election.leadership().borrow().is_leader()
+    /// }
+    /// # let _ = leads;
+    /// ```
+    fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
+        None
+    }
 
     /// Gives leadership back, so that the next instance need not wait for it to expire. The manager calls it when
     /// nothing that needs leadership runs any more.

@@ -10,7 +10,7 @@
 
 use std::backtrace::Backtrace;
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::str::FromStr;
 
 use tracing::{Event, Level, Subscriber};
@@ -231,9 +231,9 @@ impl Logging {
             Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
             _ => self.filter(),
         };
-        let ansi = std::io::stderr().is_terminal();
+        let ansi = io::stderr().is_terminal();
         // An error means that the program has set up its own log: that one stays.
-        let _ = self.build(std::io::stderr, filter, ansi).try_init();
+        let _ = self.build(|| Lossy, filter, ansi).try_init();
     }
 
     /// What writes the log, for a part of a program or a test; `RUST_LOG` is not looked at.
@@ -263,7 +263,9 @@ impl Logging {
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(ansi)
-            .with_writer(writer);
+            .with_writer(writer)
+            // It would be told on standard error as well, and end the task if that cannot be written.
+            .log_internal_errors(false);
         match self.encoder {
             Encoder::Console => Box::new(subscriber.event_format(self.console()).finish().with(sampler)),
             Encoder::Json => {
@@ -295,6 +297,22 @@ impl Logging {
                 format!("{object},\"stacktrace\":{}}}", serde_json::json!(trace))
             },
         }
+    }
+}
+
+/// Standard error, or nothing: an operator goes on working when nobody reads its log any more, and when there is no room
+/// for it.
+struct Lossy;
+
+impl io::Write for Lossy {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What cannot be written is lost.
+        let _ = io::Write::write_all(&mut io::stderr(), bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

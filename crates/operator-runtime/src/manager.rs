@@ -36,11 +36,12 @@ use http_body_util::Full;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio_util::task::TaskTracker;
 
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
 use crate::controller::{ControllerError, ControllerOptions, Use, Worker};
-use crate::election::Election;
+use crate::election::{Election, Leadership};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
@@ -52,6 +53,7 @@ mod args;
 mod base_context;
 mod builder;
 mod cluster;
+mod connection;
 mod error;
 mod lifecycle;
 mod runnable;
@@ -112,6 +114,10 @@ struct Inner {
     metrics_address: Option<SocketAddr>,
     webhook_address: OnceLock<SocketAddr>,
     elected: watch::Sender<bool>,
+    /// Whether this instance leads, if the election can tell.
+    leadership: Option<watch::Receiver<Leadership>>,
+    /// Every reconcile that has not ended.
+    reconciles: TaskTracker,
     /// The names of the controllers, which are labels of metrics.
     names: Mutex<HashSet<String>>,
     /// What the controllers were told of.
@@ -607,6 +613,7 @@ impl Manager {
         if !self.inner.clusters.lock().insert(name.to_owned()) {
             return Err(ManagerError::DuplicateCluster(name.to_owned()));
         }
+        let client = connection::over(client, &self.inner.options);
         let operator = &self.inner.options.name;
         let instance = builder::instance(operator);
         let (recorder, sender) = event_recorder::recorder(client.clone(), operator, &instance);
@@ -653,6 +660,17 @@ impl Manager {
         of_kind.or(&options.controllers)
     }
 
+    /// The client of a controller: one that runs on the leader writes only there.
+    pub(crate) fn client_of(&self, is_of_leader: bool) -> Client {
+        let leadership = self.inner.leadership.clone().filter(|_| is_of_leader);
+        self.inner.client.while_leading(leadership)
+    }
+
+    /// What runs every reconcile, and knows which have not ended.
+    pub(crate) fn reconciles(&self) -> &TaskTracker {
+        &self.inner.reconciles
+    }
+
     /// Waits until this instance leads. Without leader election that is as soon as the manager runs.
     ///
     /// ```
@@ -687,11 +705,20 @@ impl Manager {
     /// }
     /// ```
     ///
+    /// A reconcile that blocks its thread without awaiting cannot be aborted, and would keep the process from ending. If
+    /// there is one when this returns, the process is given a second and then ended with exit code 1.
+    ///
     /// # Errors
     /// The first error of a runnable or of a controller that could not start, the loss of leadership,
     /// [`ManagerError::GracePeriod`] where something did not end in time, or [`ManagerError::AlreadyStarted`].
     pub async fn run(self) -> Result<()> {
-        self.run_until(signals::shutdown()).await
+        let reconciles = self.inner.reconciles.clone();
+        let mut signals = signals::Listener::start();
+        let ended = self.run_until(signals.shutdown()).await;
+        if !reconciles.is_empty() {
+            signals::end_soon();
+        }
+        ended
     }
 
     /// Runs until `shutdown` is ready, or until something fails. No signal is listened to: for tests, and for programs

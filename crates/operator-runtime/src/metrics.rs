@@ -47,6 +47,7 @@ pub use self::client::{CacheMetrics, ClientMetrics};
 pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub use self::queue::{QueueMetrics, Running};
+pub(crate) use self::rest_client::is_watch;
 pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
 pub use self::server::{DuplicatePath, MetricsServer};
 pub use self::webhook::{CertificateMetrics, WebhookMetrics, WebhookRequest};

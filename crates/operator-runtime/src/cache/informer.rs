@@ -64,6 +64,14 @@ pub(crate) enum Health {
     Failing(String),
 }
 
+/// What went wrong with a watch since it was well.
+#[derive(Debug, Default)]
+struct Trouble {
+    failures: u32,
+    /// The watch brought what is no event, so that a list which succeeds is no recovery.
+    is_garbled: bool,
+}
+
 /// How the waits between failed attempts of a watch grow: doubling, with up to as much again at random.
 ///
 /// ```
@@ -247,9 +255,16 @@ impl Informer {
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> bool {
         let intake = self.intake.clone();
-        let values = move |object: &Arc<dyn Item>| match view::<K>(object, &intake) {
-            Ok(object) => values(&object),
+        let index = name.to_owned();
+        let values = move |object: &Arc<dyn Item>| {
+            match view::<K>(object, &intake) {
+            // It runs while the store is being changed, which must not be left half done.
+            Ok(object) => catch_unwind(AssertUnwindSafe(|| values(&object))).unwrap_or_else(|_| {
+                tracing::error!(kind = %intake.kind, index = index.as_str(), "The function of an index panicked");
+                Vec::new()
+            }),
             Err(_) => Vec::new(),
+        }
         };
         self.store.write().add_index(name, Arc::new(values))
     }
@@ -442,50 +457,58 @@ impl Informer {
         let client = paced(client, connection.backoff.min, connection.requests.clone());
         let config = self.selected.apply(connection.config);
         let mut representation = self.representation.subscribe();
+        let mut trouble = Trouble::default();
         loop {
             let current = *representation.borrow_and_update();
             let stream = (current.open)(client.clone(), scope, config.clone(), self.intake.clone());
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = self.follow(stream, scope, health, current, connection.backoff) => return,
+                () = self.follow(stream, scope, (health, &mut trouble), current, connection.backoff) => {}
                 // The sender lives as long as `self`.
                 _ = representation.changed() => {}
             }
         }
     }
 
+    /// Takes what a watch brings, until everything has to be listed anew.
     async fn follow(
         &self,
         mut stream: Incomings,
         scope: &Scope,
-        health: &Mutex<Health>,
+        (health, trouble): (&Mutex<Health>, &mut Trouble),
         representation: Representation,
         backoff: WatchBackoff,
     ) {
-        let mut failures = 0;
         loop {
-            match next_or_quiet(&mut stream, failures > 0).await {
+            match next_or_quiet(&mut stream, trouble.failures > 0).await {
                 Next::Event(event) => {
-                    // A list begins with `Init` before the server was asked, so it is no sign of life.
-                    let is_answer = !matches!(event, WatchEvent::Init);
+                    let heals = trouble.heals(&event);
                     self.handle(scope, representation, event);
-                    if is_answer {
-                        failures = 0;
+                    if heals {
+                        *trouble = Trouble::default();
                         self.is_live(scope, health);
                     }
                 }
                 Next::Quiet => {
-                    failures = 0;
+                    *trouble = Trouble::default();
                     self.is_live(scope, health);
                 }
                 Next::Failed(error) => {
                     self.is_failing(scope, health, &error);
-                    if !(is_expired(&error) && failures == 0) {
-                        tokio::time::sleep(backoff.wait(failures)).await;
+                    if !(is_expired(&error) && trouble.failures == 0) {
+                        tokio::time::sleep(backoff.wait(trouble.failures)).await;
                     }
-                    failures += 1;
+                    trouble.failures += 1;
+                    trouble.is_garbled |= is_garbled(&error);
+                    if is_out_of_step(&error) {
+                        return;
+                    }
                 }
-                Next::Ended => return,
+                Next::Ended => {
+                    tokio::time::sleep(backoff.wait(trouble.failures)).await;
+                    trouble.failures += 1;
+                    return;
+                }
             }
         }
     }
@@ -555,6 +578,18 @@ fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option
     }
 }
 
+impl Trouble {
+    /// Whether an event shows that all is well again.
+    fn heals(&self, event: &WatchEvent<Incoming>) -> bool {
+        match event {
+            // It comes before the server was asked.
+            WatchEvent::Init => false,
+            WatchEvent::InitApply(_) | WatchEvent::InitDone => !self.is_garbled,
+            WatchEvent::Apply(_) | WatchEvent::Delete(_) => true,
+        }
+    }
+}
+
 /// What a watch brought next.
 enum Next {
     Event(WatchEvent<Incoming>),
@@ -604,6 +639,17 @@ fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
 
 fn is_expired(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 410)
+}
+
+/// Whether going on where the watch was would lose events, or get nowhere: everything has to be listed anew. kube's
+/// `watcher` does that by itself only if the server says in the midst of a watch that its revision has expired.
+fn is_out_of_step(error: &watcher::Error) -> bool {
+    is_expired(error) || is_garbled(error)
+}
+
+/// What came is no event, and there is no telling which one is missing for it.
+fn is_garbled(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchFailed(kube::Error::SerdeError(_)))
 }
 
 /// The failure in the words of the server, with what to do about it where that is known.

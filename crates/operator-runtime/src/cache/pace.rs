@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::service_fn;
 
-use crate::metrics::RestClientLayer;
+use crate::metrics::{RestClientLayer, is_watch};
 
 /// `client`, with at least `pause` from the opening of one watch to that of the next. How long each was held back is
 /// told to `requests`.
@@ -23,7 +23,7 @@ pub(super) fn paced(client: kube::Client, pause: Duration, requests: RestClientL
     let service = service_fn(move |request: Request<Body>| {
         let (client, earliest, requests) = (client.clone(), earliest.clone(), requests.clone());
         let answer: BoxFuture<'static, kube::Result<Response<Body>>> = Box::pin(async move {
-            if opens_a_watch(&request) {
+            if is_watch(&request) {
                 let (until, since) = (*earliest.lock(), Instant::now());
                 tokio::time::sleep_until(until).await;
                 requests.held_back(request.method(), since.elapsed());
@@ -34,9 +34,4 @@ pub(super) fn paced(client: kube::Client, pause: Duration, requests: RestClientL
         answer
     });
     kube::Client::new(service, namespace)
-}
-
-fn opens_a_watch(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| pair == "watch=true")
 }

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube::core::{Selector, SelectorExt};
@@ -465,13 +466,20 @@ impl Transforms {
         self.by_type.contains_key(&(String::new(), TypeId::of::<K>()))
     }
 
-    /// Changes an object, if these are the transforms of its kind alone.
+    /// Changes an object, if these are the transforms of its kind alone. One that panics leaves it as it is then.
     pub(super) fn apply<K: View>(&self, object: &mut K) {
         if self.by_type.is_empty() {
             return;
         }
-        if let Some(transform) = self.by_type.get(&(String::new(), TypeId::of::<K>())) {
-            transform(object);
+        if let Some(transform) = self.by_type.get(&(String::new(), TypeId::of::<K>()))
+            && catch_unwind(AssertUnwindSafe(|| transform(object))).is_err()
+        {
+            let meta = object.meta();
+            tracing::error!(
+                namespace = meta.namespace.as_deref(),
+                name = meta.name.as_deref(),
+                "A transform panicked"
+            );
         }
     }
 }

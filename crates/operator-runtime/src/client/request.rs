@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::Uri;
+use http::{Method, Uri};
 use kube::Resource;
 use kube::api::DynamicObject;
 use kube::core::Request;
@@ -80,6 +80,13 @@ impl Client {
         request: Built,
     ) -> Result<T, ClientError> {
         let request = request.map_err(kube::Error::BuildRequest);
+        let is_write = request
+            .as_ref()
+            .is_ok_and(|request| request.method() != Method::GET);
+        if is_write && !self.options.may_write() {
+            let what = target.to_string();
+            return Err(ClientError::NotLeader { what });
+        }
         let answer = match request {
             Ok(request) => self.kube.request(request).await,
             Err(error) => Err(error),

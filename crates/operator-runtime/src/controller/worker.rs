@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
 
 use super::{Action, Context, ControllerError, Reconciler, Request, Requests, Requeue, Settings, Source};
@@ -30,6 +30,9 @@ impl<R: Reconciler> ErasedReconciler for R {
         Box::pin(async move { Reconciler::reconcile(&*self, ctx, request).await })
     }
 }
+
+/// How long a reconcile that was cancelled may take to notice before that is told.
+const TO_ABORT: Duration = Duration::from_secs(1);
 
 /// Makes the span of a reconcile with this id.
 pub(super) type MakeSpan = Box<dyn Fn(&Request, &str) -> tracing::Span + Send + Sync>;
@@ -57,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) reconciler: Arc<dyn ErasedReconciler>,
     pub(crate) options: Settings,
     pub(crate) client: Client,
+    /// Runs every reconcile of the manager.
+    pub(crate) reconciles: TaskTracker,
     pub(crate) recorder: EventRecorder,
     pub(crate) base: BaseContext,
     pub(crate) metrics: ControllerMetrics,
@@ -205,7 +210,7 @@ impl Shared {
         reconcile: impl Future<Output = Result<Action>> + Send + 'static,
     ) -> Result<Action> {
         // Dropped with the worker when the lease is lost or the grace period is over.
-        let mut task = AbortOnDropHandle::new(tokio::spawn(reconcile));
+        let mut task = AbortOnDropHandle::new(self.reconciles.spawn(reconcile));
         let Some(limit) = self.options.reconciliation_timeout else {
             return self.joined(task.await);
         };
@@ -214,7 +219,7 @@ impl Shared {
             Err(_) => {
                 // The key stays taken until the task has really ended.
                 task.abort();
-                match task.await {
+                match self.aborted(task).await {
                     Err(error) if error.is_cancelled() => {
                         self.metrics.timed_out();
                         Err(Error::msg(format!(
@@ -225,6 +230,19 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits for the end of a task that was aborted. It comes with the next `await` in it; one that does not come to any
+    /// is told, since it costs its controller a worker.
+    async fn aborted(
+        &self,
+        mut task: AbortOnDropHandle<Result<Action>>,
+    ) -> Result<Result<Action>, JoinError> {
+        if let Ok(ended) = tokio::time::timeout(TO_ABORT, &mut task).await {
+            return ended;
+        }
+        tracing::error!(controller = %self.name, "A reconcile that was cancelled blocks its thread without awaiting");
+        task.await
     }
 
     fn joined(&self, outcome: Result<Result<Action>, JoinError>) -> Result<Action> {
@@ -297,8 +315,6 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -351,6 +351,10 @@ impl Election for LeaderElection {
         Box::pin(self.campaign().keep())
     }
 
+    fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
+        Some(self.core.leadership.subscribe())
+    }
+
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.campaign().release())
     }

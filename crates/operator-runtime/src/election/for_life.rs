@@ -344,6 +344,10 @@ impl Election for LeaderForLife {
     }
 
     /// Gives nothing back: the lock goes with the pod.
+    fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
+        Some(self.core.leadership.subscribe())
+    }
+
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.campaign().release())
     }

@@ -1,5 +1,5 @@
 //! Whole campaigns on a simulated network: candidates that start at different times and whose clocks run at different
-//! speeds and whose wall clocks jump all the while, requests and answers that are late or lost, candidates that crash and
+//! speeds and whose wall clocks jump all the while, that are stopped for a while and go on without knowing it, requests and answers that are late or lost, candidates that crash and
 //! come back, leaders that give the lease back, and a server that knows nothing but resource versions.
 
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ struct Setup {
     crashes: u64,
     /// How often a candidate is cut off from the server for a while.
     cuts: u64,
+    /// How often a candidate is stopped for a while, as a process can be; its clock runs on.
+    pauses: u64,
     /// How often whoever leads then stops and gives the lease back.
     releases: u64,
 }
@@ -58,6 +60,7 @@ struct Node {
     /// What the node waits for; everything else that reaches it is too late, or meant for an earlier life.
     awaited: u64,
     cut_off_until: u64,
+    stopped_until: u64,
 }
 
 enum Happening {
@@ -76,6 +79,10 @@ enum Happening {
         node: usize,
     },
     Cut {
+        node: usize,
+        until: u64,
+    },
+    Pause {
         node: usize,
         until: u64,
     },
@@ -104,6 +111,7 @@ impl World {
                 candidate,
                 awaited: 0,
                 cut_off_until: 0,
+                stopped_until: 0,
             });
             world.wake(node, start);
         }
@@ -121,6 +129,12 @@ impl World {
                     until,
                 },
             );
+        }
+        for _ in 0..world.setup.pauses {
+            let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
+            let until = at + world.below(60_000);
+            let node = node as usize;
+            world.after(at, Happening::Pause { node, until });
         }
         for _ in 0..world.setup.releases {
             let at = world.below(CALM);
@@ -163,6 +177,10 @@ impl World {
                     self.after(delay, Happening::Input { node, id, input });
                 }
             }
+            Happening::Input { node, id, input } if self.now < self.nodes[node].stopped_until => {
+                let wait = self.nodes[node].stopped_until - self.now;
+                self.after(wait, Happening::Input { node, id, input });
+            }
             Happening::Input { node, id, input } if id == self.nodes[node].awaited => self.step(node, input),
             Happening::Input { .. } => {}
             Happening::Crash { node } => {
@@ -171,6 +189,7 @@ impl World {
                 self.wake(node, pause);
             }
             Happening::Cut { node, until } => self.nodes[node].cut_off_until = until,
+            Happening::Pause { node, until } => self.nodes[node].stopped_until = until,
             Happening::Release => {
                 if let Some(node) = self.leaders().first().copied() {
                     self.release(node);
@@ -332,16 +351,17 @@ fn setups() -> impl Strategy<Value = Setup> {
         candidates,
         0..60_u64,
         0..20_000_u64,
-        (0..8_u64, 0..8_u64, 0..8_u64),
+        (0..8_u64, 0..8_u64, 0..8_u64, 0..8_u64),
     )
         .prop_map(
-            |(seed, candidates, loss, delay, (crashes, cuts, releases))| Setup {
+            |(seed, candidates, loss, delay, (crashes, cuts, pauses, releases))| Setup {
                 seed,
                 candidates,
                 loss,
                 delay,
                 crashes,
                 cuts,
+                pauses,
                 releases,
             },
         )
@@ -368,6 +388,7 @@ fn lease_that_is_given_back_changes_hands_at_once() {
         delay: 0,
         crashes: 0,
         cuts: 0,
+        pauses: 0,
         releases: 5,
     };
     let verdict = World::new(setup, Timing::default()).run();
@@ -385,6 +406,7 @@ fn leader_on_a_good_network_stays() {
         delay: 100,
         crashes: 0,
         cuts: 0,
+        pauses: 0,
         releases: 0,
     };
     let verdict = World::new(setup, Timing::default()).run();
@@ -407,6 +429,7 @@ fn unsafe_times_are_found_out() {
             delay: 100,
             crashes: 0,
             cuts: 8,
+            pauses: 0,
             releases: 0,
         };
         World::new(setup, reckless).run().two_leaders_at.is_some()

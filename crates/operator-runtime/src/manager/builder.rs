@@ -2,34 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::Response;
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tower::buffer::BufferLayer;
-use tower::retry::RetryLayer;
-use tower::util::MapResponseLayer;
+use tokio_util::task::TaskTracker;
 
 use super::servers::{self, address, listen};
 use super::webhooks::{Source, WebhookOptions, Webhooks};
-use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, user_agent};
+use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, connection};
 use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
-use crate::client::warnings::Warnings;
 use crate::controller::ControllerOptions;
 use crate::election::{Election, LeaderElection};
 use crate::event_recorder;
 use crate::health::Checks;
-use crate::metrics::{Metrics, RestClientLayer};
-
-/// Requests that may wait for the connection; kube's client has as many.
-const CONCURRENT_REQUESTS: usize = 1024;
+use crate::metrics::Metrics;
 
 /// What the builder and the arguments say.
 #[derive(Clone, Debug)]
@@ -44,7 +35,9 @@ pub(super) struct Options {
     webhook: WebhookOptions,
     webhook_client_authority: Option<PathBuf>,
     min_tls_version: TlsVersion,
-    kubeconfig: Option<PathBuf>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// `None` is for ever.
+    pub(super) silence_timeout: Option<Duration>,
     /// `None` is for ever.
     pub(super) graceful_shutdown_timeout: Option<Duration>,
     leader_election: bool,
@@ -109,6 +102,7 @@ impl ManagerBuilder {
                 webhook_client_authority: None,
                 min_tls_version: TlsVersion::default(),
                 kubeconfig: None,
+                silence_timeout: Some(connection::SILENCE),
                 graceful_shutdown_timeout: Some(Duration::from_secs(30)),
                 leader_election: false,
                 leader_election_id: name.to_owned(),
@@ -421,6 +415,24 @@ impl ManagerBuilder {
         self
     }
 
+    /// How long the API server may say nothing while an answer is awaited; 75 s unless said otherwise, for ever with
+    /// `None`. Then a request fails, and a watch is opened again: a connection that is dead without having been closed
+    /// holds nobody up for longer. A server that lives answers within a minute, and sends a watch a bookmark as often.
+    ///
+    /// Streams that may be silent, such as logs that are followed, have no limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Manager;
+    ///
+    /// // The load balancer before the API server drops connections, and answers are quick.
+    /// let builder = Manager::builder("example-operator").silence_timeout(Duration::from_secs(20));
+    /// ```
+    pub fn silence_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.options.silence_timeout = timeout.into();
+        self
+    }
+
     /// What every controller does that does not say otherwise itself, with [`Controller::options`].
     ///
     /// ```
@@ -499,11 +511,8 @@ impl ManagerBuilder {
         options.webhook.client_authority = options.webhook_client_authority.clone();
         let metrics = Metrics::new();
         let (kube, requests) = match self.client {
-            Some(DebugClient(client)) => (
-                user_agent::attributed(client, &options.name),
-                metrics.rest_client_layer(""),
-            ),
-            None => connect(&options, &metrics).await?,
+            Some(DebugClient(client)) => (connection::over(client, &options), metrics.rest_client_layer("")),
+            None => connection::connect(&options, &metrics).await?,
         };
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
         let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
@@ -512,6 +521,7 @@ impl ManagerBuilder {
             None if options.leader_election => Some(election(&kube, &options, &metrics)?),
             None => None,
         };
+        let leadership = election.as_ref().and_then(|election| election.leadership());
         let instance = instance(&options.name);
         let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
         let cache = Cache::new(
@@ -545,6 +555,8 @@ impl ManagerBuilder {
             metrics_address,
             webhook_address: OnceLock::new(),
             elected: watch::Sender::new(false),
+            leadership,
+            reconciles: TaskTracker::new(),
             names: Mutex::default(),
             uses: Mutex::default(),
             clusters: Mutex::default(),
@@ -555,52 +567,6 @@ impl ManagerBuilder {
             inner: Arc::new(inner),
         })
     }
-}
-
-/// A client from the kubeconfig or the service account, whose requests are counted, each attempt for itself.
-async fn connect(
-    options: &Options,
-    metrics: &Metrics,
-) -> Result<(kube::Client, RestClientLayer), ManagerError> {
-    let mut config = match &options.kubeconfig {
-        Some(path) => config_of(path).await?,
-        None => kube::Config::infer()
-            .await
-            .map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?,
-    };
-    config.headers.push(user_agent::header(&options.name));
-    let host = config
-        .cluster_url
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    let requests = metrics.rest_client_layer(host);
-    let retries = std::mem::take(&mut config.default_retry).then(|| requests.retries());
-    let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
-    let warnings = Arc::new(Warnings::default());
-    let client = client.with_layer(&requests);
-    let client = client.with_layer(&MapResponseLayer::new(move |answer: Response<_>| {
-        warnings.log(answer.headers());
-        answer
-    }));
-    let client = match retries {
-        Some(retries) => client
-            .with_layer(&BufferLayer::new(CONCURRENT_REQUESTS))
-            .with_layer(&RetryLayer::new(retries))
-            .build(),
-        None => client.build(),
-    };
-    Ok((client, requests))
-}
-
-async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
-    let failed = |source| ManagerError::Kubeconfig {
-        path: path.to_owned(),
-        source,
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failed)
 }
 
 fn election(

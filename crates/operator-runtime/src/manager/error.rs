@@ -41,6 +41,15 @@ pub enum ManagerError {
         #[source]
         source: kube::config::KubeconfigError,
     },
+    /// The token of the service account, or the one that the kubeconfig names, cannot be read.
+    #[error("cannot read the token file {path}")]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The address of a server is none, or is in use.
     #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
     Listen {

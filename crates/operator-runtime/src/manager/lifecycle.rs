@@ -8,6 +8,7 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 
 use super::runnable::{Group, Member};
@@ -15,6 +16,9 @@ use super::{Inner, ManagerError, Phase, Setup};
 use crate::cache::Cache;
 use crate::election::Election;
 use crate::error::{Error, Result};
+
+/// How long a reconcile that was aborted may take to notice.
+const TO_ABORT: Duration = Duration::from_secs(1);
 
 /// What runs.
 struct Groups {
@@ -84,11 +88,19 @@ pub(super) async fn run(
     };
     // Whatever has not ended is aborted before the next leader may act.
     drop(groups);
-    if let Some(election) = election.as_mut().filter(|_| leads) {
+    let has_ended = have_ended(&inner.reconciles).await;
+    // Whoever still acts must not make another one the leader: the lease has to run out.
+    if let Some(election) = election.as_mut().filter(|_| leads && has_ended) {
         election.release().await;
     }
     tracing::info!(manager = inner.options.name, "Manager stopped");
     outcome.and(stopped)
+}
+
+/// Whether every reconcile has ended, of those that were aborted too, which takes them as long as they do not await.
+async fn have_ended(reconciles: &TaskTracker) -> bool {
+    reconciles.close();
+    tokio::time::timeout(TO_ABORT, reconciles.wait()).await.is_ok()
 }
 
 /// Ends when this instance has begun to lead, or when it cannot or does not any more.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use kube::client::retry::RetryPolicy;
 use prometheus_client::metrics::counter::Counter;
@@ -138,8 +138,7 @@ impl RestClientLayer {
     }
 
     fn begin<B: Body>(&self, request: &Request<B>) -> Option<Exchange> {
-        let query = request.uri().query().unwrap_or_default();
-        if query.split('&').any(|pair| pair == "watch=true") {
+        if is_watch(request) {
             return None;
         }
         let method = request.method().clone();
@@ -250,6 +249,12 @@ impl Drop for Exchange {
     }
 }
 
+/// Whether the answer is a stream of events.
+pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "watch=true")
+}
+
 fn observe(family: &Family<[Label; 2], Histogram, Buckets>, labels: &[Label; 2], value: f64) {
     family.get_or_create(labels).observe(value);
 }
@@ -269,6 +274,11 @@ impl<R> Policy<Request<kube::client::Body>, Response<R>, BoxError> for CountedRe
         request: &mut Request<kube::client::Body>,
         answer: &mut Result<Response<R>, BoxError>,
     ) -> Option<Self::Future> {
+        let is_busy = |answer: &Response<R>| answer.status() == StatusCode::TOO_MANY_REQUESTS;
+        // Who watches tries again in time, and has to know of everything but the rush.
+        if is_watch(request) && !answer.as_ref().is_ok_and(is_busy) {
+            return None;
+        }
         let pause = self.policy.retry(request, answer)?;
         let code = answer.as_ref().ok().map(|answer| answer.status());
         let [verb, host] = self.layer.of(request.method());

@@ -227,6 +227,81 @@ mod tests {
         assert!(queue.next().await.is_none());
     }
 
+    /// What is added while a key is being worked on is worked on afterwards, whoever adds and whoever works.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_key_is_forgotten_or_doubled_between_many_workers() {
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+        #[derive(Default)]
+        struct Work {
+            wanted: AtomicUsize,
+            done: AtomicUsize,
+            running: AtomicBool,
+            doubled: AtomicBool,
+        }
+
+        const KEYS: usize = 16;
+        let (queue, work) = (
+            queue(),
+            Arc::new(std::array::from_fn::<Work, KEYS, _>(|_| Work::default())),
+        );
+        let workers: Vec<_> = (0..8)
+            .map(|_| {
+                let (queue, work) = (queue.clone(), work.clone());
+                tokio::spawn(async move {
+                    while let Some(job) = queue.next().await {
+                        let work = &work[job.key.name().parse::<usize>().unwrap()];
+                        if work.running.swap(true, SeqCst) {
+                            work.doubled.store(true, SeqCst);
+                        }
+                        let wanted = work.wanted.load(SeqCst);
+                        tokio::task::yield_now().await;
+                        work.done.store(wanted, SeqCst);
+                        work.running.store(false, SeqCst);
+                        let next = match wanted % 7 {
+                            0 => Next::After(Duration::from_micros(300)),
+                            1 => Next::Terminal,
+                            _ => Next::Done,
+                        };
+                        queue.finish(job, next, 0);
+                    }
+                })
+            })
+            .collect();
+        let sources: Vec<_> = (0..4)
+            .map(|source| {
+                let (queue, work) = (queue.clone(), work.clone());
+                tokio::spawn(async move {
+                    for number in 0..4000_usize {
+                        let index = (number * 7 + source * 5) % KEYS;
+                        work[index].wanted.fetch_add(1, SeqCst);
+                        let after = Duration::from_micros([0, 0, 200, 900][number % 4]);
+                        queue.add_after(key(&index.to_string()), [0, -100, 5][number % 3], after);
+                        if number % 64 == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for source in sources {
+            source.await.unwrap();
+        }
+        let is_done = |work: &Work| work.done.load(SeqCst) == work.wanted.load(SeqCst);
+        let all = async {
+            while !work.iter().all(is_done) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(20), all).await;
+        assert!(in_time.is_ok(), "a key was forgotten");
+        assert!(!work.iter().any(|work| work.doubled.load(SeqCst)));
+        queue.stop();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn without_priorities_keys_come_in_their_order() {
         let queue = WorkQueue::new(RateLimit::default().limiter(), false, QueueMetrics::default());

@@ -11,6 +11,9 @@ use super::limiter::RateLimiter;
 /// How many priorities are remembered that no key has any more.
 const REMEMBERED_PRIORITIES: usize = 25;
 
+/// What no clock can add to now is this far away.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// Room for so many keys is kept when the queue is empty.
 const KEPT: usize = 256;
 
@@ -164,7 +167,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// ```
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
-        let due = now.checked_add(add.after).unwrap_or(now);
+        let due = now.checked_add(add.after).unwrap_or(now + NEVER);
         let known = self.entries.get(&key).copied();
         let (priority, due) = match known {
             Some(old) => {

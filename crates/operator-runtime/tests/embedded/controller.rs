@@ -381,10 +381,12 @@ async fn what_happened_while_the_watch_was_broken_is_found_out() {
     }
     bench.delete("deleted").await;
     bench.resize("changed", 5).await;
-    // The server does not remember the revision that the watch wants to go on from.
-    let expired = AtomicUsize::new(0);
+    // The server does not remember the revision that the watch wants to go on from, and says so until it is asked for all.
+    let is_listed = AtomicBool::new(false);
     bench.network.refuse(move |request| {
-        (is_watch_of_widgets(request) && expired.fetch_add(1, Ordering::SeqCst) == 0).then_some(410)
+        let is_list = request.contains("/widgets?") && !is_watch_of_widgets(request);
+        is_listed.fetch_or(is_list, Ordering::SeqCst);
+        (is_watch_of_widgets(request) && !is_listed.load(Ordering::SeqCst)).then_some(410)
     });
     let mut seen = HashSet::from([told.next().await, told.next().await]);
     assert!(seen.remove(&(key("changed"), Some(5))));

@@ -189,6 +189,42 @@ async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
     standby.end().await.unwrap();
 }
 
+#[tokio::test]
+async fn lease_that_is_deleted_is_made_again_by_its_leader() {
+    let bench = Bench::new().await;
+    let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
+    let leader = run(&first);
+    in_time(first.elected()).await;
+    let standby = run(&second);
+    let leases: Api<Lease> = Api::default_namespaced(bench.client.clone());
+    let reads = |bench: &Bench| {
+        bench
+            .network
+            .count(|request| request.starts_with("GET") && request.contains("/leases"))
+    };
+    // The other one has seen who leads.
+    let before = reads(&bench);
+    in_time(async {
+        while reads(&bench) < before + 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for _ in 0..3 {
+        leases
+            .delete("widget-lock", &DeleteParams::default())
+            .await
+            .unwrap();
+        let is_back = |lease: Option<&Lease>| lease.is_some();
+        let lease = kube::runtime::wait::await_condition(leases.clone(), "widget-lock", is_back);
+        let spec = in_time(lease).await.unwrap().unwrap().spec.unwrap();
+        assert_eq!(spec.holder_identity.as_deref(), Some("first"));
+    }
+    leader.end().await.unwrap();
+    in_time(second.elected()).await;
+    standby.end().await.unwrap();
+}
+
 fn pod(name: &str) -> Pod {
     let containers = json!([{"name": "operator", "image": "example.com/operator:1"}]);
     serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"containers": containers}})).unwrap()

@@ -6,6 +6,7 @@
     reason = "the helpers of these tests fail as the tests do"
 )]
 
+mod answers;
 mod builder;
 mod cache;
 mod certificates;
@@ -19,6 +20,8 @@ mod logging;
 mod manager;
 mod manifests;
 mod metrics;
+#[cfg(unix)]
+mod process;
 mod robustness;
 mod support;
 mod webhooks;

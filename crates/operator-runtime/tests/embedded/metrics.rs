@@ -19,7 +19,7 @@ use crate::support::{
     Bench, Widget, WidgetSpec, config_map, get, get_with, in_time, key, plain_teller, run, teller,
 };
 use crate::webhooks::WidgetWebhook;
-use crate::wire::Wire;
+use crate::wire::{Fault, Wire};
 
 /// A metric as controller-runtime exposes it: name, type, labels, and the bounds of its buckets.
 type Row = (&'static str, &'static str, &'static [&'static str], &'static str);
@@ -226,10 +226,9 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
     widgets.create(&PostParams::default(), &widget).await.unwrap();
     wire.up(server);
     let refused = AtomicBool::new(false);
-    wire.busy(move |request| {
-        request.starts_with("PATCH")
-            && request.contains("/configmaps/")
-            && !refused.swap(true, Ordering::SeqCst)
+    wire.fail(move |request| {
+        let is_apply = request.starts_with("PATCH") && request.contains("/configmaps/");
+        (is_apply && !refused.swap(true, Ordering::SeqCst)).then_some(Fault::Busy)
     });
     let args = wire.args(
         directory.path(),

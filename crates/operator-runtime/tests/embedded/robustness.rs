@@ -1,26 +1,28 @@
 //! Nothing that was acknowledged is lost, and no key is forgotten, whatever happens to server, network and process.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{CustomResourceExt, ResourceExt};
 use operator_apiserver::ApiServer;
+use operator_envtest::TestEnv;
 use operator_runtime::cache::{CacheOptions, WatchBackoff};
 use operator_runtime::controller::Backoff;
-use operator_runtime::prelude::*;
+use operator_runtime::{handler, prelude::*};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
 use crate::support::{Bench, Widget, WidgetSpec, config_map, in_time, key, plain_teller, run, teller};
-use crate::wire::Wire;
+use crate::wire::{Asked, Wire, open};
 
 /// Applies a ConfigMap with the size, and says in the status that it did.
-struct Sizer;
+pub(crate) struct Sizer;
 
 impl Reconciler for Sizer {
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
@@ -35,27 +37,37 @@ impl Reconciler for Sizer {
     }
 }
 
-/// A manager whose watches come back quickly, with a [`Sizer`].
-async fn sizer(client: kube::Client) -> Manager {
-    let options = CacheOptions {
+/// Watches come back quickly, and writes too: many failures in a row must not add up to minutes.
+pub(crate) fn impatient() -> CacheOptions {
+    CacheOptions {
         watch_backoff: WatchBackoff {
             min: Duration::from_millis(5),
             max: Duration::from_millis(20),
         },
         ..CacheOptions::default()
-    };
-    let manager = Manager::builder("tester").client(client).cache_options(options);
-    let manager = manager.build().await.unwrap();
-    let controller = Controller::managed_by(&manager)
+    }
+}
+
+/// An operator with a [`Sizer`] that does so many at a time.
+pub(crate) fn operate(manager: &Manager, workers: usize) {
+    let controller = Controller::managed_by(manager)
         .for_::<Widget>()
         .owns::<ConfigMap>();
-    // Many failures in a row must not add up to minutes.
     let backoff = Backoff {
         base: Duration::from_millis(5),
         max: Duration::from_millis(100),
     };
-    let controller = controller.max_concurrent_reconciles(4).rate_limit(backoff);
+    let controller = controller.max_concurrent_reconciles(workers).rate_limit(backoff);
     controller.complete(Sizer).unwrap();
+}
+
+/// A manager whose watches come back quickly, with a [`Sizer`].
+async fn sizer(client: kube::Client) -> Manager {
+    let manager = Manager::builder("tester")
+        .client(client)
+        .cache_options(impatient());
+    let manager = manager.build().await.unwrap();
+    operate(&manager, 4);
     manager
 }
 
@@ -63,31 +75,76 @@ fn server_with_widgets() -> ApiServer {
     ApiServer::builder().build().unwrap()
 }
 
-async fn install(client: &kube::Client) {
+pub(crate) async fn install(client: &kube::Client) {
     let crds = Api::all(client.clone());
     crds.create(&PostParams::default(), &Widget::crd()).await.unwrap();
 }
 
 /// Waits until every widget is as it should be, and so is its ConfigMap.
-async fn are_sized(client: &kube::Client, sizes: &BTreeMap<String, i32>) {
+pub(crate) async fn are_sized(client: &kube::Client, sizes: &BTreeMap<String, i32>) {
     let widgets: Api<Widget> = Api::default_namespaced(client.clone());
     let config_maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    for (name, size) in sizes {
-        let is_sized = |widget: Option<&Widget>| {
-            let status = widget.and_then(|widget| widget.status.as_ref());
-            status.and_then(|status| status.size) == Some(*size)
+    let size_of = |widget: Widget| {
+        let size = widget.status.as_ref().and_then(|status| status.size);
+        (widget.name_any(), size)
+    };
+    let value_of = |config_map: ConfigMap| {
+        let value = config_map
+            .data
+            .as_ref()
+            .and_then(|data| data.get("value")?.parse().ok());
+        (config_map.name_any(), value)
+    };
+    let wait = async {
+        loop {
+            let all = ListParams::default();
+            let seen: BTreeMap<_, _> = widgets
+                .list(&all)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(size_of)
+                .collect();
+            let made: BTreeMap<_, _> = config_maps
+                .list(&all)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(value_of)
+                .collect();
+            let is_done = |(name, size): (&String, &i32)| {
+                [&seen, &made]
+                    .iter()
+                    .all(|of| of.get(name).copied().flatten() == Some(*size))
+            };
+            if sizes.iter().all(is_done) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    in_time(wait).await;
+}
+
+/// Waits until the controllers have nothing to do.
+async fn are_idle(manager: &Manager, reconciles: usize) {
+    let is_idle = || {
+        let metrics = manager.metrics().to_text();
+        let sum = |name: &str| -> f64 {
+            let lines = metrics.lines().filter(|line| line.starts_with(name));
+            lines
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+                .sum()
         };
-        in_time(await_condition(widgets.clone(), name, is_sized))
-            .await
-            .unwrap();
-        let has_value = |config_map: Option<&ConfigMap>| {
-            let data = config_map.and_then(|config_map| config_map.data.as_ref());
-            data.is_some_and(|data| data["value"] == size.to_string())
-        };
-        in_time(await_condition(config_maps.clone(), name, has_value))
-            .await
-            .unwrap();
-    }
+        let done = sum("controller_runtime_reconcile_total{") >= reconciles as f64;
+        done && sum("workqueue_depth{") + sum("controller_runtime_active_workers{") == 0.0
+    };
+    in_time(async {
+        while !is_idle() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -126,86 +183,91 @@ async fn connections_cut_in_the_middle_of_a_frame_lose_nothing() {
     in_time(running.stop()).await.unwrap().unwrap();
 }
 
-#[tokio::test]
-async fn server_that_restarts_under_load_finds_everything_done() {
-    let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
-    let open = || ApiServer::builder().data_directory(directory.path()).build();
-    let server = open().unwrap();
-    install(&kube::Client::new(server.clone(), "default")).await;
-    wire.up(server);
-    let running = run(&sizer(wire.client()).await);
-
-    // A user who tries again until the server has taken what she wants.
-    let user = wire.client();
-    let acknowledged = tokio::spawn(async move {
-        let widgets: Api<Widget> = Api::default_namespaced(user);
-        let mut sizes = BTreeMap::new();
-        for number in 0..60 {
-            let (name, size) = (format!("w-{number}"), number);
-            let widget = Widget::new(&name, WidgetSpec { size });
-            loop {
-                match widgets.create(&PostParams::default(), &widget).await {
-                    Ok(_) => break,
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => break,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-                }
-            }
-            sizes.insert(name, size);
+/// A user who tries again until the server has taken what she wants.
+async fn insist<T, R>(mut wish: impl FnMut() -> R)
+where
+    R: Future<Output = kube::Result<T>>,
+{
+    while let Err(error) = wish().await {
+        match error {
+            kube::Error::Api(status) if status.is_already_exists() || status.is_not_found() => return,
+            _ => tokio::time::sleep(Duration::from_millis(5)).await,
         }
-        sizes
-    });
-    for restart in 1..=3 {
-        let direct = kube::Client::new(wire.server(), "default");
-        let widgets: Api<Widget> = Api::default_namespaced(direct);
-        in_time(await_condition(
-            widgets,
-            &format!("w-{}", restart * 12),
-            |widget: Option<&Widget>| widget.is_some(),
-        ))
-        .await
-        .unwrap();
-        wire.down();
-        // The journal is locked until the last request is over.
-        let server = in_time(async {
-            loop {
-                match open() {
-                    Ok(server) => return server,
-                    Err(_) => tokio::task::yield_now().await,
-                }
-            }
-        });
-        wire.up(server.await);
     }
-    let sizes = in_time(acknowledged).await.unwrap();
-    are_sized(&kube::Client::new(wire.server(), "default"), &sizes).await;
-    in_time(running.stop()).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn server_that_is_busy_is_asked_again_when_it_says_so() {
-    let (wire, server) = (Wire::new().await, server_with_widgets());
-    let direct = kube::Client::new(server.clone(), "default");
-    install(&direct).await;
+async fn server_that_restarts_under_load_finds_everything_done() {
+    const WIDGETS: i32 = 240;
+    let (wire, directory) = (Wire::new().await, tempfile::tempdir().unwrap());
+    let data = directory.path().join("data");
+    let server = open(&data).await;
+    install(&kube::Client::new(server.clone(), "default")).await;
     wire.up(server);
-    let refused = Arc::new(AtomicUsize::new(0));
-    let count = refused.clone();
-    let mut seen = HashSet::new();
-    wire.busy(move |request| {
-        // The first apply, and the first status.
-        let first = request.starts_with("PATCH") && seen.insert(request.to_owned());
-        first && count.fetch_add(1, Ordering::SeqCst) < 2
-    });
-    let manager = sizer(wire.client()).await;
+    let operator = async || {
+        let manager = wire.operator(directory.path()).cache_options(impatient());
+        let manager = manager.build().await.unwrap();
+        operate(&manager, 8);
+        manager
+    };
+    let manager = operator().await;
     let running = run(&manager);
-    let widgets: Api<Widget> = Api::default_namespaced(direct.clone());
-    let widget = Widget::new("w", WidgetSpec { size: 3 });
-    widgets.create(&PostParams::default(), &widget).await.unwrap();
-    are_sized(&direct, &[("w".to_owned(), 3)].into()).await;
+
+    let user = wire.client();
+    let acknowledged = tokio::spawn(async move {
+        let widgets: Api<Widget> = Api::default_namespaced(user);
+        let (post, change, gone) = (
+            PostParams::default(),
+            PatchParams::default(),
+            DeleteParams::default(),
+        );
+        let mut sizes = BTreeMap::new();
+        for size in 0..WIDGETS {
+            let name = format!("w-{size}");
+            let widget = Widget::new(&name, WidgetSpec { size });
+            insist(|| widgets.create(&post, &widget)).await;
+            sizes.insert(name, size);
+            // One that was there for some time changes, and one goes.
+            if size % 10 == 9 {
+                let (name, other) = (format!("w-{}", size / 2), format!("w-{}", size / 3));
+                let patch = Patch::Merge(json!({"spec": {"size": 1000 + size}}));
+                if sizes.contains_key(&name) {
+                    insist(|| widgets.patch(&name, &change, &patch)).await;
+                    sizes.insert(name, 1000 + size);
+                }
+                insist(|| widgets.delete(&other, &gone)).await;
+                sizes.remove(&other);
+            }
+        }
+        sizes
+    });
+    for restart in 1..=4 {
+        let is_far = || {
+            let created = |asked: &Asked| asked.what.starts_with("POST ") && asked.what.contains("/widgets");
+            wire.count(created) >= restart * 50
+        };
+        in_time(async {
+            while !is_far() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        wire.down();
+        wire.up(open(&data).await);
+    }
+    let sizes = in_time(acknowledged).await.unwrap();
+    are_sized(&kube::Client::new(wire.server(), "default"), &sizes).await;
+    are_idle(&manager, sizes.len()).await;
     in_time(running.stop()).await.unwrap().unwrap();
-    assert_eq!(refused.load(Ordering::SeqCst), 2);
-    let metrics = manager.metrics().to_text();
-    let no_error = r#"controller_runtime_reconcile_errors_total{controller="widget"} 0"#;
-    assert!(metrics.contains(no_error), "{metrics}");
+
+    // Another one finds nothing to do.
+    let begun = Instant::now();
+    let manager = operator().await;
+    let running = run(&manager);
+    are_idle(&manager, sizes.len()).await;
+    in_time(running.stop()).await.unwrap().unwrap();
+    let writes = wire.asked(|asked| asked.by == "tester" && asked.is_write() && asked.at > begun);
+    assert!(writes.is_empty(), "{writes:?}");
 }
 
 #[tokio::test]
@@ -256,6 +318,258 @@ async fn key_that_fails_for_ever_holds_nobody_up_and_recovers() {
     bench.resize("bad", 1).await;
     told.until("bad", Some(1)).await;
     running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn burst_of_one_object_is_one_key_in_the_queue() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let at_gate = gate.clone();
+    let (reconciler, mut told) = teller(move |_, _| {
+        let gate = at_gate.clone();
+        async move {
+            gate.acquire().await?.forget();
+            Ok(Action::done())
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("w", 0).await;
+    told.until("w", Some(0)).await;
+    for size in 1..=1000 {
+        let patch = Patch::Merge(json!({"spec": {"size": size}}));
+        bench
+            .widgets()
+            .patch("w", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+    in_time(async {
+        let seen = async || manager.client().get::<Widget>(&key("w")).await.unwrap().unwrap();
+        while seen().await.spec.size < 1000 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let depth = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with("workqueue_depth{"));
+        lines.map(str::to_owned).collect()
+    };
+    let metrics = manager.metrics().to_text();
+    // It waits behind the run that is under way, and is not even ready.
+    assert!(
+        depth(&metrics).iter().all(|line| line.ends_with(" 0")),
+        "{metrics}"
+    );
+    gate.add_permits(2);
+    assert_eq!(told.next().await, (key("w"), Some(1000)));
+    are_idle(&manager, 2).await;
+    assert_eq!(told.unheard(), []);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn wait_for_ever_is_no_wait_of_nothing() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::MAX)) });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    bench.create("w", 1).await;
+    told.until("w", Some(1)).await;
+    are_idle(&manager, 1).await;
+    // An event cuts the wait short.
+    bench.resize("w", 2).await;
+    assert_eq!(told.next().await, (key("w"), Some(2)));
+    running.end().await.unwrap();
+    assert_eq!(told.unheard(), []);
+}
+
+#[tokio::test]
+async fn functions_of_the_cache_that_panic_cost_no_watch() {
+    use operator_runtime::cache::Transforms;
+    let bench = Bench::new().await;
+    let transforms = Transforms::default().of::<Widget>(|widget| assert_ne!(widget.spec.size, 13));
+    let manager = bench
+        .manager_with(CacheOptions {
+            transforms,
+            ..CacheOptions::default()
+        })
+        .await;
+    let by_size = |widget: &Widget| {
+        assert_ne!(widget.spec.size, 14);
+        vec![widget.spec.size.to_string()]
+    };
+    manager.cache().add_index("size", by_size).unwrap();
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    for size in 12..16 {
+        bench.create(&format!("w-{size}"), size).await;
+        told.until(&format!("w-{size}"), Some(size)).await;
+    }
+    bench.resize("w-14", 17).await;
+    told.until("w-14", Some(17)).await;
+    let with = ListOptions::all().index("size", "17");
+    let listed = manager.client().list::<Widget>(with).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn definition_that_is_deleted_and_installed_anew_is_reconciled_again() {
+    let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
+    let manager = sizer(env.client()).await;
+    let running = run(&manager);
+    let widgets: Api<Widget> = Api::default_namespaced(env.client());
+    let crds: Api<CustomResourceDefinition> = Api::all(env.client());
+    let widget = |size| Widget::new("w", WidgetSpec { size });
+    widgets.create(&PostParams::default(), &widget(1)).await.unwrap();
+    are_sized(&env.client(), &[("w".to_owned(), 1)].into()).await;
+    let name = Widget::crd().name_any();
+    let gone = async || {
+        crds.delete(&name, &Default::default()).await.unwrap();
+        env.eventually_gone(&crds, &name).await.unwrap();
+    };
+    gone().await;
+    // For a while it is a kind without namespaces, which is of no use to this operator and must not hurt it.
+    let mut other = serde_json::to_value(Widget::crd()).unwrap();
+    other["spec"]["scope"] = "Cluster".into();
+    env.install_crds([other]).await.unwrap();
+    let resource = ApiResource::erase::<Widget>(&());
+    let cluster_wide = DynamicObject::new("w", &resource).data(json!({"spec": {"size": 2}}));
+    let everywhere: Api<DynamicObject> = Api::all_with(env.client(), &resource);
+    everywhere
+        .create(&PostParams::default(), &cluster_wide)
+        .await
+        .unwrap();
+    in_time(async {
+        while manager.cache().unhealthy() != [""; 0] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    gone().await;
+    // At last it is stored in another version.
+    let mut two = serde_json::to_value(Widget::crd()).unwrap();
+    let mut second = two["spec"]["versions"][0].clone();
+    second["name"] = "v2".into();
+    two["spec"]["versions"][0]["storage"] = false.into();
+    two["spec"]["versions"].as_array_mut().unwrap().push(second);
+    env.install_crds([two]).await.unwrap();
+    widgets.create(&PostParams::default(), &widget(3)).await.unwrap();
+    are_sized(&env.client(), &[("w".to_owned(), 3)].into()).await;
+    running.end().await.unwrap();
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn kind_that_a_role_is_granted_for_later_is_reconciled_then() {
+    let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
+    let grant = async |name: &str, rules: serde_json::Value| {
+        let roles: Api<ClusterRole> = Api::all(env.client());
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        let role = serde_json::from_value(role).unwrap();
+        roles.create(&PostParams::default(), &role).await.unwrap();
+        let bindings: Api<ClusterRoleBinding> = Api::all(env.client());
+        let binding = json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": "default"}],
+        });
+        let binding = serde_json::from_value(binding).unwrap();
+        bindings.create(&PostParams::default(), &binding).await.unwrap();
+    };
+    let verbs = ["get", "list", "watch", "create", "patch"];
+    grant(
+        "configs",
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]),
+    )
+    .await;
+    let user = env
+        .client_as("system:serviceaccount:default:operator", &[])
+        .unwrap();
+    let manager = sizer(user).await;
+    let (others, mut of_others) = mpsc::unbounded_channel();
+    let other = handler::map(move |config: &ConfigMap| {
+        let _ = others.send(config.name_any());
+        Vec::new()
+    });
+    Controller::managed_by(&manager)
+        .named("others")
+        .watches::<ConfigMap>(other)
+        .complete(plain_teller().0)
+        .unwrap();
+    let running = run(&manager);
+    let widgets: Api<Widget> = Api::default_namespaced(env.client());
+    let widget = Widget::new("w", WidgetSpec { size: 5 });
+    widgets.create(&PostParams::default(), &widget).await.unwrap();
+    let configs: Api<ConfigMap> = Api::default_namespaced(env.client());
+    configs
+        .create(&PostParams::default(), &config_map("other", "x"))
+        .await
+        .unwrap();
+    while in_time(of_others.recv()).await.unwrap() != "other" {}
+    in_time(async {
+        let is_refused = |watch: &String| watch.contains("widgets") && watch.contains("forbidden");
+        while !manager.cache().unhealthy().iter().any(is_refused) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    grant(
+        "widgets",
+        json!([{"apiGroups": ["example.com"], "resources": ["widgets", "widgets/status", "widgets/finalizers"], "verbs": verbs}]),
+    )
+    .await;
+    are_sized(&env.client(), &[("w".to_owned(), 5)].into()).await;
+    running.end().await.unwrap();
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn namespace_that_goes_takes_its_keys_along() {
+    let env = TestEnv::builder().crds([Widget::crd()]).start().await.unwrap();
+    let manager = sizer(env.client()).await;
+    let running = run(&manager);
+    let namespaces: Api<Namespace> = Api::all(env.client());
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "brief"}})).unwrap();
+    let widgets: Api<Widget> = Api::namespaced(env.client(), "brief");
+    for size in 1..=3 {
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        for number in 0..20 {
+            let widget = Widget::new(&format!("w-{number}"), WidgetSpec { size });
+            widgets.create(&PostParams::default(), &widget).await.unwrap();
+        }
+        // While they are being reconciled.
+        namespaces.delete("brief", &Default::default()).await.unwrap();
+        env.eventually_gone(&namespaces, "brief").await.unwrap();
+    }
+    in_time(async {
+        while !manager.client().list::<Widget>(None).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let default: Api<Widget> = Api::default_namespaced(env.client());
+    let widget = Widget::new("w", WidgetSpec { size: 4 });
+    default.create(&PostParams::default(), &widget).await.unwrap();
+    are_sized(&env.client(), &[("w".to_owned(), 4)].into()).await;
+    running.end().await.unwrap();
+    env.stop().await;
 }
 
 #[tokio::test]

@@ -344,6 +344,17 @@ pub(crate) fn config_map(name: &str, value: &str) -> k8s_openapi::api::core::v1:
     config_map
 }
 
+/// A ConfigMap of one entry, in a namespace.
+pub(crate) fn config_map_in(
+    namespace: &str,
+    name: &str,
+    value: &str,
+) -> k8s_openapi::api::core::v1::ConfigMap {
+    let mut config_map = config_map(name, value);
+    config_map.metadata.namespace = Some(namespace.to_owned());
+    config_map
+}
+
 /// The answer of the health server.
 pub(crate) async fn probe(manager: &Manager, path: &str) -> (u16, String) {
     get(manager.health_address().unwrap(), path).await

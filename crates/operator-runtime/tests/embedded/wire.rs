@@ -1,34 +1,75 @@
-//! An API server behind sockets that break: connections end in the middle of whatever they carry, and the server goes
-//! away and comes back.
+//! An API server behind sockets that break: connections end in the middle of whatever they carry or hang, the server goes
+//! away and comes back, and what it answers is not always an answer.
 
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use clap::Parser;
-use http::{Request, Response};
+use futures::{Stream, StreamExt, TryStreamExt, future, stream};
+use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use operator_apiserver::ApiServer;
-use operator_runtime::manager::Args;
+use operator_runtime::manager::{Args, Manager, ManagerBuilder};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+use crate::support::in_time;
 
-/// Whether a request, `METHOD path`, is to be told to come back later.
-type Busy = Box<dyn FnMut(&str) -> bool + Send>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What becomes of a request, `METHOD path?query`.
+type Faults = Box<dyn FnMut(&str) -> Option<Fault> + Send>;
+
+/// What a client gets in place of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Try again after a second, as priority and fairness says it.
+    Busy,
+    /// Something is wrong inside.
+    Error,
+    /// The revision is too old to go on from.
+    Gone,
+    /// Nothing, for ever.
+    Silence,
+    /// A page of so many lines for people.
+    Page(usize),
+    /// It is somewhere else.
+    Moved,
+    /// So many bytes of the answer, and an orderly end.
+    Short(usize),
+    /// So many bytes of the answer, and then nothing, for ever.
+    Stuck(usize),
+    /// The answer with a line that means nothing in place of what comes first.
+    Garbled,
+}
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Instant,
+    /// The operator, by the first word of its `User-Agent`.
+    pub(crate) by: String,
+    /// `METHOD path?query`
+    pub(crate) what: String,
+}
 
 /// Listens on a port of its own for as long as it lives.
 pub(crate) struct Wire {
@@ -41,14 +82,18 @@ struct Shared {
     server: Mutex<Option<ApiServer>>,
     /// How many bytes the next connection may carry.
     budget: Mutex<Box<dyn FnMut() -> usize + Send>>,
-    busy: Mutex<Busy>,
+    faults: Mutex<Faults>,
+    token: Mutex<Option<String>>,
+    log: Mutex<Vec<Asked>>,
+    /// Holds up the connections that there are.
+    ice: Mutex<Arc<AtomicBool>>,
     /// Ends the connections that there are.
     up: Mutex<CancellationToken>,
 }
 
 /// The command line of an operator.
 #[derive(Parser)]
-struct Cli {
+struct Command {
     #[command(flatten)]
     manager: Args,
 }
@@ -59,7 +104,10 @@ impl Wire {
         let shared = Arc::new(Shared {
             server: Mutex::new(None),
             budget: Mutex::new(Box::new(|| usize::MAX)),
-            busy: Mutex::new(Box::new(|_| false)),
+            faults: Mutex::new(Box::new(|_| None)),
+            token: Mutex::default(),
+            log: Mutex::default(),
+            ice: Mutex::default(),
             up: Mutex::new(CancellationToken::new()),
         });
         let (port, stop) = (listener.local_addr().unwrap().port(), CancellationToken::new());
@@ -74,6 +122,29 @@ impl Wire {
         kube::Client::try_from(kube::Config::new(url)).unwrap()
     }
 
+    /// An operator that connects as operators do: with a kubeconfig, which is written to the directory. It sends the token
+    /// in the file `token` of the directory, if there is one.
+    pub(crate) fn operator(&self, directory: &Path) -> ManagerBuilder {
+        Manager::builder("tester").args(&self.args(directory, &["--metrics-bind-address=0"]))
+    }
+
+    /// Writes a kubeconfig to the directory.
+    pub(crate) fn kubeconfig(&self, directory: &Path) -> std::path::PathBuf {
+        let (path, token) = (directory.join("kubeconfig"), directory.join("token"));
+        let user = match token.exists() {
+            true => json!({"tokenFile": token}),
+            false => json!({}),
+        };
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "wire",
+            "clusters": [{"name": "wire", "cluster": {"server": self.url()}}],
+            "users": [{"name": "wire", "user": user}],
+            "contexts": [{"name": "wire", "context": {"cluster": "wire", "user": "wire"}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        path
+    }
+
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
@@ -81,16 +152,14 @@ impl Wire {
 
     /// The arguments of an operator that connects to it with a kubeconfig of its own, and has these flags.
     pub(crate) fn args(&self, directory: &Path, flags: &[&str]) -> Args {
-        let path = directory.join("kubeconfig");
-        let url = self.url();
-        let text = format!(
-            "{{apiVersion: v1, kind: Config, current-context: a,\n clusters: [{{name: a, cluster: {{server: '{url}'}}}}],\n \
-             users: [{{name: a, user: {{}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}\n"
-        );
-        std::fs::write(&path, text).unwrap();
-        let kubeconfig = ["operator", "--health-probe-bind-address=0", "--kubeconfig"];
-        let arguments = kubeconfig.into_iter().chain([path.to_str().unwrap()]);
-        Cli::parse_from(arguments.chain(flags.iter().copied())).manager
+        let kubeconfig = self.kubeconfig(directory);
+        let kubeconfig = [
+            "operator",
+            "--health-probe-bind-address=0",
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+        ];
+        Command::parse_from(kubeconfig.iter().chain(flags)).manager
     }
 
     /// Answers with `server` from now on.
@@ -113,14 +182,42 @@ impl Wire {
         }
     }
 
+    /// Cuts all connections; new ones are answered.
+    pub(crate) fn cut(&self) {
+        std::mem::take(&mut *self.shared.up.lock()).cancel();
+    }
+
+    /// Holds up all connections that there are, for ever, without closing them, as when a machine on the way loses its
+    /// power. New ones are answered.
+    pub(crate) fn freeze(&self) {
+        let ice = std::mem::take(&mut *self.shared.ice.lock());
+        ice.store(true, Ordering::SeqCst);
+    }
+
     /// Cuts each connection after as many bytes as `budget` says for it, from now on.
     pub(crate) fn cut_after(&self, budget: impl FnMut() -> usize + Send + 'static) {
         *self.shared.budget.lock() = Box::new(budget);
     }
 
-    /// Answers 429 with `Retry-After` where `busy` says so.
-    pub(crate) fn busy(&self, busy: impl FnMut(&str) -> bool + Send + 'static) {
-        *self.shared.busy.lock() = Box::new(busy);
+    /// Does to requests what `faults` says, from now on.
+    pub(crate) fn fail(&self, faults: impl FnMut(&str) -> Option<Fault> + Send + 'static) {
+        *self.shared.faults.lock() = Box::new(faults);
+    }
+
+    /// Lets only those in who have this token, from now on.
+    pub(crate) fn admit(&self, token: &str) {
+        *self.shared.token.lock() = Some(token.to_owned());
+    }
+
+    /// How many requests there were of which `like` says yes.
+    pub(crate) fn count(&self, like: impl Fn(&Asked) -> bool) -> usize {
+        self.shared.log.lock().iter().filter(|asked| like(asked)).count()
+    }
+
+    /// What was asked so far, of which `like` says yes.
+    pub(crate) fn asked(&self, like: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+        let log = self.shared.log.lock();
+        log.iter().filter(|asked| like(asked)).cloned().collect()
     }
 }
 
@@ -131,6 +228,25 @@ impl Drop for Wire {
     }
 }
 
+impl Asked {
+    pub(crate) fn is_write(&self) -> bool {
+        !self.what.starts_with("GET ")
+    }
+}
+
+/// Opens the server of a directory, whose journal is locked until the last request of the one before is over.
+pub(crate) async fn open(directory: &Path) -> ApiServer {
+    in_time(async {
+        loop {
+            match ApiServer::builder().data_directory(directory).build() {
+                Ok(server) => return server,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+}
+
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
@@ -139,43 +255,146 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             continue;
         };
         let (up, left) = (shared.up.lock().clone(), (shared.budget.lock())());
-        let talk = talk(Cut { stream, left }, server, shared.clone());
+        let ice = shared.ice.lock().clone();
+        let talk = talk(Cut { stream, left, ice }, server, shared.clone());
         tokio::spawn(up.run_until_cancelled_owned(talk));
     }
 }
 
 async fn talk(stream: Cut, server: ApiServer, shared: Arc<Shared>) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let mut server = server.clone();
-        let busy = (shared.busy.lock())(&format!("{} {}", request.method(), request.uri().path()));
-        async move {
-            if busy {
-                return Ok(too_many());
-            }
-            let answer = server.call(request).await?;
-            Ok::<_, Infallible>(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
-        }
-    });
+    let service =
+        service_fn(move |request: Request<Incoming>| answer(server.clone(), shared.clone(), request));
     let connection = auto::Builder::new(TokioExecutor::new());
     // It ends in an error each time it is cut.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// What priority and fairness answers: a text, and when to come back.
-fn too_many() -> Response<Body> {
-    let text = "Too many requests, please try again later.\n";
-    let body = Full::from(text).map_err(|never| match never {}).boxed_unsync();
-    let answer = Response::builder().status(429).header("Retry-After", "1");
+async fn answer(
+    mut server: ApiServer,
+    shared: Arc<Shared>,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let header = |name| {
+        let value = request.headers().get(name);
+        value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+    };
+    let what = format!("{} {}", request.method(), request.uri());
+    let by = header(header::USER_AGENT).split(' ').next().unwrap_or_default();
+    let asked = Asked {
+        at: Instant::now(),
+        by: by.to_owned(),
+        what: what.clone(),
+    };
+    shared.log.lock().push(asked);
+    let wanted = shared
+        .token
+        .lock()
+        .as_ref()
+        .map(|token| format!("Bearer {token}"));
+    if wanted.is_some_and(|wanted| wanted != header(header::AUTHORIZATION)) {
+        return Ok(text(401, "text/plain", "Unauthorized"));
+    }
+    request.headers_mut().remove(header::AUTHORIZATION);
+    let fault = (shared.faults.lock())(&what);
+    Ok(match fault {
+        Some(Fault::Silence) => future::pending().await,
+        Some(Fault::Busy) => busy(),
+        Some(Fault::Error) => text(500, "text/plain", "something is wrong inside"),
+        Some(Fault::Gone) => {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired",
+                "message": "too old resource version",
+            });
+            text(410, "application/json", &status.to_string())
+        }
+        Some(Fault::Page(lines)) => text(200, "text/html", &"<p>Please log in</p>\n".repeat(lines)),
+        Some(Fault::Moved) => {
+            let mut moved = text(302, "text/html", "<a href=\"/elsewhere\">Found</a>");
+            let elsewhere = header::HeaderValue::from_static("/elsewhere");
+            moved.headers_mut().insert(header::LOCATION, elsewhere);
+            moved
+        }
+        fault => spoiled(server.call(request).await?, fault),
+    })
+}
+
+/// The answer, or what is left of it.
+fn spoiled<B>(answer: Response<B>, fault: Option<Fault>) -> Response<Body>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (mut head, body) = answer.into_parts();
+    let Some(fault) = fault else {
+        return Response::from_parts(head, body.map_err(Into::into).boxed_unsync());
+    };
+    head.headers.remove(header::CONTENT_LENGTH);
+    let data = body.into_data_stream().map_err(Into::<BoxError>::into);
+    let frames = match fault {
+        Fault::Short(bytes) => first(data, bytes).boxed(),
+        Fault::Stuck(bytes) => first(data, bytes).chain(stream::pending()).boxed(),
+        _ => data.enumerate().map(garbled).boxed(),
+    };
+    Response::from_parts(head, StreamBody::new(frames.map_ok(Frame::data)).boxed_unsync())
+}
+
+/// The first bytes of what comes.
+fn first(
+    data: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
+    bytes: usize,
+) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
+    stream::unfold((data.boxed(), bytes), |(mut data, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let next = data.next().await?;
+        let cut = next.map(|next| next.slice(..next.len().min(left)));
+        let taken = cut.as_ref().map_or(0, Bytes::len);
+        Some((cut, (data, left - taken)))
+    })
+}
+
+fn garbled((number, data): (usize, Result<Bytes, BoxError>)) -> Result<Bytes, BoxError> {
+    match number {
+        0 => Ok(Bytes::from_static(b"]this is no event[\n")),
+        _ => data,
+    }
+}
+
+fn text(code: u16, content_type: &str, text: &str) -> Response<Body> {
+    let body = Full::from(text.to_owned())
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let answer = Response::builder().status(code);
     answer
-        .header("Content-Type", "text/plain; charset=utf-8")
+        .header(header::CONTENT_TYPE, content_type)
         .body(body)
         .unwrap()
 }
 
-/// A stream that breaks once it has carried so many bytes to the client.
+/// What priority and fairness answers: a text, and when to come back.
+fn busy() -> Response<Body> {
+    let mut busy = text(
+        429,
+        "text/plain; charset=utf-8",
+        "Too many requests, please try again later.\n",
+    );
+    let second = header::HeaderValue::from_static("1");
+    busy.headers_mut().insert(header::RETRY_AFTER, second);
+    busy
+}
+
+/// A stream that breaks once it has carried so many bytes to the client, and hangs when it is frozen.
 struct Cut {
     stream: TcpStream,
     left: usize,
+    ice: Arc<AtomicBool>,
+}
+
+impl Cut {
+    fn is_frozen(&self) -> bool {
+        self.ice.load(Ordering::SeqCst)
+    }
 }
 
 impl AsyncRead for Cut {
@@ -184,6 +403,9 @@ impl AsyncRead for Cut {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_frozen() {
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -194,6 +416,9 @@ impl AsyncWrite for Cut {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.is_frozen() {
+            return Poll::Pending;
+        }
         if self.left == 0 {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
@@ -206,6 +431,9 @@ impl AsyncWrite for Cut {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_frozen() {
+            return Poll::Pending;
+        }
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

@@ -1,0 +1,172 @@
+//! A limit to silence. A connection may be dead without anybody having closed it: the other side lost its power, or a
+//! machine between forgot about it. Then nothing comes any more, and only the clock tells.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response, header};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Sleep, sleep, timeout};
+use tower::{BoxError, Layer, Service};
+
+use crate::metrics::is_watch;
+
+/// Endings of paths whose answers may be silent for as long as those who talk through them.
+const STREAMS: [&str; 5] = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
+
+/// Gives up answers of which nothing comes for some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SilenceLayer(Option<Duration>);
+
+/// A service whose answers are given up when nothing of them comes.
+#[derive(Clone, Debug)]
+pub(super) struct Audible<S> {
+    inner: S,
+    limit: Option<Duration>,
+}
+
+/// An answer that is listened to.
+#[derive(Debug)]
+pub(super) struct Heard<R> {
+    inner: R,
+    limit: Option<Duration>,
+    /// A watch that says nothing any more has simply ended: who watches opens it again where it was.
+    is_watch: bool,
+    /// Runs while something is awaited.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// The server did not say anything.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the API server has said nothing for {0:?}; the request is given up, whether it was carried out or not"
+)]
+pub(super) struct Silent(Duration);
+
+// === impl SilenceLayer ===
+
+impl SilenceLayer {
+    /// `None` is no limit.
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        Self(limit)
+    }
+}
+
+impl<S> Layer<S> for SilenceLayer {
+    type Service = Audible<S>;
+
+    fn layer(&self, inner: S) -> Audible<S> {
+        let limit = self.0;
+        Audible { inner, limit }
+    }
+}
+
+// === impl Audible ===
+
+impl<S, B, R> Service<Request<B>> for Audible<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Heard<R>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let limit = self.limit.filter(|_| !may_be_silent(&request));
+        let is_watch = is_watch(&request);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = match limit {
+                Some(limit) => timeout(limit, answer).await.map_err(|_| Silent(limit))?,
+                None => answer.await,
+            };
+            let heard = |inner| Heard {
+                inner,
+                limit,
+                is_watch,
+                silence: None,
+            };
+            Ok(answer.map_err(Into::<BoxError>::into)?.map(heard))
+        })
+    }
+}
+
+fn may_be_silent<B>(request: &Request<B>) -> bool {
+    let path = request.uri().path();
+    request.headers().contains_key(header::UPGRADE)
+        || path.contains("/proxy/")
+        || STREAMS.iter().any(|stream| path.ends_with(stream))
+}
+
+// === impl Heard ===
+
+impl<R> Body for Heard<R>
+where
+    R: Body + Unpin,
+    R::Error: Into<BoxError>,
+{
+    type Data = R::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
+            self.silence = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let Some(limit) = self.limit else {
+            return Poll::Pending;
+        };
+        let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(silence.as_mut().poll(context));
+        Poll::Ready(match self.is_watch {
+            true => None,
+            false => Some(Err(Silent(limit).into())),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(uri: &str) -> Request<()> {
+        Request::get(uri).body(()).unwrap()
+    }
+
+    #[test]
+    fn what_people_look_at_may_be_silent() {
+        for uri in [
+            "/api/v1/namespaces/a/pods/b/log?follow=true",
+            "/api/v1/namespaces/a/services/b/proxy/status",
+            "/api/v1/namespaces/a/pods/b/proxy",
+        ] {
+            assert!(may_be_silent(&request(uri)), "{uri}");
+        }
+        let upgrade = Request::get("/anything").header("Upgrade", "websocket");
+        assert!(may_be_silent(&upgrade.body(()).unwrap()));
+        for uri in [
+            "/api/v1/pods?watch=true",
+            "/apis/apps/v1/namespaces/log/deployments/proxy",
+        ] {
+            assert_eq!(may_be_silent(&request(uri)), uri.ends_with("/proxy"), "{uri}");
+        }
+    }
+}

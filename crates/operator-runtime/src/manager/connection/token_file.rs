@@ -1,0 +1,158 @@
+//! The token of a file that somebody renews, as the kubelet does for the token of a pod's service account.
+//!
+//! kube reads the file again once a minute by the wall clock. Here it is the steady clock, which nobody sets, and the
+//! file is read at the next request after one that the API server did not authenticate: that is what client-go does.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode};
+use kube::config::AuthInfo;
+use parking_lot::Mutex;
+use tower::{Layer, Service};
+
+use super::super::ManagerError;
+
+/// How long a token is used without looking at the file.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Sends the token of a file with each request.
+#[derive(Clone, Debug)]
+pub(super) struct TokenFileLayer(Arc<TokenFile>);
+
+/// A service whose requests carry a token.
+#[derive(Clone, Debug)]
+pub(super) struct Authorized<S> {
+    inner: S,
+    file: Arc<TokenFile>,
+}
+
+#[derive(Debug)]
+struct TokenFile {
+    path: PathBuf,
+    last: Mutex<Token>,
+}
+
+#[derive(Clone, Debug)]
+struct Token {
+    header: HeaderValue,
+    read: Instant,
+    refused: bool,
+}
+
+// === impl TokenFileLayer ===
+
+impl TokenFileLayer {
+    /// The layer in place of the token file in `auth`, if that is how the operator authenticates.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds no token.
+    pub(super) fn take(auth: &mut AuthInfo) -> Result<Option<Self>, ManagerError> {
+        let has_password = auth.username.is_some() && auth.password.is_some();
+        if auth.auth_provider.is_some() || has_password || auth.token.is_some() {
+            return Ok(None);
+        }
+        let Some(path) = auth.token_file.take().map(PathBuf::from) else {
+            return Ok(None);
+        };
+        let header = read(&path).map_err(|source| ManagerError::TokenFile {
+            path: path.clone(),
+            source,
+        })?;
+        let last = Mutex::new(Token::new(header));
+        Ok(Some(Self(Arc::new(TokenFile { path, last }))))
+    }
+}
+
+impl<S> Layer<S> for TokenFileLayer {
+    type Service = Authorized<S>;
+
+    fn layer(&self, inner: S) -> Authorized<S> {
+        let file = self.0.clone();
+        Authorized { inner, file }
+    }
+}
+
+// === impl Authorized ===
+
+impl<S, B, R> Service<Request<B>> for Authorized<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let file = self.file.clone();
+        request.headers_mut().insert(AUTHORIZATION, file.header());
+        let sent = Instant::now();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                file.refused(sent);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+// === impl TokenFile ===
+
+impl TokenFile {
+    fn header(&self) -> HeaderValue {
+        let mut last = self.last.lock();
+        if last.refused || last.read.elapsed() >= FRESH {
+            match read(&self.path) {
+                Ok(header) => *last = Token::new(header),
+                Err(error) => {
+                    // The token may be good for longer than the file is there.
+                    tracing::warn!(path = %self.path.display(), %error, "Cannot read the token file, using the last token");
+                    *last = Token::new(last.header.clone());
+                }
+            }
+        }
+        last.header.clone()
+    }
+
+    /// A request that was sent at that time was not authenticated.
+    fn refused(&self, sent: Instant) {
+        let mut last = self.last.lock();
+        let is_older = last.read <= sent;
+        last.refused |= is_older;
+    }
+}
+
+// === impl Token ===
+
+impl Token {
+    fn new(header: HeaderValue) -> Self {
+        Self {
+            header,
+            read: Instant::now(),
+            refused: false,
+        }
+    }
+}
+
+fn read(path: &std::path::Path) -> std::io::Result<HeaderValue> {
+    let token = std::fs::read_to_string(path)?;
+    let invalid = |text: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, text.to_owned());
+    if token.trim().is_empty() {
+        return Err(invalid("it is empty"));
+    }
+    let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut header = header.map_err(|_| invalid("it holds no token"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}

@@ -1,0 +1,298 @@
+//! Answers that are late, or none: what a server, or whatever stands before it, may say in place of what was asked for.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kube::api::{Api, Patch, PatchParams};
+use operator_apiserver::ApiServer;
+use operator_runtime::cache::{CacheOptions, WatchBackoff};
+use operator_runtime::prelude::*;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::robustness::{are_sized, impatient, install, operate};
+use crate::support::{Running, Widget, in_time, run};
+use crate::wire::{Fault, Wire};
+
+/// An operator behind a wire, as it is deployed.
+struct Bench {
+    wire: Wire,
+    /// Past the wire.
+    direct: kube::Client,
+    directory: TempDir,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let (wire, server) = (Wire::new().await, ApiServer::builder().build().unwrap());
+        let direct = kube::Client::new(server.clone(), "default");
+        install(&direct).await;
+        wire.up(server);
+        let directory = tempfile::tempdir().unwrap();
+        Self {
+            wire,
+            direct,
+            directory,
+        }
+    }
+
+    /// An operator that waits for so long when the server says nothing.
+    async fn operator(&self, options: CacheOptions, silence: Option<Duration>) -> (Manager, Running) {
+        let manager = self.wire.operator(self.directory.path()).cache_options(options);
+        let manager = manager.silence_timeout(silence).build().await.unwrap();
+        operate(&manager, 4);
+        let running = run(&manager);
+        (manager, running)
+    }
+
+    /// Creates a widget, or changes its size.
+    async fn want(&self, name: &str, size: i32) {
+        let widgets: Api<Widget> = Api::default_namespaced(self.direct.clone());
+        let patch = Patch::Apply(json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": size},
+        }));
+        let params = PatchParams::apply("user").force();
+        widgets.patch(name, &params, &patch).await.unwrap();
+    }
+
+    async fn get(&self, name: &str, size: i32) {
+        are_sized(&self.direct, &[(name.to_owned(), size)].into()).await;
+    }
+}
+
+const IS_LIST: fn(&str) -> bool =
+    |what| what.starts_with("GET ") && what.contains("/widgets?") && !IS_WATCH(what);
+const IS_WATCH: fn(&str) -> bool = |what| what.contains("/widgets?") && what.contains("watch=true");
+const IS_WRITE: fn(&str) -> bool = |what| what.starts_with("PATCH ");
+
+#[tokio::test]
+async fn connections_that_hang_are_given_up_wherever_they_hang() {
+    let bench = Bench::new().await;
+    let (manager, running) = bench
+        .operator(impatient(), Some(Duration::from_millis(300)))
+        .await;
+    bench.want("w", 1).await;
+    bench.get("w", 1).await;
+    // Watches that are quiet because nothing happens are opened again without anybody taking them for ill.
+    let opened = || bench.wire.asked(|asked| IS_WATCH(&asked.what)).len();
+    let before = opened();
+    in_time(async {
+        while opened() < before + 2 {
+            assert_eq!(manager.cache().unhealthy(), [""; 0]);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // Those of the watches, and those that wait for the next request.
+    bench.wire.freeze();
+    bench.want("w", 2).await;
+    bench.get("w", 2).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_that_are_not_answered_or_only_in_part_are_asked_again() {
+    let bench = Bench::new().await;
+    for number in 0..20 {
+        bench.want(&format!("w-{number}"), number).await;
+    }
+    // Of each kind of request the first is not answered, the second begins to be.
+    let mut seen = BTreeMap::new();
+    let kinds = [IS_LIST, IS_WATCH, IS_WRITE];
+    bench.wire.fail(move |what| {
+        let kind = kinds.iter().position(|is_it| is_it(what))?;
+        let number = seen.entry(kind).or_insert(0);
+        *number += 1;
+        match number {
+            1 => Some(Fault::Silence),
+            2 => Some(Fault::Stuck(50)),
+            _ => None,
+        }
+    });
+    let (_, running) = bench
+        .operator(impatient(), Some(Duration::from_millis(300)))
+        .await;
+    let sizes = (0..20).map(|number| (format!("w-{number}"), number));
+    are_sized(&bench.direct, &sizes.collect()).await;
+    bench.want("w-0", 100).await;
+    bench.get("w-0", 100).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn busy_server_is_asked_again_when_it_says_so() {
+    let bench = Bench::new().await;
+    bench.want("w", 3).await;
+    // The first of each kind of request.
+    let kinds = [IS_LIST, IS_WATCH, IS_WRITE];
+    let mut seen = HashSet::new();
+    bench.wire.fail(move |what| {
+        let kind = kinds.iter().position(|is_it| is_it(what))?;
+        seen.insert(kind).then_some(Fault::Busy)
+    });
+    let (manager, running) = bench.operator(impatient(), None).await;
+    bench.get("w", 3).await;
+    // The watch is opened at its own time.
+    in_time(async {
+        while bench.wire.asked(|asked| IS_WATCH(&asked.what)).len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    running.end().await.unwrap();
+    for is_it in kinds {
+        let asked = bench.wire.asked(|asked| is_it(&asked.what));
+        let waited = asked[1].at - asked[0].at;
+        assert_eq!(asked[0].what, asked[1].what);
+        // Some milliseconds are lost between the one who sends and the one who writes down.
+        assert!(waited > Duration::from_millis(950), "{waited:?} before {asked:?}");
+    }
+    let metrics = manager.metrics().to_text();
+    let no_error = r#"controller_runtime_reconcile_errors_total{controller="widget"} 0"#;
+    assert!(metrics.contains(no_error), "{metrics}");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_not_taken_for_one() {
+    let bench = Bench::new().await;
+    for number in 0..10 {
+        bench.want(&format!("w-{number}"), number).await;
+    }
+    // Two of three requests, whatever they ask for.
+    let faults = [
+        Fault::Page(3),
+        Fault::Moved,
+        Fault::Short(40),
+        Fault::Error,
+        Fault::Garbled,
+        Fault::Short(0),
+    ];
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    bench.wire.fail(move |_| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        (number < 120 && !number.is_multiple_of(3)).then(|| faults[number / 3 % faults.len()])
+    });
+    let (manager, running) = bench.operator(impatient(), None).await;
+    let sizes = |of: i32| {
+        (0..10)
+            .map(move |number| (format!("w-{number}"), number + of))
+            .collect()
+    };
+    are_sized(&bench.direct, &sizes(0)).await;
+    for number in 0..10 {
+        bench.want(&format!("w-{number}"), number + 100).await;
+    }
+    are_sized(&bench.direct, &sizes(100)).await;
+    assert!(count.load(Ordering::SeqCst) > 20);
+    let stored = manager.client().list::<Widget>(None).await.unwrap();
+    assert_eq!(stored.len(), 10);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn watch_that_brings_garbage_misses_nothing() {
+    let bench = Bench::new().await;
+    let mut garbled = 0;
+    bench.wire.fail(move |what| {
+        garbled += usize::from(IS_WATCH(what));
+        (IS_WATCH(what) && garbled <= 3).then_some(Fault::Garbled)
+    });
+    let (_, running) = bench.operator(impatient(), None).await;
+    in_time(async {
+        while bench.wire.asked(|asked| IS_WATCH(&asked.what)).is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    // Its event is the one that does not come.
+    bench.want("w", 1).await;
+    bench.get("w", 1).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn page_in_place_of_a_watch_is_one_failure_however_long_it_is() {
+    let bench = Bench::new().await;
+    bench.want("w", 1).await;
+    let mut watches = 0;
+    bench.wire.fail(move |what| {
+        watches += usize::from(IS_WATCH(what));
+        (IS_WATCH(what) && watches == 1).then_some(Fault::Page(500))
+    });
+    let patient = CacheOptions {
+        watch_backoff: WatchBackoff {
+            min: Duration::from_millis(200),
+            max: Duration::from_secs(1),
+        },
+        ..CacheOptions::default()
+    };
+    let (_, running) = bench.operator(patient, None).await;
+    bench.get("w", 1).await;
+    in_time(async {
+        while bench.wire.count(|asked| IS_WATCH(&asked.what)) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    bench.want("w", 2).await;
+    bench.get("w", 2).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn token_that_was_renewed_is_used_as_soon_as_the_old_one_is_refused() {
+    let bench = Bench::new().await;
+    let token = bench.directory.path().join("token");
+    std::fs::write(&token, "first\n").unwrap();
+    bench.wire.admit("first");
+    let (manager, running) = bench.operator(impatient(), None).await;
+    bench.want("w", 1).await;
+    bench.get("w", 1).await;
+    let refusals = || {
+        let metrics = manager.metrics().to_text();
+        let is_refusal = |line: &&str| line.contains(r#"code="401""#) && !line.contains("retries");
+        let counts = metrics.lines().filter(is_refusal);
+        counts
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+            .sum::<u64>()
+    };
+    let refused_again = async || {
+        let before = refusals();
+        in_time(async {
+            while refusals() == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    };
+    // It has expired, and for a while there is no other.
+    bench.wire.admit("second");
+    bench.want("w", 2).await;
+    refused_again().await;
+    std::fs::write(&token, "second\n").unwrap();
+    bench.get("w", 2).await;
+    // A file that cannot be read is no reason to forget its token.
+    std::fs::remove_file(&token).unwrap();
+    bench.wire.admit("third");
+    bench.want("w", 3).await;
+    refused_again().await;
+    refused_again().await;
+    bench.wire.admit("second");
+    bench.get("w", 3).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn token_file_that_holds_none_is_told_when_the_manager_is_built() {
+    let bench = Bench::new().await;
+    std::fs::write(bench.directory.path().join("token"), "\n").unwrap();
+    let error = bench.wire.operator(bench.directory.path()).build().await;
+    let error = error.map(drop).unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot read the token file "),
+        "{error}"
+    );
+}

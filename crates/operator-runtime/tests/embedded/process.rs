@@ -1,0 +1,418 @@
+//! Operators in processes of their own: what signals, a log that nobody reads and a lost lease do to them.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use operator_apiserver::ApiServer;
+use operator_runtime::election::{LeaderElection, Timing};
+use operator_runtime::logging::Logging;
+use operator_runtime::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::robustness::{Sizer, are_sized, impatient, install};
+use crate::support::{Widget, WidgetSpec, in_time};
+use crate::wire::{Asked, Fault, Wire};
+
+/// Where a process finds what it is to do.
+const SETTINGS: &str = "OPERATOR_RUNTIME_TEST_SETTINGS";
+
+/// What a reconcile of a widget of this size does, beside what all do.
+const PENDING: i32 = -1;
+const BLOCKED: i32 = -2;
+const SLOW: i32 = -3;
+const RESTLESS: i32 = -4;
+const IDLE: i32 = -5;
+
+#[derive(Serialize, Deserialize)]
+struct Settings {
+    name: String,
+    kubeconfig: String,
+    grace: Duration,
+    elects: bool,
+}
+
+/// The program of these tests, which start it in a process of its own. By itself it does nothing.
+#[test]
+fn operator() {
+    let Ok(settings) = std::env::var(SETTINGS) else {
+        return;
+    };
+    let settings: Settings = serde_json::from_str(&settings).unwrap();
+    Logging::default().init();
+    // As `#[tokio::main]` does it.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let ended = runtime.block_on(settings.operate());
+    drop(runtime);
+    std::process::exit(if ended.is_ok() { 0 } else { 3 });
+}
+
+impl Settings {
+    async fn operate(&self) -> Result<()> {
+        let kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig)?;
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        config
+            .headers
+            .push((http::header::USER_AGENT, self.name.parse()?));
+        let client = kube::Client::try_from(config)?;
+        let mut manager = Manager::builder(&self.name)
+            .client(client.clone())
+            .cache_options(impatient())
+            .graceful_shutdown_timeout(self.grace);
+        if self.elects {
+            // As fast as whole seconds in the lease allow.
+            let timing = Timing {
+                lease_duration: Duration::from_secs(1),
+                renew_deadline: Duration::from_millis(700),
+                retry_period: Duration::from_millis(50),
+            };
+            let election = LeaderElection::builder(client, "tester").namespace("default");
+            manager = manager.election(election.identity(&self.name).timing(timing).build()?);
+        }
+        let manager = manager.build().await?;
+        Controller::managed_by(&manager)
+            .for_::<Widget>()
+            .max_concurrent_reconciles(2)
+            .complete(Moody)?;
+        manager.run().await
+    }
+}
+
+/// A [`Sizer`] with some bad habits.
+struct Moody;
+
+impl Reconciler for Moody {
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        tracing::info!("The log of an operator is never empty");
+        let widget = ctx.get::<Widget>(&request).await?;
+        let size = widget.as_ref().map_or(0, |widget| widget.spec.size);
+        if size == IDLE {
+            return Ok(Action::done());
+        }
+        if size < 0 {
+            // The test knows by this that it has begun.
+            ctx.apply(crate::support::config_map_in("default", request.name(), "begun"))
+                .await?;
+        }
+        match size {
+            PENDING => std::future::pending().await,
+            BLOCKED => loop {
+                std::thread::sleep(Duration::from_millis(10));
+            },
+            SLOW => tokio::time::sleep(Duration::from_millis(300)).await,
+            RESTLESS => loop {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let now = format!("{:?}", std::time::Instant::now());
+                ctx.apply(crate::support::config_map_in("default", request.name(), &now))
+                    .await?;
+            },
+            _ => {}
+        }
+        Sizer.reconcile(ctx, request).await
+    }
+}
+
+/// A server, and where operators find it.
+struct Bench {
+    wire: Wire,
+    direct: kube::Client,
+    directory: TempDir,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let (wire, server) = (Wire::new().await, ApiServer::builder().build().unwrap());
+        let direct = kube::Client::new(server.clone(), "default");
+        install(&direct).await;
+        wire.up(server);
+        let directory = tempfile::tempdir().unwrap();
+        Self {
+            wire,
+            direct,
+            directory,
+        }
+    }
+
+    fn operator(&self, name: &str) -> Operator {
+        Operator {
+            settings: Settings {
+                name: name.to_owned(),
+                kubeconfig: self
+                    .wire
+                    .kubeconfig(self.directory.path())
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+                grace: Duration::from_secs(10),
+                elects: false,
+            },
+            log: Stdio::null(),
+        }
+    }
+
+    /// Creates a widget, or changes its size.
+    async fn want(&self, name: &str, size: i32) {
+        let widgets: Api<Widget> = Api::default_namespaced(self.direct.clone());
+        let patch = Patch::Apply(json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": size},
+        }));
+        let params = PatchParams::apply("user").force();
+        widgets.patch(name, &params, &patch).await.unwrap();
+    }
+
+    async fn get(&self, name: &str, size: i32) {
+        are_sized(&self.direct, &[(name.to_owned(), size)].into()).await;
+    }
+
+    /// Waits until a reconcile that has a bad habit has begun.
+    async fn has_begun(&self, name: &str) {
+        let path = format!("/configmaps/{name}");
+        self.until(|asked| asked.is_write() && asked.what.contains(&path))
+            .await;
+    }
+
+    async fn until(&self, like: impl Fn(&Asked) -> bool) {
+        in_time(async {
+            while self.wire.asked(&like).is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+    }
+
+    /// What an operator wrote beside its lease.
+    fn writes_of(&self, name: &str) -> Vec<Asked> {
+        let is_its = |asked: &Asked| asked.by == name && asked.is_write() && !asked.what.contains("/leases");
+        self.wire.asked(is_its)
+    }
+}
+
+/// A process to be started.
+struct Operator {
+    settings: Settings,
+    log: Stdio,
+}
+
+impl Operator {
+    fn start(self) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = command
+            .args(["--exact", "process::operator", "--nocapture"])
+            .env(SETTINGS, serde_json::to_string(&self.settings).unwrap())
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::null())
+            .stderr(self.log);
+        Process(command.kill_on_drop(true).spawn().unwrap())
+    }
+}
+
+struct Process(Child);
+
+/// What a process has in memory, in MiB.
+#[cfg(target_os = "linux")]
+impl Process {
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id().unwrap())).unwrap();
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes / 1024
+    }
+}
+
+impl Process {
+    async fn signal(&self, signal: &str) {
+        let id = self.0.id().unwrap().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        in_time(self.0.wait()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn termination_ends_the_process_when_the_reconcile_under_way_has_ended() {
+    let bench = Bench::new().await;
+    let mut operator = bench.operator("slow").start();
+    bench.want("w", SLOW).await;
+    bench.has_begun("w").await;
+    operator.signal("-TERM").await;
+    assert_eq!(operator.end().await.code(), Some(0));
+    bench.get("w", SLOW).await;
+}
+
+#[tokio::test]
+async fn reconcile_that_does_not_end_is_aborted_after_the_grace_period_or_a_second_signal() {
+    let bench = Bench::new().await;
+    bench.want("w", PENDING).await;
+    let mut short = bench.operator("short");
+    short.settings.grace = Duration::from_millis(200);
+    let mut short = short.start();
+    bench.has_begun("w").await;
+    short.signal("-TERM").await;
+    assert_eq!(short.end().await.code(), Some(3), "run() returned an error");
+
+    let mut long = bench.operator("long").start();
+    bench
+        .until(|asked| asked.by == "long" && asked.what.contains("/widgets"))
+        .await;
+    bench.want("w2", PENDING).await;
+    bench.has_begun("w2").await;
+    long.signal("-INT").await;
+    let early = tokio::time::timeout(Duration::from_millis(200), long.0.wait()).await;
+    assert!(early.is_err(), "it does not wait");
+    long.signal("-TERM").await;
+    assert_eq!(long.end().await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn reconcile_that_blocks_its_thread_does_not_hold_up_the_end() {
+    let bench = Bench::new().await;
+    bench.want("blocked", BLOCKED).await;
+    let mut operator = bench.operator("blocked");
+    operator.settings.grace = Duration::from_millis(200);
+    let mut operator = operator.start();
+    bench.has_begun("blocked").await;
+    operator.signal("-TERM").await;
+    assert_eq!(operator.end().await.code(), Some(1), "the process is ended");
+}
+
+#[tokio::test]
+async fn log_that_cannot_be_written_is_no_reason_to_stop() {
+    let bench = Bench::new().await;
+    // Whoever reads the log goes away after the first line.
+    let mut operator = bench.operator("unread");
+    operator.log = Stdio::piped();
+    let mut operator = operator.start();
+    let mut log = BufReader::new(operator.0.stderr.take().unwrap());
+    in_time(log.read_line(&mut String::new())).await.unwrap();
+    drop(log);
+    for size in 1..4 {
+        bench.want("w", size).await;
+        bench.get("w", size).await;
+    }
+    operator.signal("-TERM").await;
+    assert_eq!(operator.end().await.code(), Some(0));
+
+    // No room is left on the device.
+    if Path::new("/dev/full").exists() {
+        let mut operator = bench.operator("full");
+        operator.log = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+            .into();
+        let mut operator = operator.start();
+        for size in 4..7 {
+            bench.want("w", size).await;
+            bench.get("w", size).await;
+        }
+        operator.signal("-TERM").await;
+        assert_eq!(operator.end().await.code(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothing_more() {
+    let bench = Bench::new().await;
+    let candidate = |name: &str| {
+        let mut operator = bench.operator(name);
+        operator.settings.elects = true;
+        operator.start()
+    };
+    let mut first = candidate("first");
+    bench.want("w", 1).await;
+    bench.get("w", 1).await;
+    let mut second = candidate("second");
+    bench
+        .until(|asked| asked.by == "second" && asked.what.contains("/leases"))
+        .await;
+    first.signal("-KILL").await;
+    assert_eq!(first.end().await.code(), None);
+    bench.want("w", 2).await;
+    bench.get("w", 2).await;
+    assert!(!bench.writes_of("second").is_empty());
+
+    // It writes again and again, and is stopped in the middle of it.
+    bench.want("restless", RESTLESS).await;
+    bench.has_begun("restless").await;
+    let before = bench.writes_of("second").len();
+    in_time(async {
+        while bench.writes_of("second").len() < before + 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    // It sleeps now, and would write as soon as it goes on.
+    second.signal("-STOP").await;
+    let mut third = candidate("third");
+    bench.want("w", 3).await;
+    bench.get("w", 3).await;
+    let last = bench.writes_of("second");
+    second.signal("-CONT").await;
+    assert_eq!(second.end().await.code(), Some(3), "it is no leader any more");
+    assert_eq!(bench.writes_of("second").len(), last.len());
+    third.signal("-KILL").await;
+    third.end().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn lists_that_come_again_and_again_do_not_pile_up() {
+    const OBJECTS: usize = 2000;
+    let bench = Bench::new().await;
+    let widgets: Api<Widget> = Api::default_namespaced(bench.direct.clone());
+    for number in 0..OBJECTS {
+        let mut widget = Widget::new(&format!("w-{number}"), WidgetSpec { size: IDLE });
+        let text = format!("{number} ").repeat(200);
+        widget.metadata.annotations = Some([("example.com/text".to_owned(), text)].into());
+        widgets.create(&PostParams::default(), &widget).await.unwrap();
+    }
+    let is_watch = |asked: &Asked| asked.what.contains("/widgets?") && asked.what.contains("watch=true");
+    let operator = bench.operator("patient").start();
+    let watched = async |times: usize| {
+        in_time(async {
+            while bench.wire.count(is_watch) < times {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    };
+    watched(1).await;
+    let mut resident = Vec::new();
+    for round in 0..12 {
+        // The next watch is told to begin anew, and the one after that follows the list.
+        let before = bench.wire.count(is_watch);
+        let mut is_first = true;
+        bench.wire.fail(move |what| {
+            let is_watch = what.contains("/widgets?") && what.contains("watch=true");
+            (is_watch && std::mem::take(&mut is_first)).then_some(Fault::Gone)
+        });
+        bench.wire.cut();
+        watched(before + 2).await;
+        if round >= 2 {
+            resident.push(operator.resident());
+        }
+    }
+    let lists = |asked: &Asked| asked.what.contains("/widgets?") && !is_watch(asked);
+    assert!(
+        bench.wire.count(lists) >= 13 * OBJECTS / 100,
+        "each round lists everything"
+    );
+    // Each list is more than 2 MiB.
+    let growth = resident[resident.len() - 1].saturating_sub(resident[0]);
+    assert!(growth < 6, "{resident:?} MiB");
+}
