@@ -79,6 +79,13 @@
 //! * Reconcile from what is, not from what happened: the request carries no event, and several events are one request.
 //! * Name what you create after its owner, so that doing it twice is doing it once.
 //! * Deletion needs code only for what Kubernetes cannot see: owned objects are collected by the cluster.
+//!
+//! # The examples
+//! Every public item has one, and most that need a cluster run against an embedded API server when this crate is
+//! tested. What they have in common they do not show: `manager` is a [`Manager`] that runs, and `ctx` its [`Client`],
+//! as a reconciler has it; `config_map(name, size)` and `deployment(name)` make objects for the namespace `default`,
+//! `size(&config)` reads that one entry, and `recorder()` makes a [`Reconciler`] and the stream of the requests that it
+//! is called with.
 
 pub use k8s_openapi;
 pub use kube;
