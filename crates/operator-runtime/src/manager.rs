@@ -157,7 +157,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// assert_eq!(manager.name(), "example-operator");
     /// # Ok(())
@@ -189,7 +189,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// let client = manager.client().clone();
     /// let mut version = ConfigMap::default();
@@ -213,7 +213,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// manager.cache().add_index("node", |pod: &Pod| {
     ///     pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
@@ -249,7 +249,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// let backups: Counter = Counter::default();
     /// manager.metrics().register(|registry| registry.register("backups", "Backups taken", backups.clone()));
@@ -268,7 +268,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.health_probe_bind_address("127.0.0.1:0").build().await?;
     /// assert!(manager.health_address().is_some_and(|address| address.port() != 0));
@@ -286,7 +286,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
     /// assert!(manager.metrics_address().is_some());
@@ -306,7 +306,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.webhook_bind_address("127.0.0.1:0").build().await?;
     /// assert_eq!(manager.webhook_address(), None);
@@ -497,8 +497,8 @@ impl Manager {
         self.inner.checks.add_ready(name, check);
     }
 
-    /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The kubelet
-    /// gives it a second unless the probe says otherwise.
+    /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The
+    /// kubelet gives it a second unless the probe says otherwise.
     ///
     /// ```no_run
     /// # async fn ping() -> std::io::Result<()> { Ok(()) }
@@ -523,7 +523,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
     /// manager.add_metrics_handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
@@ -593,7 +593,8 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let (env, other) = (operator_envtest::TestEnv::start().await?, operator_envtest::TestEnv::start().await?);
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
+    /// # let other = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// let west = manager.add_cluster("west", other.client(), CacheOptions::default())?;
     /// assert_eq!(west.name(), "west");
@@ -678,7 +679,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// let waiting = manager.clone();
     /// manager.run_until(async move { waiting.elected().await }).await?;
@@ -731,7 +732,7 @@ impl Manager {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
     /// let (finished, shutdown) = oneshot::channel::<()>();
     /// manager.add(Runnable::new("once", |_| async {

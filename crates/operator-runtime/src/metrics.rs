@@ -254,7 +254,7 @@ impl Metrics {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
     /// # env.eventually(&accounts, "default", |_| true).await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
@@ -289,7 +289,7 @@ impl Metrics {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
     /// # env.eventually(&accounts, "default", |_| true).await?;
     /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;

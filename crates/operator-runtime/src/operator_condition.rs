@@ -110,7 +110,7 @@ impl OperatorCondition {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let client = operator_envtest::TestEnv::start().await?.client();
+    /// # let client = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?.client();
     /// // Outside of OLM there is nobody to tell.
     /// assert!(OperatorCondition::from_env(client)?.is_none());
     /// # Ok(())
@@ -181,7 +181,8 @@ impl OperatorCondition {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
     /// # use serde_json::json;
-    /// # let (env, group) = (operator_envtest::TestEnv::start().await?, "operators.coreos.com");
+    /// # let (group, env) = ("operators.coreos.com", operator_envtest::TestEnv::builder());
+    /// # let env = env.backend(Default::default()).start().await?;
     /// # let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     /// # let version = json!({"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
     /// # let names = json!({"kind": "OperatorCondition", "plural": "operatorconditions"});

@@ -72,7 +72,7 @@ pub struct Pruner {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> operator_runtime::Result<()> {
-/// # let env = operator_envtest::TestEnv::start().await?;
+/// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
 /// let refused = Pruner::of::<Job>(env.client()).run().await;
 /// assert!(matches!(refused, Err(PruneError::NoStrategy(kind)) if kind == "Job"));
 /// # Ok(())
@@ -116,7 +116,7 @@ impl Pruner {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// // Pods that failed are left alone: somebody will want to look at them.
     /// let gone = Pruner::of::<Pod>(env.client()).keep_newest(10).run().await?;
     /// assert!(gone.is_empty());
@@ -196,7 +196,7 @@ impl Pruner {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # for (name, sent) in [("report-1", "false"), ("report-2", "true"), ("report-3", "true")] {
     /// #     let mut config = ConfigMap::default();
     /// #     config.metadata.name = Some(name.to_owned());
@@ -272,7 +272,7 @@ impl Pruner {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # for name in ["report-1", "report-2"] {
     /// #     let mut config = ConfigMap::default();
     /// #     config.metadata.name = Some(name.to_owned());
@@ -317,7 +317,7 @@ impl Pruner {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let reports = Api::<ConfigMap>::default_namespaced(env.client());
     /// # for name in ["report-1", "report-2"] {
     /// #     let mut config = ConfigMap::default();

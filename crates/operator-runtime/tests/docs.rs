@@ -1,4 +1,4 @@
-//! Every public item of this crate has an example.
+//! Every public item of this crate, of its macros and of the test environment has an example.
 //!
 //! The compiler sees to it that every public item has documentation, that its examples compile, and that nothing is
 //! `pub` without being reachable; so what is left to look for is items whose documentation has no example.
@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 /// What is declared with `pub` and should have an example; fields, variants and re-exports need none.
 const ITEMS: [&str; 7] = ["fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
+
+/// The crates that are looked at; the folder of each is beside that of this one.
+const CRATES: [&str; 3] = ["operator-runtime", "operator-macros", "operator-envtest"];
 
 /// An item without an example: the number of its line, and the line.
 type Missing = (usize, String);
@@ -47,8 +50,15 @@ fn has_example(above: &[&str]) -> bool {
         let line = line.trim();
         line.starts_with("///") || !(line.is_empty() || line.ends_with(['{', '}', ';']))
     };
-    let mut documentation = above.iter().rev().take_while(belongs);
-    documentation.any(|line| line.trim_start().starts_with("/// ```"))
+    let documentation = above.iter().rev().take_while(belongs);
+    let mut fences = documentation.filter_map(|line| line.trim_start().strip_prefix("/// ```"));
+    // The last fence closes a block, the one before it says what is in the block.
+    std::iter::from_fn(|| fences.next().and_then(|_| fences.next())).any(is_compiled)
+}
+
+/// Whether a block that begins like this is Rust that the compiler sees.
+fn is_compiled(fence: &str) -> bool {
+    matches!(fence.trim(), "" | "no_run" | "should_panic" | "compile_fail")
 }
 
 /// The lines before the module with tests that stands at the end of a file.
@@ -83,19 +93,21 @@ fn missing_in(source: &str) -> Vec<Missing> {
 
 #[test]
 fn every_public_item_has_an_example() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    sources(&root, &mut files);
+    for name in CRATES {
+        sources(&crates.join(name).join("src"), &mut files);
+    }
     files.sort();
     let mut missing = Vec::new();
     for file in files {
-        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        let name = file.strip_prefix(crates).unwrap().display().to_string();
         if name.ends_with("tests.rs") {
             continue;
         }
         let source = std::fs::read_to_string(&file).unwrap();
         let found = missing_in(&source).into_iter();
-        missing.extend(found.map(|(line, item)| format!("src/{name}:{line}: {item}")));
+        missing.extend(found.map(|(line, item)| format!("{name}:{line}: {item}")));
     }
     assert!(
         missing.is_empty(),
@@ -123,6 +135,12 @@ pub struct Good {
 /// Has none.
 pub struct Bad;
 
+/// Has one that nobody compiles.
+/// ```ignore
+/// # nonsense
+/// ```
+pub struct Unseen;
+
 impl Good {
     /// Has none either.
     #[must_use]
@@ -147,5 +165,5 @@ mod tests {
 ";
     let found = missing_in(source);
     let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
-    assert_eq!(lines, [14, 19, 28], "{found:?}");
+    assert_eq!(lines, [14, 20, 25, 34], "{found:?}");
 }

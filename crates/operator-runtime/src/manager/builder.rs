@@ -145,7 +145,7 @@ impl ManagerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client()).leader_election(true);
     /// let manager = manager.leader_election_namespace("default").build().await?;
     /// let leading = manager.clone();
@@ -241,7 +241,7 @@ impl ManagerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let error = manager.health_probe_bind_address("nowhere").build().await.expect_err("it is no address");
     /// assert!(error.to_string().contains("--health-probe-bind-address"));
@@ -273,7 +273,7 @@ impl ManagerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.metrics_bind_address("127.0.0.1:0").metrics_secure(false).build().await?;
@@ -376,7 +376,7 @@ impl ManagerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # let client = env.client();
     /// let election = LeaderForLife::builder(client.clone(), "example-lock").namespace("default").pod_name("pod-0");
     /// let election = election.build()?;
@@ -400,7 +400,7 @@ impl ManagerBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// let manager = Manager::builder("example-operator").client(env.client());
     /// let manager = manager.graceful_shutdown_timeout(Duration::from_millis(10)).build().await?;
     /// manager.add(Runnable::new("stubborn", |_stop| std::future::pending()))?;

@@ -16,7 +16,7 @@ use crate::webhook::WebhookError;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> operator_runtime::Result<()> {
-/// # let env = operator_envtest::TestEnv::start().await?;
+/// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
 /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
 /// let again = manager.clone();
 /// manager.run_until(std::future::ready(())).await?;

@@ -116,7 +116,7 @@ impl MetricsServer {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::start().await?;
+    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
     /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     /// let server = MetricsServer::new(Metrics::new()).authorize(env.client());
     /// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
