@@ -289,10 +289,14 @@ impl Subscription {
         if initial_events_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({
+        let mut object = json!({
             "kind": self.definition.subject.kind, "apiVersion": self.definition.api_version(),
             "metadata": metadata,
         });
+        if !self.definition.is_custom() {
+            // An empty object of its kind, with what is written even when it is empty; it has nothing to refuse.
+            let _ = self.definition.decode(&mut object);
+        }
         self.value_frame("BOOKMARK", &object)
     }
 
@@ -332,12 +336,14 @@ pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: Ca
     let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
     let seconds = seconds.min(TIMEOUT_SECONDS_MAX);
     let now = Instant::now();
+    let end = now + Duration::from_secs(seconds);
     let state = Stream {
         subscription,
         bookmarks: watch.bookmarks,
         next_bookmark: now + BOOKMARK_PERIOD,
-        last_bookmark: false,
-        end: now + Duration::from_secs(seconds),
+        // A watch that is shorter gets none before its end.
+        last_bookmark: end < now + BOOKMARK_BEFORE_END,
+        end,
         drain,
         frames: VecDeque::new(),
     };

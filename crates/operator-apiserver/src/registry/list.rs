@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde_json::{Value, json};
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::NO_PAD;
+use base64::{Engine, alphabet};
+use serde_json::Value;
 
 use super::{Definition, Registry};
+use crate::json;
+use crate::object;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{self, Status};
 use crate::store::{Selection, Stored};
@@ -115,8 +118,18 @@ impl Registry {
     /// The revision that a list has to show; `None` for the present.
     fn past_revision(&self, options: &ListOptions, start: Option<&Token>) -> Result<Option<u64>, Status> {
         if let Some(token) = start {
+            if options.revision.is_some_and(|revision| revision != 0) {
+                return Err(status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
             // A token below zero goes on from the present.
-            return Ok(u64::try_from(token.revision).ok());
+            let past = u64::try_from(token.revision).ok();
+            let current = self.store.revision();
+            return match past {
+                Some(revision) if revision > current => Err(status::too_large_revision(revision, current)),
+                past => Ok(past),
+            };
         }
         let Some(revision) = options.revision.filter(|revision| *revision > 0) else {
             return Ok(None);
@@ -140,9 +153,29 @@ impl Registry {
             start: token.start.clone(),
             relative: token.relative.clone(),
         };
-        expired.body["metadata"] = json!({"continue": fresh.encode()});
+        expired.body["metadata"] = serde_json::json!({"continue": fresh.encode()});
         expired
     }
+}
+
+/// The version of what a token says.
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+/// Tokens are base64 without padding; bits that are too many do not matter.
+const TOKENS: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
+/// Where a token stops being base64: at the first byte that is none, or where the last four bytes would begin.
+fn corrupt_at(text: &str) -> usize {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let foreign = text.bytes().position(|byte| !is_known(byte));
+    foreign.unwrap_or(text.len() / 4 * 4)
+}
+
+/// Whether a key is a path without detours, so that it leads nowhere else.
+fn is_clean(key: &str) -> bool {
+    let key = key.strip_prefix('/').unwrap_or(key);
+    key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Where the next page begins.
@@ -167,29 +200,42 @@ impl Token {
     }
 
     fn encode(&self) -> String {
-        let body = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.relative});
-        BASE64_URL_SAFE_NO_PAD.encode(body.to_string())
+        let body = serde_json::json!({"v": TOKEN_VERSION, "rv": self.revision, "start": self.relative});
+        TOKENS.encode(body.to_string())
     }
 
     fn parse(text: &str, prefix: &str) -> Result<Option<Self>, Status> {
         if text.is_empty() {
             return Ok(None);
         }
-        let invalid = |why: &str| status::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = BASE64_URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| invalid(&error.to_string()))?;
-        let body: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
-        if body.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
-            return Err(invalid("server does not recognize this encoded version"));
+        let invalid = |why: &str| {
+            status::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let bytes = TOKENS
+            .decode(text)
+            .map_err(|_| invalid(&format!("illegal base64 data at input byte {}", corrupt_at(text))))?;
+        let body = json::parse(&bytes).map_err(|why| invalid(&why))?.value;
+        let version = object::text(&body, &["v"]);
+        if version != TOKEN_VERSION {
+            return Err(invalid(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
         }
         let revision = body.get("rv").and_then(Value::as_i64).unwrap_or_default();
-        let relative = body.get("start").and_then(Value::as_str).unwrap_or_default();
+        let relative = object::text(&body, &["start"]);
         if revision == 0 {
-            return Err(invalid("incorrect encoded start resourceVersion"));
+            let why = format!("incorrect encoded start resourceVersion (version {TOKEN_VERSION})");
+            return Err(invalid(&why));
         }
         if relative.is_empty() {
-            return Err(invalid("encoded start key empty"));
+            return Err(invalid(&format!(
+                "encoded start key empty (version {TOKEN_VERSION})"
+            )));
+        }
+        if !is_clean(relative) {
+            return Err(invalid(relative));
         }
         Ok(Some(Self {
             revision,
