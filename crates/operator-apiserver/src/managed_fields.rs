@@ -36,6 +36,20 @@ pub(crate) fn update(registry: &Registry, write: &Write, live: Option<&Value>, o
     *object = manager.update(live, new, &write.manager, &registry.timestamp());
 }
 
+/// The answer to a configuration that the Go struct of its kind cannot hold.
+pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
+    let name = object::name(config);
+    let namespace = object::text(config, &["metadata", "namespace"]);
+    let subject = &write.definition.subject;
+    let gvk = format!(
+        "{}/{}, Kind={}",
+        subject.group, write.definition.version, subject.kind
+    );
+    status::plain(format!(
+        "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured object to {gvk}: {why}"
+    ))
+}
+
 /// Server-side apply: merges a configuration into the live object.
 pub(crate) fn apply(
     registry: &Registry,
@@ -47,22 +61,13 @@ pub(crate) fn apply(
     let Some(manager) = manager(write) else {
         return Err(status::internal("the kind has no field manager"));
     };
-    let applied = manager
+    let mut applied = manager
         .apply(live, config, &write.manager, force, &registry.timestamp())
         .map_err(refusal)?;
     if let Some(kind) = write.definition.builtin_type()
-        && let Err(why) = builtin::unstructured::check(kind, &applied)
+        && let Err(why) = builtin::unstructured::convert(kind, &mut applied)
     {
-        let name = object::name(config);
-        let namespace = object::text(config, &["metadata", "namespace"]);
-        let subject = &write.definition.subject;
-        let gvk = format!(
-            "{}/{}, Kind={}",
-            subject.group, write.definition.version, subject.kind
-        );
-        return Err(status::plain(format!(
-            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured object to {gvk}: {why}"
-        )));
+        return Err(unconverted(write, config, &why));
     }
     Ok(applied)
 }

@@ -78,10 +78,11 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
         };
         subresource.verbs.iter().any(|verb| verb == info.verb)
     };
-    if fits && allowed && *method != Method::HEAD {
+    // Custom resources are served by what takes a HEAD for a GET.
+    if fits && allowed && (definition.is_custom() || *method != Method::HEAD) {
         return Ok(());
     }
-    if definition.is_custom() && !info.verb.is_empty() {
+    if definition.is_custom() {
         return Err(status::method_not_supported(&definition.subject, info.verb));
     }
     Err(status::method_not_allowed())
@@ -96,7 +97,11 @@ fn has_items(definition: &Definition) -> bool {
 
 /// The write that a request is.
 pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
-    options::check_manager(call)?;
+    // The options of a delete may be in its body.
+    let deletes = matches!(call.info.verb, "delete" | "deletecollection");
+    if !deletes {
+        options::check(call)?;
+    }
     Ok(Write {
         definition: definition.clone(),
         namespace: if definition.namespaced {
@@ -110,7 +115,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         manager: options::field_manager(call),
         tracked: false,
         replaces: call.info.verb == "update",
-        dry_run: options::dry_run(call)?,
+        dry_run: !deletes && !options::dry_runs(call).is_empty(),
         options: options::given(call),
         warnings: call.warnings.clone(),
     })

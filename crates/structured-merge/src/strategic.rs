@@ -40,6 +40,12 @@ const BAD_ORDER_LIST: StrategicError =
 const LISTS_OF_LISTS: StrategicError = StrategicError::Unprocessable("lists of lists are not supported");
 
 fn no_merge_key(item: &Value, key: &str) -> StrategicError {
+    if !item.is_object() {
+        let found = go::type_name(item);
+        return StrategicError::Internal(format!(
+            "expected a map[string]interface {{}}, but received a {found}"
+        ));
+    }
     StrategicError::Internal(format!(
         "map: {} does not contain declared merge key: {key}",
         go::plain(item)

@@ -1,5 +1,5 @@
 //! Go's other way from JSON to structs: from trees, as apply and strategic patches go. It refuses the same values as
-//! the decoder of bodies, in other words.
+//! the decoder of bodies, in other words, but for numbers: those without a fraction become what the field holds.
 
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
@@ -7,8 +7,8 @@ use structured_merge::builtin::{FieldKind, Type};
 use super::decode::decode_base64;
 use super::go_fields::go_struct;
 
-/// Checks a tree against the Go struct of a type; the text is what the converter says of the first misfit.
-pub(crate) fn check(of_type: &Type, value: &Value) -> Result<(), String> {
+/// Makes a tree what the Go struct of a type can hold; the text is what the converter says of the first misfit.
+pub(crate) fn convert(of_type: &Type, value: &mut Value) -> Result<(), String> {
     let object = match value {
         Value::Null => return Ok(()),
         Value::Object(object) => object,
@@ -18,31 +18,31 @@ pub(crate) fn check(of_type: &Type, value: &Value) -> Result<(), String> {
         if let Some(field) = of_type.field(name)
             && go_struct(of_type).is_none_or(|go| go.has_field(name))
         {
-            check_field(&field.kind, value)?;
+            convert_field(&field.kind, value)?;
         }
     }
     Ok(())
 }
 
-fn check_field(of_kind: &FieldKind, value: &Value) -> Result<(), String> {
+fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
     match (of_kind, value) {
-        (FieldKind::Ref(part), value) => check(part.resolve(), value),
+        (FieldKind::Ref(part), value) => convert(part.resolve(), value),
         (FieldKind::List(item), Value::Array(items)) => {
-            items.iter().try_for_each(|value| check_field(item, value))
+            items.iter_mut().try_for_each(|value| convert_field(item, value))
         }
         (FieldKind::List(_), other) => Err(format!("cannot restore slice from {}", kind(other))),
-        (FieldKind::Map(of_value), Value::Object(map)) => {
-            map.values().try_for_each(|value| check_field(of_value, value))
-        }
+        (FieldKind::Map(of_value), Value::Object(map)) => map
+            .values_mut()
+            .try_for_each(|value| convert_field(of_value, value)),
         (FieldKind::Map(_), other) => Err(format!("cannot restore map from {}", kind(other))),
         (FieldKind::String, Value::String(_)) | (FieldKind::Boolean, Value::Bool(_)) => Ok(()),
         (FieldKind::String, _) => Err("unrecognized type: string".to_owned()),
         (FieldKind::Boolean, _) => Err("unrecognized type: bool".to_owned()),
-        (FieldKind::Int32, value) => check_integer("int32", value),
-        (FieldKind::Int64, value) => check_integer("int64", value),
+        (FieldKind::Int32, value) => convert_integer("int32", value, |number| i64::from(number as i32)),
+        (FieldKind::Int64, value) => convert_integer("int64", value, |number| number),
         (FieldKind::Number, value) if !value.is_number() => Err("unrecognized type: float64".to_owned()),
         (FieldKind::Bytes, Value::String(text)) => check_base64(text),
         (FieldKind::Bytes, other) => Err(format!("cannot restore slice from {}", kind(other))),
@@ -51,15 +51,30 @@ fn check_field(of_kind: &FieldKind, value: &Value) -> Result<(), String> {
     }
 }
 
-fn check_integer(name: &str, value: &Value) -> Result<(), String> {
-    match value {
-        Value::Number(number)
-            if number.is_f64() && number.as_f64().is_none_or(|number| number.fract() != 0.0) =>
-        {
-            Err(format!("cannot convert float64 to {name}"))
-        }
-        Value::Number(_) => Ok(()),
-        _ => Err(format!("unrecognized type: {name}")),
+/// Go converts what is too large for the field without a word, and only fractions are refused.
+fn convert_integer(name: &str, value: &mut Value, narrow: impl Fn(i64) -> i64) -> Result<(), String> {
+    let Value::Number(number) = value else {
+        return Err(format!("unrecognized type: {name}"));
+    };
+    let whole = match number.as_i64() {
+        Some(whole) => Some(whole),
+        None => number
+            .as_f64()
+            .filter(|number| number.fract() == 0.0)
+            .map(whole_number),
+    };
+    let whole = whole.ok_or_else(|| format!("cannot convert float64 to {name}"))?;
+    *value = narrow(whole).into();
+    Ok(())
+}
+
+/// What the processor makes of a float that no integer can hold is the least of them.
+fn whole_number(float: f64) -> i64 {
+    let limit = 9_223_372_036_854_775_808.0;
+    if (-limit..limit).contains(&float) {
+        float as i64
+    } else {
+        i64::MIN
     }
 }
 

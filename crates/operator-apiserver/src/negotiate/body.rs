@@ -87,11 +87,48 @@ pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &st
             "{kind} in version {version} cannot be handled as a {kind}: {why}"
         ));
     }
-    let why = match media {
+    untyped(kind, &unread(media, why), bytes)
+}
+
+/// What is wrong with a body whose version and kind could not be found.
+fn unread(media: Media, why: &str) -> String {
+    match media {
         Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
         Media::Yaml | Media::Protobuf => why.to_owned(),
+    }
+}
+
+/// Reads a body that is an object or nothing, and that says of which type it is.
+pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Value, Status> {
+    let decoded = decode(bytes, media, default_kind);
+    let value = decoded
+        .map_err(|why| status::bad_request(unread(media, &why)))?
+        .value;
+    let misfit = if value.is_object() || value.is_null() {
+        mistyped(&value)
+    } else {
+        Some(cannot_unmarshal(&value, VERSION_AND_KIND))
     };
-    untyped(kind, &why, bytes)
+    if let Some(why) = misfit {
+        return Err(status::bad_request(unread(Media::Json, &why)));
+    }
+    let version = crate::object::text(&value, &["apiVersion"]);
+    if version.matches('/').count() > 1 {
+        return Err(status::bad_request(format!(
+            "unexpected GroupVersion string: {version}"
+        )));
+    }
+    Ok(value)
+}
+
+/// What is said of a version or a kind that is no text.
+fn mistyped(value: &Value) -> Option<String> {
+    ["apiVersion", "kind"].iter().find_map(|field| {
+        let found = value.get(*field)?;
+        let fits = found.is_null() || found.is_string();
+        let why = cannot_unmarshal(found, "string");
+        (!fits).then(|| why.replace("Go value of", &format!("Go struct field .{field} of")))
+    })
 }
 
 /// The error for a body whose type cannot be read.
@@ -115,15 +152,7 @@ pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &
 
 /// The error for a custom resource that does not say of what type it is.
 pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
-    let fields = ["apiVersion", "kind"];
-    let mistyped = fields.iter().find_map(|field| {
-        let found = value
-            .get(*field)
-            .filter(|found| !found.is_null() && !found.is_string())?;
-        let why =
-            cannot_unmarshal(found, "string").replace("Go value of", &format!("Go struct field .{field} of"));
-        Some(format!("couldn't get version/kind; json parse error: {why}"))
-    });
+    let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
     let is_missing = value
         .get("kind")
         .and_then(Value::as_str)

@@ -101,7 +101,7 @@ fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status
         .iter()
         .map(|field| format!("unknown field {}", object::go_quote(field)))
         .collect();
-    match options::field_validation(call)? {
+    match options::field_validation(call) {
         _ if faults.is_empty() => {}
         FieldValidation::Ignore => {}
         FieldValidation::Warn => faults.iter().for_each(|fault| write.warnings.add(fault.as_str())),

@@ -79,22 +79,18 @@ pub(super) async fn serve_collection(
 
 const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// The options in the body; without a body, those in the query.
+/// The options in the body, whatever the query says; without a body, those in the query.
 fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() {
         query_options(call)?
     } else {
         let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-        let body = body::decode(&call.body, media, ("v1", "DeleteOptions"))
-            .map_err(status::bad_request)?
-            .value;
+        let body = body::decode_typed(&call.body, media, ("v1", "DeleteOptions"))?;
         check_type(&body)?;
         body
     };
     let dry_run = body.get("dryRun").and_then(Value::as_array);
-    if dry_run.is_some_and(|list| !list.is_empty()) {
-        write.dry_run = true;
-    }
+    write.dry_run = dry_run.is_some_and(|list| !list.is_empty());
     options::check_delete(call, &body)?;
     let options = DeleteOptions::from_json(&body);
     write.options = body;
@@ -124,7 +120,7 @@ const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 /// The parameters of the URL in the form of a body.
 fn query_options(call: &Call) -> Result<Value, Status> {
-    let mut options = json!({});
+    let mut body = json!({});
     let seconds = call.query.text("gracePeriodSeconds");
     if !seconds.is_empty() {
         let parsed: Result<i64, _> = seconds.parse();
@@ -132,13 +128,17 @@ fn query_options(call: &Call) -> Result<Value, Status> {
             let quoted = object::go_quote(seconds);
             status::bad_request(format!("strconv.ParseInt: parsing {quoted}: invalid syntax"))
         };
-        options["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();
+        body["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();
     }
     if let Some(policy) = call.query.get("propagationPolicy") {
-        options["propagationPolicy"] = policy.into();
+        body["propagationPolicy"] = policy.into();
     }
     if call.query.get("orphanDependents").is_some() {
-        options["orphanDependents"] = call.query.flag("orphanDependents").into();
+        body["orphanDependents"] = call.query.flag("orphanDependents").into();
     }
-    Ok(options)
+    let dry_runs = options::dry_runs(call);
+    if !dry_runs.is_empty() {
+        body["dryRun"] = dry_runs.into();
+    }
+    Ok(body)
 }

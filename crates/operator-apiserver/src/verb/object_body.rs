@@ -49,7 +49,7 @@ pub(crate) fn read(
         let why = format!("unexpected GroupVersion string: {given}");
         return Err(body::untyped(kind, &why, &call.body));
     }
-    let validation = options::field_validation(call)?;
+    let validation = options::field_validation(call);
     let order = if media == Media::Json {
         json::field_order(&call.body)
     } else {

@@ -4,6 +4,7 @@ use http::header::USER_AGENT;
 use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
+use super::patch;
 use crate::call::Call;
 use crate::managed_fields;
 use crate::registry::{Definition, ListOptions, RevisionMatch};
@@ -59,10 +60,19 @@ fn refuse_list(errors: &[Error]) -> Status {
     status::invalid(&options_subject("ListOptions"), "", errors)
 }
 
-/// Checks `fieldManager`.
-pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
-    let given = call.query.text("fieldManager");
-    let errors = managed_fields::validate_manager(&Path::new("fieldManager"), given);
+/// Checks the options in the query of a create, an update or a patch, and tells everything that is wrong with them.
+pub(crate) fn check(call: &Call) -> Result<(), Status> {
+    let manager = call.query.text("fieldManager");
+    let mut errors = Vec::new();
+    if call.info.verb == "patch" {
+        errors.extend(check_patch(call, manager));
+    }
+    errors.extend(managed_fields::validate_manager(
+        &Path::new("fieldManager"),
+        manager,
+    ));
+    errors.extend(check_dry_run(&dry_runs(call)));
+    errors.extend(check_validation(call.query.text("fieldValidation")));
     if errors.is_empty() {
         Ok(())
     } else {
@@ -70,37 +80,30 @@ pub(crate) fn check_manager(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// An apply has to say who applies.
-pub(crate) fn require_manager(call: &Call) -> Result<(), Status> {
-    if !call.query.text("fieldManager").is_empty() {
-        return Ok(());
+/// An apply has to say who applies, and only an apply can be forced.
+fn check_patch(call: &Call, manager: &str) -> Option<Error> {
+    if patch::is_apply(call) {
+        let required = || Error::required(Path::new("fieldManager"), "is required for apply patch");
+        return manager.is_empty().then(required);
     }
-    let error = Error::required(Path::new("fieldManager"), "is required for apply patch");
-    Err(refuse(call, &[error]))
+    let forced = call.query.get("force").is_some();
+    forced.then(|| Error::forbidden(Path::new("force"), "may not be specified for non-apply patch"))
 }
 
-/// Only an apply can be forced.
-pub(crate) fn check_no_force(call: &Call) -> Result<(), Status> {
-    if call.query.get("force").is_none() {
-        return Ok(());
-    }
-    let error = Error::forbidden(Path::new("force"), "may not be specified for non-apply patch");
-    Err(refuse(call, &[error]))
+fn check_dry_run(values: &[Value]) -> Option<Error> {
+    let unknown = values.iter().any(|value| value != "All");
+    unknown.then(|| Error::not_supported(Path::new("dryRun"), &values.to_vec().into(), &["All"]))
 }
 
-pub(crate) fn dry_run(call: &Call) -> Result<bool, Status> {
-    let mut values = call.query.all("dryRun").peekable();
-    if values.peek().is_none() {
-        return Ok(false);
-    }
-    if values.all(|value| value == "All") {
-        return Ok(true);
-    }
-    let all: Vec<serde_json::Value> = call.query.all("dryRun").map(Into::into).collect();
-    Err(refuse(
-        call,
-        &[Error::not_supported(Path::new("dryRun"), &all.into(), &["All"])],
-    ))
+fn check_validation(given: &str) -> Option<Error> {
+    let supported = ["", "Ignore", "Strict", "Warn"];
+    let unknown = !supported.contains(&given);
+    unknown.then(|| Error::not_supported(Path::new("fieldValidation"), &given.into(), &supported))
+}
+
+/// The values of `dryRun` in the query.
+pub(crate) fn dry_runs(call: &Call) -> Vec<Value> {
+    call.query.all("dryRun").map(Into::into).collect()
 }
 
 /// The options of a write that are in the query, as an object.
@@ -117,19 +120,12 @@ pub(crate) fn given(call: &Call) -> Value {
     Value::Object(options)
 }
 
-pub(crate) fn field_validation(call: &Call) -> Result<FieldValidation, Status> {
+/// What the query says of unknown fields, which [`check`] has seen.
+pub(crate) fn field_validation(call: &Call) -> FieldValidation {
     match call.query.text("fieldValidation") {
-        "" | "Warn" => Ok(FieldValidation::Warn),
-        "Ignore" => Ok(FieldValidation::Ignore),
-        "Strict" => Ok(FieldValidation::Strict),
-        other => Err(refuse(
-            call,
-            &[Error::not_supported(
-                Path::new("fieldValidation"),
-                &other.into(),
-                &["", "Ignore", "Strict", "Warn"],
-            )],
-        )),
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        _ => FieldValidation::Warn,
     }
 }
 
@@ -305,16 +301,8 @@ pub(crate) fn check_delete(call: &Call, options: &Value) -> Result<(), Status> {
         }
         _ => {}
     }
-    let dry_run = options.get("dryRun").and_then(Value::as_array);
-    if let Some(values) = dry_run
-        && values.iter().any(|value| value != "All")
-    {
-        errors.push(Error::not_supported(
-            Path::new("dryRun"),
-            &Value::from(values.clone()),
-            &["All"],
-        ));
-    }
+    let dry_runs = options.get("dryRun").and_then(Value::as_array);
+    errors.extend(check_dry_run(dry_runs.map_or(&[], Vec::as_slice)));
     if errors.is_empty() {
         Ok(())
     } else {

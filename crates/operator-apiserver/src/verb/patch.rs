@@ -48,6 +48,7 @@ pub(super) async fn serve(
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
+    check_media(call, definition)?;
     let mut write = write(call, definition)?;
     let media = call.header(CONTENT_TYPE);
     let is_strategic = media == STRATEGIC_PATCH && definition.builtin_type().is_some();
@@ -55,7 +56,7 @@ pub(super) async fn serve(
         // A missing object is told before a patch that cannot be read.
         registry.load(&write)?;
     }
-    let patching = parse(call, definition)?;
+    let patching = parse(call)?;
     let (code, patched) = apply(registry, &mut write, &patching).await?;
     render::object(registry, call, definition, form, code, &patched)
 }
@@ -79,7 +80,7 @@ pub(crate) async fn apply(
     let applied = |live: Option<&Value>| {
         let object = managed_fields::apply(registry, write, live, config, *force)?;
         warn(write, patching);
-        finish_applied(write, object)
+        finish_applied(write, config, object)
     };
     if write.subresource.is_empty() && registry.load(write).is_err() {
         let mut object = applied(None)?;
@@ -122,24 +123,28 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         return Err(status::invalid_patch(&shown, &why));
     }
     warn(write, patching);
-    finish(write, object, patching.validation).map_err(|status| match status.message().split_once(CANNOT) {
-        Some((_, rest)) if status.code == 400 => {
-            let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
-            status::invalid_patch(&shown, why)
-        }
-        _ => status,
+    finish(write, object, patching.validation).map_err(|status| match decoding_error(&status) {
+        Some(why) => status::invalid_patch(&shown, why),
+        None => status,
     })
+}
+
+/// What the decoder of the kind has to say, if it is the decoder that refuses.
+fn decoding_error(status: &Status) -> Option<&str> {
+    let (_, rest) = status.message().split_once(CANNOT)?;
+    let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
+    (status.code == 400).then_some(why)
 }
 
 fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status> {
     let kind = write.definition.builtin_type();
     let kind = kind.ok_or_else(|| unsupported(&write.definition))?;
-    let patched = strategic::apply(live, patch, kind).map_err(|error| match error {
+    let mut patched = strategic::apply(live, patch, kind).map_err(|error| match error {
         StrategicError::BadRequest(why) => status::bad_request(why),
         StrategicError::Unprocessable(why) => status::unprocessable_because(why),
         StrategicError::Internal(why) => status::plain(why),
     })?;
-    unstructured::check(kind, &patched)
+    unstructured::convert(kind, &mut patched)
         .map_err(|why| status::invalid_patch(&structured_merge::go::plain(patch), &why))?;
     Ok(patched)
 }
@@ -179,9 +184,14 @@ fn check_identity(write: &Write, object: &Value, live: &Value) -> Result<(), Sta
 }
 
 /// Checks the name of an applied object and brings it into normal form.
-fn finish_applied(write: &Write, mut object: Value) -> Result<Value, Status> {
+fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Value, Status> {
     let Backing::Custom(version) = &write.definition.backing else {
-        return finish(write, object, FieldValidation::Ignore);
+        return finish(write, object, FieldValidation::Ignore).map_err(|status| {
+            match decoding_error(&status) {
+                Some(why) => managed_fields::unconverted(write, config, why),
+                None => status,
+            }
+        });
     };
     check_name(write, &object)?;
     version
@@ -222,20 +232,17 @@ fn check_name(write: &Write, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn parse(call: &Call, definition: &Definition) -> Result<Patching, Status> {
-    let media = call.header(CONTENT_TYPE);
-    let media = media.split(';').next().unwrap_or_default().trim();
-    check_media(call, definition)?;
+fn parse(call: &Call) -> Result<Patching, Status> {
+    let media = media(call);
     if media == APPLY_PATCH {
         return parse_apply(call);
     }
-    options::check_no_force(call)?;
     let undecodable = |why: String| match media {
         STRATEGIC_PATCH => status::bad_request(why),
         _ => status::bad_request(format!("error decoding patch: {why}")),
     };
     let parsed = crate::json::parse(&call.body).map_err(undecodable)?;
-    let validation = options::field_validation(call)?;
+    let validation = options::field_validation(call);
     let mut faults = parsed.duplicates;
     let patch = match (media, parsed.value) {
         (JSON_PATCH, Value::Array(operations)) => {
@@ -291,8 +298,7 @@ fn unknown_members(operations: &[Value]) -> Vec<String> {
 }
 
 fn parse_apply(call: &Call) -> Result<Patching, Status> {
-    options::require_manager(call)?;
-    let validation = options::field_validation(call)?;
+    let validation = options::field_validation(call);
     let parsed = body::parse_yaml(&call.body).map_err(|why| {
         status::bad_request(format!(
             "error decoding YAML: error converting YAML to JSON: {why}"
@@ -320,10 +326,20 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
     })
 }
 
+/// The form of the patch, without parameters.
+fn media(call: &Call) -> &str {
+    let media = call.header(CONTENT_TYPE);
+    media.split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether the patch is a server-side apply.
+pub(crate) fn is_apply(call: &Call) -> bool {
+    media(call) == APPLY_PATCH
+}
+
 /// Refuses patches in a form that the resource does not take.
 pub(crate) fn check_media(call: &Call, definition: &Definition) -> Result<(), Status> {
-    let media = call.header(CONTENT_TYPE);
-    let media = media.split(';').next().unwrap_or_default().trim();
+    let media = media(call);
     let known = match media {
         JSON_PATCH | MERGE_PATCH | APPLY_PATCH => true,
         STRATEGIC_PATCH => !definition.is_custom(),
