@@ -13,6 +13,7 @@
 //! # Ok(()) }) }
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -54,6 +55,7 @@ const NOTE_LENGTH: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Entry>,
+    controller: Arc<str>,
 }
 
 /// One event, about one object. [`EventWriter::normal`] and [`EventWriter::warning`] record it.
@@ -93,6 +95,8 @@ pub struct InvalidReason(String);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
+    /// Who reports it.
+    controller: Arc<str>,
     type_: &'static str,
     regarding: ObjectReference,
     related: Option<ObjectReference>,
@@ -105,7 +109,6 @@ struct Entry {
 pub(crate) struct Recorder {
     client: kube::Client,
     queue: mpsc::Receiver<Entry>,
-    controller: String,
     instance: String,
     correlator: Correlator,
     pause: Duration,
@@ -117,12 +120,15 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
     let recorder = Recorder {
         client,
         queue,
-        controller: controller.to_owned(),
         instance: instance.to_owned(),
         correlator: Correlator::default(),
         pause: PAUSE,
     };
-    (EventRecorder { queue: sender }, recorder)
+    let recorder_of_operator = EventRecorder {
+        queue: sender,
+        controller: controller.into(),
+    };
+    (recorder_of_operator, recorder)
 }
 
 // === impl EventRecorder ===
@@ -151,6 +157,25 @@ impl EventRecorder {
     /// ```
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
         self.about(reference(object))
+    }
+
+    /// A recorder of the same queue whose events are reported by this controller, and not by the operator as a whole: a
+    /// name such as `memcached-controller`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// # let config = ctx.create(config_map("web", "3")).await?;
+    /// let recorder = manager.recorder().named("memcached-controller");
+    /// recorder.event(&*config).normal("Scaled", "From 1 to 3 replicas").await?;
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn named(&self, controller: &str) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            controller: controller.into(),
+        }
     }
 
     /// Begins an event about an object that the reference names, of whatever kind: for objects of kinds without a Rust
@@ -264,6 +289,7 @@ impl EventWriter<'_> {
         }
         tracing::debug!(type_, reason, note, object = self.regarding.name, "Event");
         let entry = Entry {
+            controller: self.recorder.controller.clone(),
             type_,
             regarding: self.regarding.clone(),
             related: self.related.clone(),
@@ -326,7 +352,7 @@ impl Recorder {
     }
 
     async fn create(&mut self, entry: &Entry, wall: Timestamp, stop: &CancellationToken) {
-        let event = entry.event(&self.controller, &self.instance, wall, crate::clock::random());
+        let event = entry.event(&self.instance, wall, crate::clock::random());
         let key = ObjectKey::of(&event);
         let (api, params) = (self.api(&key), PostParams::default());
         match patiently(stop, self.pause, || api.create(&params, &event)).await {
@@ -386,7 +412,7 @@ where
 
 impl Entry {
     /// The object; events about cluster-scoped objects live in the namespace `default`.
-    fn event(&self, controller: &str, instance: &str, now: Timestamp, suffix: u64) -> Event {
+    fn event(&self, instance: &str, now: Timestamp, suffix: u64) -> Event {
         let subject = self.regarding.name.as_deref().unwrap_or_default();
         let namespace = self.regarding.namespace.as_deref().unwrap_or("default");
         Event {
@@ -402,7 +428,7 @@ impl Entry {
             regarding: Some(self.regarding.clone()),
             related: self.related.clone(),
             event_time: Some(MicroTime(now)),
-            reporting_controller: Some(controller.to_owned()),
+            reporting_controller: Some(self.controller.as_ref().to_owned()),
             reporting_instance: Some(instance.to_owned()),
             ..Event::default()
         }
@@ -417,6 +443,7 @@ mod tests {
 
     fn entry(reason: &str) -> Entry {
         Entry {
+            controller: "operator".into(),
             type_: "Normal",
             regarding: ObjectReference {
                 name: Some("web".to_owned()),
@@ -429,9 +456,16 @@ mod tests {
         }
     }
 
+    fn queued(queue: mpsc::Sender<Entry>) -> EventRecorder {
+        EventRecorder {
+            queue,
+            controller: "operator".into(),
+        }
+    }
+
     #[test]
     fn event_about_a_cluster_scoped_object_lives_in_default() {
-        let event = entry("Created").event("operator", "operator-1", Timestamp::UNIX_EPOCH, 7);
+        let event = entry("Created").event("operator-1", Timestamp::UNIX_EPOCH, 7);
         assert_eq!(
             ObjectKey::of(&event),
             ObjectKey::namespaced("default", "web.0000000000000007")
@@ -441,7 +475,6 @@ mod tests {
 
     /// How often an event is sent to a server that answers from the given attempt on, or refuses at once.
     async fn attempts(answers_from: usize, refuses: bool) -> usize {
-        use std::sync::Arc;
         use std::sync::atomic::{AtomicUsize, Ordering};
 
         let sent = Arc::new(AtomicUsize::new(0));
@@ -480,7 +513,7 @@ mod tests {
     #[tokio::test]
     async fn events_that_find_the_queue_full_are_dropped() {
         let (sender, mut queue) = mpsc::channel(2);
-        let recorder = EventRecorder { queue: sender };
+        let recorder = queued(sender);
         for reason in ["A", "B", "C"] {
             recorder
                 .event(&Node::default())
@@ -499,7 +532,7 @@ mod tests {
     #[tokio::test]
     async fn reason_is_checked_and_note_is_cut() {
         let (sender, mut queue) = mpsc::channel(1);
-        let recorder = EventRecorder { queue: sender };
+        let recorder = queued(sender);
         assert!(recorder.event(&Node::default()).normal("", "note").await.is_err());
         assert!(
             recorder

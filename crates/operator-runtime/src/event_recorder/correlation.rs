@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -56,6 +57,7 @@ pub(super) struct Series {
 /// Tells series apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
+    controller: Arc<str>,
     type_: &'static str,
     reason: String,
     action: String,
@@ -198,6 +200,7 @@ impl Series {
 impl SeriesKey {
     fn of(entry: &Entry) -> Self {
         Self {
+            controller: entry.controller.clone(),
             type_: entry.type_,
             reason: entry.reason.clone(),
             action: entry.action.clone(),
@@ -257,6 +260,7 @@ mod tests {
 
     fn entry(name: &str, reason: &str) -> Entry {
         Entry {
+            controller: "operator".into(),
             type_: "Normal",
             regarding: ObjectReference {
                 name: Some(name.to_owned()),
@@ -297,6 +301,10 @@ mod tests {
         let differing = [
             entry("web", "Deleted"),
             entry("db", "Created"),
+            Entry {
+                controller: "another".into(),
+                ..created.clone()
+            },
             Entry {
                 type_: "Warning",
                 ..created.clone()

@@ -25,6 +25,12 @@ async fn same_event_again_makes_one_object_and_a_series() {
         .warning("TooSmall", "it is 1")
         .await
         .unwrap();
+    let named = manager.recorder().named("widget-controller");
+    named
+        .event(&widget)
+        .normal("Noticed", "it is there")
+        .await
+        .unwrap();
     running.end().await.unwrap();
 
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
@@ -44,7 +50,9 @@ async fn same_event_again_makes_one_object_and_a_series() {
         (small.type_.as_deref(), small.series, more),
         (Some("Warning"), None, 0)
     );
-    // The object, the second event that made it a series, and the count at the end.
+    let (noticed, _) = find("Noticed");
+    assert_eq!(noticed.reporting_controller.as_deref(), Some("widget-controller"));
+    // Three objects, the second event that made one a series, and the count at the end.
     let writes = |request: &str| request.contains("/events") && !request.starts_with("GET");
-    assert_eq!(bench.network.count(writes), 4);
+    assert_eq!(bench.network.count(writes), 5);
 }

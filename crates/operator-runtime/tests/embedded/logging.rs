@@ -8,13 +8,13 @@ use kube::CustomResourceExt;
 use kube::api::{Api, DynamicObject, PostParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::Kind;
-use operator_runtime::logging::Logging;
+use operator_runtime::logging::{LogLevel, Logging};
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Widget, WidgetSpec, in_time, run};
+use crate::support::{Bench, Widget, WidgetSpec, in_time, run};
 use crate::wire::Wire;
 
 /// What has been written.
@@ -54,6 +54,28 @@ impl<'a> MakeWriter<'a> for Log {
     fn make_writer(&'a self) -> Self {
         self.clone()
     }
+}
+
+#[tokio::test]
+async fn events_are_logged_while_developing() {
+    let (log, everything) = (Log::default(), Log::default());
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let widget = bench.create("a", 1).await;
+    for (log, level) in [(&log, LogLevel::INFO), (&everything, LogLevel::DEBUG)] {
+        let logging = Logging {
+            level,
+            ..Logging::default()
+        };
+        let _writing = tracing::subscriber::set_default(logging.subscriber(log.clone()));
+        let event = manager.recorder().event(&widget);
+        event.warning("TooSmall", "it is 1").await.unwrap();
+    }
+    assert_eq!(log.with("Event"), Vec::<Value>::new());
+    let told = everything.with("Event");
+    assert_eq!((told.len(), &told[0]["level"]), (1, &json!("DEBUG")));
+    let about = ["type_", "reason", "note", "object"].map(|field| &told[0][field]);
+    assert_eq!(json!(about), json!(["Warning", "TooSmall", "it is 1", "a"]));
 }
 
 /// Writes an object with a field that its kind does not have, twice, and fails.

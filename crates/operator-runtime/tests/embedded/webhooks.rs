@@ -9,7 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
-use operator_runtime::certificates::{Certificates, ManagedCertificates};
+use operator_runtime::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use operator_runtime::manager::ManagerBuilder;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::{
@@ -204,6 +204,35 @@ async fn authority_of_clients_that_is_not_there_is_named() {
         .await
         .unwrap_err();
     assert!(format!("{error:?}{error}").contains("no-such-file"), "{error}");
+}
+
+#[tokio::test]
+async fn server_that_wants_certificates_of_clients_turns_others_away_and_is_ready() {
+    let bench = Bench::without_widgets();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("client-ca.crt");
+    let clients = Certificates::self_signed(["clients.test"]).unwrap();
+    std::fs::write(&file, clients.authority().unwrap()).unwrap();
+    let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let manager = manager(&bench, |builder| {
+        let builder = builder.min_tls_version(TlsVersion::Tls13);
+        builder
+            .webhook_certificates(certificates)
+            .webhook_client_authority(&file)
+    })
+    .await;
+    manager.add_webhook(webhook()).unwrap();
+    let running = run(&manager);
+    in_time(async {
+        while support::probe(&manager, "/readyz/webhook").await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let refused = review(&manager, "webhooks.test", &authority, VALIDATE, 3).await;
+    assert!(refused.is_err(), "nobody without a certificate is answered");
+    running.end().await.unwrap();
 }
 
 #[tokio::test]
