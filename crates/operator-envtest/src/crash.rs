@@ -14,6 +14,36 @@ use crate::env::{Builder, Error, TestEnv};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What [`crash_after_each_write`] found.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, Client};
+/// use operator_envtest::{CrashError, TestEnv, crash_after_each_write};
+///
+/// /// Makes one more ConfigMap each time it is started.
+/// async fn operator(client: Client) -> Result<(), kube::Error> {
+///     let configs = Api::<ConfigMap>::default_namespaced(client);
+///     let mut config = ConfigMap::default();
+///     config.metadata.generate_name = Some("made-".to_owned());
+///     configs.create(&Default::default(), &config).await?;
+///     config.metadata.name = Some("done".to_owned());
+///     configs.create(&Default::default(), &config).await?;
+///     std::future::pending().await
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let found = crash_after_each_write(TestEnv::builder, operator, async |env: &TestEnv| {
+///     let configs = Api::<ConfigMap>::default_namespaced(env.client());
+///     env.eventually(&configs, "done", |_| true).await?;
+///     let all = configs.list(&Default::default()).await?.items;
+///     let is_made = |config: &&ConfigMap| config.metadata.generate_name.is_some();
+///     Ok(all.iter().filter(is_made).count())
+/// });
+/// let error = found.await.expect_err("it is not idempotent");
+/// assert!(matches!(error, CrashError::Difference { number: 1, found, .. } if found == "3"));
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CrashError {
     /// An environment could not be started.
