@@ -136,11 +136,17 @@ async fn change(
     }
     let mut subject = Subject::new(registry, write, operation, object.as_deref(), old);
     let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
+    let mut unconverted = policy::Unconverted::default();
     if write.definition.is_custom() {
         let before = subject.object().cloned();
-        policy::prepare(&subject.attributes(before.as_ref()), &hooks.mutating_policies).await?;
+        unconverted = policy::prepare(&subject.attributes(before.as_ref()), &hooks.mutating_policies).await;
     }
-    policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+    policy::mutating::mutate(
+        &mut subject,
+        &hooks.mutating_policies,
+        &unconverted,
+        &mut policies,
+    )?;
     webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
     if policies.is_needed() || webhooks.is_needed() {
         if let Some(object) = subject.own_object() {
@@ -149,7 +155,12 @@ async fn change(
             }
             complete(registry, write, operation, object)?;
         }
-        policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+        policy::mutating::mutate(
+            &mut subject,
+            &hooks.mutating_policies,
+            &unconverted,
+            &mut policies,
+        )?;
         webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
     }
     if let Some(object) = object {
@@ -232,7 +243,12 @@ pub(crate) async fn admit_body(
     if hooks.mutates() {
         let mut subject = Subject::new(registry, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
-        policy::mutating::mutate(&mut subject, &hooks.mutating_policies, &mut policies)?;
+        policy::mutating::mutate(
+            &mut subject,
+            &hooks.mutating_policies,
+            &policy::Unconverted::default(),
+            &mut policies,
+        )?;
         webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
         subject.finish(body);
     }
@@ -288,7 +304,7 @@ async fn look(
         object,
         old,
     };
-    policy::prepare(&attributes, &hooks.validating_policies).await?;
-    policy::validating::validate(&attributes, &hooks.validating_policies)?;
+    let unconverted = policy::prepare(&attributes, &hooks.validating_policies).await;
+    policy::validating::validate(&attributes, &hooks.validating_policies, &unconverted)?;
     webhook::validate(&attributes, &hooks.validating_webhooks).await
 }

@@ -734,6 +734,61 @@ async fn a_conversion_that_fails_keeps_other_versions_usable() {
     delete(&server, &format!("{WIDGETS_V1}/a")).await.is_done();
 }
 
+#[tokio::test]
+async fn no_webhook_may_be_left_out_for_want_of_a_conversion() {
+    let why = "conversion webhook for example.com/v1, Kind=Widget failed: cannot convert";
+    let once = format!("Internal error occurred: {why}");
+    for (kind, said) in [
+        ("validating", once.clone()),
+        ("mutating", format!("Internal error occurred: {once}")),
+    ] {
+        let refusing = Hook::start(|review| {
+            let result = json!({"status": "Failed", "message": "cannot convert"});
+            conversion(&review["request"], json!({"result": result}))
+        })
+        .await;
+        let (server, hook) = (server(), Hook::start(|_| allow()).await);
+        define_widgets(&server, refusing.by_url()).await;
+        let rules = json!([{
+            "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["widgets"], "operations": ["CREATE"],
+        }]);
+        let about_v2 = json!({"rules": rules, "failurePolicy": "Ignore"});
+        configure(&server, kind, vec![webhook("a", hook.by_url(), about_v2)]).await;
+        let refused = post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1}))).await;
+        assert_eq!((refused.code, refused.message()), (500, said.as_str()));
+        assert_eq!(refused.body["reason"], "InternalError");
+        assert!(hook.requests().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_policy_may_be_left_out_for_want_of_a_conversion() {
+    for (failure_policy, code) in [("Ignore", 201), ("Fail", 422)] {
+        let refusing = Hook::start(|review| {
+            let result = json!({"status": "Failed", "message": "cannot convert"});
+            conversion(&review["request"], json!({"result": result}))
+        })
+        .await;
+        let server = server();
+        define_widgets(&server, refusing.by_url()).await;
+        let rule = json!({
+            "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["widgets"], "operations": ["CREATE"],
+        });
+        let spec = json!({
+            "failurePolicy": failure_policy, "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "object.spec.amount < 10"}],
+        });
+        policy::post(&server, spec).await.is_done();
+        policy::bind(&server, "p", json!({})).await;
+        let answer = post(&server, WIDGETS_V1, widget("v1", "a", &json!({"size": 1}))).await;
+        assert_eq!(answer.code, code, "{}", answer.body);
+        let why = "denied request: failed to configure binding: failed to convert object version: conversion webhook for example.com/v1, Kind=Widget failed: cannot convert";
+        if code == 422 {
+            assert!(answer.message().ends_with(why), "{}", answer.message());
+        }
+    }
+}
+
 /// The next event of a watch.
 async fn event(body: &mut operator_apiserver::Body) -> Value {
     let frame = body.frame().await.unwrap().unwrap();

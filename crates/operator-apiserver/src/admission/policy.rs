@@ -179,18 +179,35 @@ struct Invocation<'b> {
     params: Result<Option<Arc<Value>>, String>,
 }
 
-/// Has the objects of a request converted into the versions that policies ask for.
-pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>]) -> Result<(), Status> {
+/// The versions that the objects of a request could not be converted into, and why.
+#[derive(Debug, Default)]
+pub(super) struct Unconverted(Vec<(String, String)>);
+
+impl Unconverted {
+    /// Why there are no objects in the version of this definition.
+    fn why(&self, target: &Definition) -> Option<&str> {
+        let found = self.0.iter().find(|(version, _)| *version == target.version);
+        found.map(|(_, why)| why.as_str())
+    }
+}
+
+/// Has the objects of a request converted into the versions that policies ask for. What fails is the fault of the
+/// policy that asks, which may be left out for it.
+pub(super) async fn prepare<B>(attributes: &Attributes<'_>, policies: &[Bound<B>]) -> Unconverted {
+    let mut unconverted = Unconverted::default();
     if !attributes.write.definition.is_custom() {
-        return Ok(());
+        return unconverted;
     }
     for bound in policies {
         // A fault of the criteria is told when the policy is asked.
-        if let Ok(Some(target)) = bound.policy.criteria.matches(attributes) {
-            attributes.prepare(&target).await?;
+        if let Ok(Some(target)) = bound.policy.criteria.matches(attributes)
+            && let Err(failed) = attributes.prepare(&target).await
+        {
+            let why = failed.message().to_owned();
+            unconverted.0.push((target.version.clone(), why));
         }
     }
-    Ok(())
+    unconverted
 }
 
 impl<B> Bound<B> {

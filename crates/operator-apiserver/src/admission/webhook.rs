@@ -95,12 +95,18 @@ impl Webhook {
         }
     }
 
-    /// The version of the resource that the webhook asked for, if it is to be asked.
-    async fn target(&self, attributes: &Attributes<'_>) -> Result<Option<Arc<Definition>>, Status> {
+    /// The version of the resource that the webhook asked for, if it is to be asked. That there is no conversion to
+    /// this version is no fault of the webhook, and refuses the request even if the webhook may be left out.
+    async fn target(
+        &self,
+        attributes: &Attributes<'_>,
+        mutating: bool,
+    ) -> Result<Option<Arc<Definition>>, Status> {
         let Some(target) = self.criteria.matches(attributes)? else {
             return Ok(None);
         };
-        attributes.prepare(&target).await?;
+        let prepared = attributes.prepare(&target).await;
+        prepared.map_err(|failed| unconverted(&failed, mutating))?;
         if self.conditions.is_empty() {
             return Ok(Some(target));
         }
@@ -178,11 +184,21 @@ impl Webhook {
     }
 }
 
+/// A failed conversion as an internal error; the real server makes it one twice for webhooks that change objects.
+fn unconverted(failed: &Status, mutating: bool) -> Status {
+    let once = status::internal(failed.message());
+    if mutating {
+        status::internal(once.message())
+    } else {
+        once
+    }
+}
+
 /// Asks the webhooks that only look, all at once. The first refusal in their order is answered.
 pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhook>]) -> Result<(), Status> {
     let mut calls = Vec::new();
     for webhook in webhooks {
-        if let Some(target) = webhook.target(attributes).await? {
+        if let Some(target) = webhook.target(attributes, false).await? {
             calls.push(async move { webhook.ask(attributes, &target, false).await.map(drop) });
         }
     }
@@ -202,7 +218,7 @@ pub(super) async fn mutate(
         }
         let before = subject.object().cloned();
         let attributes = subject.attributes(before.as_ref());
-        let Some(target) = webhook.target(&attributes).await? else {
+        let Some(target) = webhook.target(&attributes, true).await? else {
             continue;
         };
         let verdict = webhook.ask(&attributes, &target, true).await?;

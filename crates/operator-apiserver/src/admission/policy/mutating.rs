@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use structured_merge::Schema;
 use structured_merge::typed::overlay;
 
-use super::{Binding, Body, Bound, Invocation, Policy, Subjects};
+use super::{Binding, Body, Bound, Invocation, Policy, Subjects, Unconverted, configuration_fault};
 use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::admission::mutation::{Reinvocation, Subject};
 use crate::object;
@@ -57,6 +57,7 @@ impl Body for Mutations {
 pub(crate) fn mutate(
     subject: &mut Subject<'_>,
     policies: &[Bound<Mutations>],
+    unconverted: &Unconverted,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Status> {
     reinvocation.begin(subject.object());
@@ -64,9 +65,14 @@ pub(crate) fn mutate(
     for bound in policies {
         let before = subject.object().cloned();
         let attributes = subject.attributes(before.as_ref());
-        let Some((target, invocations)) = bound.invocations(&attributes) else {
+        let Some((target, mut invocations)) = bound.invocations(&attributes) else {
             continue;
         };
+        if let Some(why) = unconverted.why(&target)
+            && !invocations.is_empty()
+        {
+            invocations = vec![configuration_fault(None, why)];
+        }
         for invocation in invocations {
             if let Err(failure) = bound.policy.invoke(subject, &target, invocation, reinvocation)? {
                 failures.push(failure);

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use structural_schema::cel::value::Value;
 
-use super::{Body, Bound, Policy, Subjects};
+use super::{Body, Bound, Policy, Subjects, Unconverted};
 use crate::admission::attributes::Attributes;
 use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::object;
@@ -77,26 +77,38 @@ impl Refusal {
 }
 
 /// Asks the policies. All of them are asked, since those that do not refuse may warn; the first refusal is answered.
-pub(crate) fn validate(attributes: &Attributes<'_>, policies: &[Bound<Checks>]) -> Result<(), Status> {
+pub(crate) fn validate(
+    attributes: &Attributes<'_>,
+    policies: &[Bound<Checks>],
+    unconverted: &Unconverted,
+) -> Result<(), Status> {
     let mut first = None;
     for bound in policies {
-        let refused = ask(attributes, bound)?;
+        let refused = ask(attributes, bound, unconverted)?;
         first = first.or(refused);
     }
     first.map_or(Ok(()), Err)
 }
 
 /// The first refusal of a policy, after all its bindings have been tried.
-fn ask(attributes: &Attributes<'_>, bound: &Bound<Checks>) -> Result<Option<Status>, Status> {
+fn ask(
+    attributes: &Attributes<'_>,
+    bound: &Bound<Checks>,
+    unconverted: &Unconverted,
+) -> Result<Option<Status>, Status> {
     let Some((target, invocations)) = bound.invocations(attributes) else {
         return Ok(None);
     };
     let policy = &*bound.policy;
     let subjects = Subjects::new(attributes, &target)?;
+    let unconverted = unconverted.why(&target);
+    let unconverted = unconverted
+        .map(|why| format!("failed to configure binding: failed to convert object version: {why}"));
     let mut refusals = Vec::new();
     for invocation in invocations {
         let name = invocation.binding.map(|binding| binding.name.as_str());
-        let params = match invocation.params {
+        let seen = |params| unconverted.clone().map_or(Ok(params), Err);
+        let params = match invocation.params.and_then(seen) {
             Ok(params) => params,
             Err(_) if policy.fails_open => continue,
             Err(why) => {
