@@ -388,17 +388,17 @@ impl Cache {
     ///
     /// An index is best added before the manager runs; later ones know the objects that are there.
     ///
-    /// ```no_run
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
     /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::prelude::*;
     ///
-    /// # async fn example(manager: Manager) -> Result<()> {
     /// let node = |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect();
     /// manager.cache().add_index::<Pod>("node", node)?;
     /// // Later, in a reconciler:
-    /// let pods = manager.client().list::<Pod>(ListOptions::all().index("node", "worker-1")).await?;
-    /// # Ok(())
-    /// # }
+    /// let pods = ctx.list::<Pod>(ListOptions::all().index("node", "worker-1")).await?;
+    /// assert!(pods.is_empty());
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors

@@ -62,15 +62,16 @@ pub use subresource::Subresource;
 /// [`with_field_validation`](Client::with_field_validation), [`in_namespace`](Client::in_namespace) and
 /// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
 ///
-/// ```no_run
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # use operator_runtime::{client::FieldValidation, prelude::*};
-/// # async fn example(ctx: Context, config: ConfigMap) -> Result<()> {
-/// let careful = ctx.in_namespace("team-a").with_field_validation(FieldValidation::Strict);
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |_, ctx| {
+/// # use operator_runtime::client::FieldValidation;
+/// # let config = config_map("web", "3");
+/// let careful = ctx.in_namespace("default").with_field_validation(FieldValidation::Strict);
 /// let would_be = careful.dry_run().apply(config.clone()).await?;
-/// careful.apply(config).await?;
-/// # Ok(())
-/// # }
+/// let config = careful.apply(config).await?;
+/// assert_eq!(config.data, would_be.data);
+/// # Ok(()) }) }
 /// ```
 ///
 /// # Kinds without a Rust type
@@ -506,19 +507,21 @@ impl Client {
     /// `mutate` may be called several times and must not change the name or the namespace. As it is shown all fields,
     /// also those that the server has set, it sets what it means and leaves the rest.
     ///
-    /// ```no_run
-    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-    /// # use operator_runtime::{owner::set_controller_reference, prelude::*};
-    /// # async fn example(ctx: Context, owner: &Deployment, object: ConfigMap) -> Result<()> {
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # use operator_runtime::client::OperationResult;
+    /// # use operator_runtime::owner::set_controller_reference;
+    /// # let owner = ctx.create(deployment("web")).await?;
+    /// # let object = config_map("web", "1");
     /// let (config, result) = ctx
     ///     .create_or_update(object, |config: &mut ConfigMap| {
     ///         config.data.get_or_insert_default().insert("size".to_owned(), "3".to_owned());
-    ///         Ok(set_controller_reference(owner, config)?)
+    ///         Ok(set_controller_reference(&*owner, config)?)
     ///     })
     ///     .await?;
-    /// tracing::info!(%result, "ConfigMap is as it should be");
-    /// # Ok(())
-    /// # }
+    /// assert_eq!((result, size(&config)), (OperationResult::Created, "3"));
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors

@@ -557,17 +557,18 @@ impl Controller {
     /// Hears, of every kind, only of events that this predicate and all others let pass. What comes from streams and
     /// other sources is not filtered.
     ///
-    /// ```no_run
-    /// # use operator_runtime::{predicate, prelude::*};
-    /// # use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # use k8s_openapi::api::apps::v1::ReplicaSet;
+    /// # use operator_runtime::predicate;
+    /// # let (mine, _requests) = recorder();
     /// Controller::managed_by(manager)
     ///     .for_::<Deployment>()
     ///     .owns::<ReplicaSet>()
     ///     .filter_events(predicate::not_paused("example.com/paused"))
     ///     .complete(mine)?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }) }
     /// ```
     pub fn filter_events(mut self, predicate: impl Predicate<dyn Meta>) -> Self {
         self.filters.push(Box::new(predicate));
@@ -618,10 +619,11 @@ impl Controller {
     /// Reconciles the keys that a function adds, which runs beside the controller until the token is cancelled. Its
     /// error ends the manager.
     ///
-    /// ```no_run
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
     /// # use std::time::Duration;
-    /// # use operator_runtime::prelude::*;
-    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// let (mine, mut requests) = recorder();
     /// Controller::managed_by(manager)
     ///     .named("poller")
     ///     .watches_raw(async |requests, stop| {
@@ -632,8 +634,8 @@ impl Controller {
     ///         Ok(())
     ///     })
     ///     .complete(mine)?;
-    /// # Ok(())
-    /// # }
+    /// assert_eq!(requests.recv().await, Some(Request::namespaced("default", "report")));
+    /// # Ok(()) }) }
     /// ```
     pub fn watches_raw<F, R>(self, run: F) -> Self
     where
@@ -733,16 +735,15 @@ impl Controller {
     /// The span of each reconcile, in the place of one with `controller`, `kind`, `namespace`, `name` and
     /// `reconcile_id`; as controller-runtime's `LogConstructor`. The function is given the request and the id.
     ///
-    /// ```no_run
-    /// # use k8s_openapi::api::apps::v1::Deployment;
-    /// # use operator_runtime::prelude::*;
-    /// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, _requests) = recorder();
     /// Controller::managed_by(manager)
     ///     .for_::<Deployment>()
     ///     .span(|request, id| tracing::info_span!("deploy", deployment = %request, id))
     ///     .complete(mine)?;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }) }
     /// ```
     pub fn span(mut self, span: impl Fn(&Request, &str) -> tracing::Span + Send + Sync + 'static) -> Self {
         self.span = Some(Box::new(span));

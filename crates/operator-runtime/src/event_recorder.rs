@@ -43,14 +43,12 @@ const NOTE_LENGTH: usize = 1024;
 
 /// Records events; clones share the queue.
 ///
-/// ```no_run
-/// # use k8s_openapi::api::apps::v1::Deployment;
-/// # use operator_runtime::prelude::*;
-/// # async fn example(manager: &Manager, deployment: &Deployment) -> Result<()> {
-/// let event = manager.recorder().event(deployment).action("Scale");
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// let event = manager.recorder().event(&deployment("web")).action("Scale");
 /// event.warning("QuotaExceeded", "There is no room for a third replica").await?;
-/// # Ok(())
-/// # }
+/// # Ok(()) }) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct EventRecorder {

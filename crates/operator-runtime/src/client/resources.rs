@@ -21,14 +21,14 @@ use crate::owner::Owner;
 ///
 /// Each function does what the one of [`Client`] with its name does.
 ///
-/// ```no_run
-/// # use operator_runtime::{Kind, prelude::*};
-/// # async fn example(ctx: Context) -> Result<()> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |_, ctx| {
+/// # use operator_runtime::Kind;
 /// // How many Secrets there are, for which their metadata is enough.
 /// let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
-/// let count = ctx.metadata(&secrets).list(None).await?.len();
-/// # Ok(())
-/// # }
+/// assert_eq!(ctx.metadata(&secrets).list(None).await?.len(), 0);
+/// # Ok(()) }) }
 /// ```
 pub struct Resources<'a, K> {
     pub(super) client: &'a Client,

@@ -17,14 +17,13 @@ const ATTEMPTS: usize = 5;
 
 /// Changes the status of an object: what is not named stays as it is.
 ///
-/// ```no_run
-/// # use operator_runtime::{Condition, prelude::*};
-/// # use k8s_openapi::api::apps::v1::Deployment;
-/// # async fn example(ctx: Context, deployment: &Deployment) -> Result<()> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |_, ctx| {
+/// # let web = ctx.create(deployment("web")).await?;
 /// let ready = Condition::available(true, "AllReplicasReady", "3 of 3 replicas are ready");
-/// ctx.status(deployment).condition(ready).set("nodes", ["a", "b", "c"]).patch().await?;
-/// # Ok(())
-/// # }
+/// ctx.status(&*web).condition(ready).set("observedGeneration", 1).patch().await?;
+/// # Ok(()) }) }
 /// ```
 #[must_use = "nothing is written before `patch().await`"]
 pub struct StatusWriter<'a, K> {

@@ -14,16 +14,16 @@ use crate::object::{Kind, ObjectKey};
 /// A subresource of one object. Its requests are always sent, and reads come from the server: the cache does not know
 /// subresources. An answer that is the object itself is in the cache before the request returns.
 ///
-/// ```no_run
-/// # use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale};
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |_, ctx| {
+/// # use k8s_openapi::api::autoscaling::v1::Scale;
+/// # let web = ctx.create(deployment("web")).await?;
 /// # use kube::api::Patch;
-/// # use operator_runtime::prelude::*;
-/// # async fn example(ctx: Context, deployment: &Deployment) -> Result<()> {
-/// let scale: Scale = ctx.subresource(deployment, "scale").get().await?;
+/// let scale: Scale = ctx.subresource(&*web, "scale").get().await?;
 /// let three = Patch::Merge(serde_json::json!({"spec": {"replicas": 3}}));
-/// let scale: Scale = ctx.subresource(deployment, "scale").patch(&three).await?;
-/// # Ok(())
-/// # }
+/// let scale: Scale = ctx.subresource(&*web, "scale").patch(&three).await?;
+/// # Ok(()) }) }
 /// ```
 pub struct Subresource<'a> {
     client: &'a Client,

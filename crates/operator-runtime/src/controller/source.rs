@@ -65,17 +65,18 @@ pub type Sender<T> = mpsc::Sender<T>;
 /// [`Controller::events_from`](super::Controller::events_from) with events. Sending waits while `capacity` values wait;
 /// controller-runtime's channel sources have a capacity of 1024.
 ///
-/// ```no_run
-/// use operator_runtime::controller::{self, Controller};
-/// use operator_runtime::prelude::*;
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+/// # fn main() -> Result<()> { cluster(async |manager, _| {
+/// use operator_runtime::controller;
 ///
-/// # async fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+/// let (mine, mut seen) = recorder();
 /// let (sender, requests) = controller::channel::<Request>(1024);
 /// Controller::managed_by(manager).named("tickets").requests_from(requests).complete(mine)?;
 /// // Later, in the task that hears of tickets:
 /// sender.send(Request::namespaced("default", "ticket-7")).await?;
-/// # Ok(())
-/// # }
+/// assert_eq!(seen.recv().await, Some(Request::namespaced("default", "ticket-7")));
+/// # Ok(()) }) }
 /// ```
 pub fn channel<T: Send + 'static>(capacity: usize) -> (Sender<T>, impl Stream<Item = T> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
