@@ -1,8 +1,4 @@
 //! Crashes find operators that count on having been told.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of these tests fail as the tests do"
-)]
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, PostParams};
