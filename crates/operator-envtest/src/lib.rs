@@ -9,6 +9,8 @@
 //!
 //! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares what becomes of it.
 //!
+//! [`Interceptor`] lets requests fail, wait or get lost, to see what the operator makes of it.
+//!
 //! The same test runs on an existing cluster (`USE_EXISTING_CLUSTER=true`) and on real `kube-apiserver` and `etcd`
 //! binaries (`KUBEBUILDER_ASSETS=DIR`); see [`Backend`].
 //!
@@ -51,6 +53,7 @@ mod equal_object;
 mod eventually;
 mod file;
 mod impersonate;
+mod intercept;
 mod record;
 mod webhook;
 
@@ -61,6 +64,7 @@ pub use env::{Builder, Error, TestEnv};
 pub use equal_object::{EqualObject, NotEqual};
 pub use eventually::NotReached;
 pub use file::{FileError, read_object};
+pub use intercept::{Call, Interceptor, Then};
 pub use operator_apiserver as apiserver;
 pub use operator_controlplane::{Clock, Controllers, Delays};
 pub use webhook::WebhookError;

@@ -32,20 +32,20 @@ const DISCOVERY: [&str; 8] = [
 /// One thing that was asked, without how often.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Asked {
-    verb: String,
+pub(crate) struct Asked {
+    pub(crate) verb: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    group: String,
+    pub(crate) group: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    resource: String,
+    pub(crate) resource: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    subresource: String,
+    pub(crate) subresource: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    namespace: String,
+    pub(crate) namespace: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    path: String,
+    pub(crate) path: String,
 }
 
 /// The file of one test.
@@ -86,7 +86,7 @@ pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
     let namespace = client.default_namespace().to_owned();
     let recording = tower::service_fn(move |request: Request<Body>| {
         let (client, recorder) = (client.clone(), recorder.clone());
-        let asked = is_operator(request.headers()).then(|| asked(request.method(), request.uri()));
+        let asked = is_operator(request.headers()).then(|| asked_of(request.method(), request.uri()));
         async move {
             let asked = asked.flatten();
             if let Some(asked) = &asked {
@@ -115,7 +115,7 @@ fn is_operator(headers: &HeaderMap) -> bool {
 }
 
 /// What a request asks for, in the words of RBAC; nothing that everybody may do.
-fn asked(method: &Method, uri: &Uri) -> Option<Asked> {
+pub(crate) fn asked_of(method: &Method, uri: &Uri) -> Option<Asked> {
     let segments: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match segments.as_slice() {
         ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     fn said(method: &Method, uri: &str) -> Option<String> {
-        let asked = asked(method, &uri.parse().unwrap())?;
+        let asked = asked_of(method, &uri.parse().unwrap())?;
         let Asked {
             verb,
             group,

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
-use operator_envtest::{Backend, Controllers, TestEnv};
+use operator_envtest::{Backend, Controllers, Interceptor, TestEnv, Then};
 use serde_json::{Value, json};
 
 fn widgets() -> Value {
@@ -381,5 +381,82 @@ async fn webhooks_that_are_not_there_are_an_error() {
         .unwrap_err();
     let reason = std::error::Error::source(&error).unwrap().to_string();
     assert!(reason.contains("operator-sdk generate manifests"), "{reason}");
+    env.stop().await;
+}
+
+fn config(name: &str) -> ConfigMap {
+    let mut config = ConfigMap::default();
+    config.metadata.name = Some(name.to_owned());
+    config
+}
+
+#[tokio::test]
+async fn interceptor_loses_answers_and_gives_its_own() {
+    let env = start().await;
+    let interceptor = Interceptor::new(|call| match call.name.as_str() {
+        "made-up" if call.is("get", "configmaps") => Then::Answer(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "made-up"}, "data": {"from": "the test"},
+        })),
+        "refused" => Then::fail(409, "Conflict", "the test refuses it"),
+        _ if call.verb == "create" => Then::LoseAnswer,
+        _ => Then::Proceed,
+    });
+    let configs: Api<ConfigMap> = Api::default_namespaced(interceptor.client(env.client()));
+    let error = configs
+        .create(&PostParams::default(), &config("a"))
+        .await
+        .unwrap_err();
+    assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
+    // The server did it all the same.
+    assert_eq!(configs.get("a").await.unwrap().name_any(), "a");
+    let made_up = configs.get("made-up").await.unwrap();
+    assert_eq!(made_up.data.unwrap()["from"], "the test");
+    let error = configs
+        .delete("refused", &DeleteParams::default())
+        .await
+        .unwrap_err();
+    let kube::Error::Api(status) = error else {
+        unreachable!("{error:?}")
+    };
+    assert!(status.is_conflict() && status.message == "the test refuses it");
+    assert_eq!(
+        (
+            interceptor.count("create", "configmaps"),
+            interceptor.count("get", "configmaps")
+        ),
+        (1, 2)
+    );
+    let last = interceptor.calls().pop().unwrap();
+    assert_eq!(
+        (last.verb.as_str(), last.namespace.as_str(), last.name.as_str()),
+        ("delete", "default", "refused")
+    );
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn interceptor_delays_one_request_and_not_the_others() {
+    let env = start().await;
+    let late = Duration::from_secs(1);
+    let interceptor = Interceptor::new(move |call| match call.is("update", "deployments.apps/status") {
+        true => Then::Delay(late),
+        false => Then::Proceed,
+    });
+    let deployments: Api<Deployment> = Api::default_namespaced(interceptor.client(env.client()));
+    let mut web = deployments
+        .create(&PostParams::default(), &deployment(0))
+        .await
+        .unwrap();
+    web.metadata.resource_version = None;
+    let began = tokio::time::Instant::now();
+    let parameters = PostParams::default();
+    let update = deployments.replace_status("web", &parameters, &web);
+    let (updated, read_after) = tokio::join!(update, async {
+        deployments.get("web").await.unwrap();
+        began.elapsed()
+    });
+    updated.unwrap();
+    assert!(began.elapsed() >= late && read_after < late, "{read_after:?}");
     env.stop().await;
 }

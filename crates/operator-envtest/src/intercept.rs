@@ -1,0 +1,297 @@
+//! Requests that fail, wait or get lost, because a test wants them to.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use serde_json::Value;
+
+use crate::record::{Asked, asked_of};
+
+/// Stands between an operator and the API server: it sees each request, and a function of the test says what becomes of
+/// it. It is what controller-runtime's `interceptor.Funcs` are for.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::Api;
+/// use kube::api::PostParams;
+/// use operator_envtest::{Interceptor, Then};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let env = TestEnv::start().await?;
+/// // The first creation of a ConfigMap fails, as on a server that is too busy.
+/// let failed = AtomicBool::new(false);
+/// let interceptor = Interceptor::new(move |call| {
+///     if call.is("create", "configmaps") && !failed.swap(true, Ordering::Relaxed) {
+///         return Then::fail(500, "InternalError", "etcdserver: leader changed");
+///     }
+///     Then::Proceed
+/// });
+/// let client = interceptor.client(env.client());
+///
+/// let configs: Api<ConfigMap> = Api::default_namespaced(client);
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("a".to_owned());
+/// let error = configs.create(&PostParams::default(), &config).await.unwrap_err();
+/// assert!(error.to_string().contains("leader changed"));
+/// configs.create(&PostParams::default(), &config).await?;
+/// assert_eq!(interceptor.count("create", "configmaps"), 2);
+/// env.stop().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Interceptor {
+    hook: Arc<dyn Fn(&Call) -> Then + Send + Sync>,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+/// A request, in the words of RBAC.
+///
+/// ```
+/// use operator_envtest::Call;
+///
+/// /// Whether it is a write.
+/// fn writes(call: &Call) -> bool {
+///     !matches!(call.verb.as_str(), "get" | "list" | "watch")
+/// }
+/// # let _ = writes;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for what is no resource, such
+    /// as `/version`, the method in lower case.
+    pub verb: String,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The resource, such as `deployments`; empty for what is none.
+    pub resource: String,
+    /// The subresource, such as `status`, if it is about one.
+    pub subresource: String,
+    /// The namespace, if the request names one.
+    pub namespace: String,
+    /// The name of the object, if the request names one.
+    pub name: String,
+    /// The path.
+    pub path: String,
+    /// What follows the path.
+    pub query: String,
+}
+
+/// What becomes of a request.
+///
+/// ```
+/// use operator_envtest::{Interceptor, Then};
+///
+/// let slow_writes = Interceptor::new(|call| match call.verb.as_str() {
+///     "get" | "list" | "watch" => Then::Proceed,
+///     _ => Then::Delay(std::time::Duration::from_millis(50)),
+/// });
+/// # let _ = slow_writes;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Then {
+    /// It goes to the server.
+    Proceed,
+    /// It goes to the server later.
+    Delay(Duration),
+    /// The server does not see it, and this is the answer.
+    Fail(Box<Status>),
+    /// The server does not see it, and this is the answer: an object, or a list.
+    Answer(Value),
+    /// The server does what it asks, and the connection breaks before the answer is there.
+    LoseAnswer,
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+// === impl Interceptor ===
+
+impl Interceptor {
+    /// Asks `hook` what becomes of each request. It is called when the request is sent, and must not block.
+    ///
+    /// ```
+    /// use operator_envtest::{Interceptor, Then};
+    ///
+    /// let silent = Interceptor::new(|_| Then::Proceed);
+    /// assert!(silent.calls().is_empty());
+    /// ```
+    pub fn new(hook: impl Fn(&Call) -> Then + Send + Sync + 'static) -> Self {
+        Self {
+            hook: Arc::new(hook),
+            calls: Arc::default(),
+        }
+    }
+
+    /// A client that sends everything through another one, unless the hook says otherwise. A watch or a list of a cache
+    /// is a request like any other.
+    ///
+    /// ```
+    /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
+    /// # use kube::Api;
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let env = TestEnv::start().await?;
+    /// let interceptor = Interceptor::new(|_| Then::Proceed);
+    /// let namespaces: Api<Namespace> = Api::all(interceptor.client(env.client()));
+    /// namespaces.get("default").await?;
+    /// assert_eq!((interceptor.count("get", "namespaces"), interceptor.calls()[0].name.as_str()), (1, "default"));
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn client(&self, client: Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let interceptor = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (client, call) = (client.clone(), Call::of(&request));
+            let then = (interceptor.hook)(&call);
+            interceptor.lock().push(call);
+            async move { follow(then, client, request).await }
+        });
+        Client::new(service, namespace)
+    }
+
+    /// The requests so far, in the order in which they were sent.
+    ///
+    /// ```
+    /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
+    /// # use kube::Api;
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let env = TestEnv::start().await?;
+    /// let interceptor = Interceptor::new(|_| Then::Proceed);
+    /// let namespaces: Api<Namespace> = Api::all(interceptor.client(env.client()));
+    /// namespaces.get("default").await?;
+    /// assert_eq!((interceptor.count("get", "namespaces"), interceptor.calls()[0].name.as_str()), (1, "default"));
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn calls(&self) -> Vec<Call> {
+        self.lock().clone()
+    }
+
+    /// How many requests so far had this verb and were about this resource; see [`Call::is`].
+    ///
+    /// ```
+    /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
+    /// # use kube::Api;
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let env = TestEnv::start().await?;
+    /// let interceptor = Interceptor::new(|_| Then::Proceed);
+    /// let namespaces: Api<Namespace> = Api::all(interceptor.client(env.client()));
+    /// namespaces.get("default").await?;
+    /// assert_eq!((interceptor.count("get", "namespaces"), interceptor.calls()[0].name.as_str()), (1, "default"));
+    /// # env.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn count(&self, verb: &str, resource: &str) -> usize {
+        self.lock().iter().filter(|call| call.is(verb, resource)).count()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Interceptor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Interceptor").finish_non_exhaustive()
+    }
+}
+
+async fn follow(then: Then, client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    match then {
+        Then::Proceed => {}
+        Then::Delay(delay) => tokio::time::sleep(delay).await,
+        Then::Fail(status) => {
+            let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return answer(code, &serde_json::to_value(&*status)?);
+        }
+        Then::Answer(object) => return answer(StatusCode::OK, &object),
+        Then::LoseAnswer => {
+            client.send(request).await?;
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the test lost the answer").into());
+        }
+    }
+    Ok(client.send(request).await?)
+}
+
+fn answer(code: StatusCode, body: &Value) -> Result<Response<Body>, BoxError> {
+    let answer = Response::builder().status(code);
+    let answer = answer.header(CONTENT_TYPE, "application/json");
+    Ok(answer.body(Body::from(serde_json::to_vec(body)?))?)
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Whether it has this verb and is about this resource: `pods`, `deployments.apps`, `deployments.apps/status`.
+    ///
+    /// ```
+    /// use operator_envtest::{Interceptor, Then};
+    ///
+    /// let without_status = Interceptor::new(|call| match call.is("patch", "deployments.apps/status") {
+    ///     true => Then::LoseAnswer,
+    ///     false => Then::Proceed,
+    /// });
+    /// # let _ = without_status;
+    /// ```
+    pub fn is(&self, verb: &str, resource: &str) -> bool {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        self.verb == verb
+            && (&*self.resource, &*self.subresource, &*self.group) == (resource, subresource, group)
+    }
+
+    fn of(request: &Request<Body>) -> Self {
+        let uri = request.uri();
+        let asked = asked_of(request.method(), uri).unwrap_or_else(|| Asked {
+            verb: request.method().as_str().to_lowercase(),
+            ..Asked::default()
+        });
+        Self {
+            verb: asked.verb,
+            group: asked.group,
+            resource: asked.resource,
+            subresource: asked.subresource,
+            namespace: asked.namespace,
+            name: asked.name,
+            path: uri.path().to_owned(),
+            query: uri.query().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+// === impl Then ===
+
+impl Then {
+    /// An answer of the API server that is an error: code, reason and message of its `Status`, as in 409, `Conflict`.
+    ///
+    /// ```
+    /// use operator_envtest::Then;
+    ///
+    /// let conflict = Then::fail(409, "Conflict", "the object has been modified");
+    /// assert!(matches!(conflict, Then::Fail(status) if status.is_conflict()));
+    /// ```
+    pub fn fail(code: u16, reason: &str, message: &str) -> Self {
+        let mut status = Status::failure(message, reason);
+        status.code = code;
+        Self::Fail(Box::new(status))
+    }
+}
