@@ -16,12 +16,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use kube::Resource;
 use kube::api::Patch;
 use serde_json::json;
 
 use crate::client::{Client, ClientError};
 use crate::error::Result;
-use crate::object::{Kind, ObjectKey, View};
+use crate::object::{Kind, Meta, ObjectKey, View};
 
 /// A write with a stale resource version is tried this often.
 const ATTEMPTS: usize = 5;
@@ -169,9 +170,64 @@ impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
     }
 }
 
-fn has<K: View>(object: &K, name: &str) -> bool {
-    let mut finalizers = object.meta().finalizers.iter().flatten();
+/// Whether an object has a finalizer.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::finalizer;
+///
+/// let mut config = ConfigMap::default();
+/// finalizer::add(&mut config, "example.com/backups");
+/// assert!(finalizer::has(&config, "example.com/backups"));
+/// finalizer::remove(&mut config, "example.com/backups");
+/// assert!(!finalizer::has(&config, "example.com/backups"));
+/// ```
+pub fn has(object: &impl Meta, name: &str) -> bool {
+    let mut finalizers = object.metadata().finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == name)
+}
+
+/// Gives an object a finalizer, and says whether it did not have it yet. Nothing is written; [`Finalizers`] does that.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::finalizer;
+///
+/// let mut config = ConfigMap::default();
+/// assert!(finalizer::add(&mut config, "example.com/backups"));
+/// assert!(!finalizer::add(&mut config, "example.com/backups"));
+/// assert!(finalizer::has(&config, "example.com/backups"));
+/// assert!(finalizer::remove(&mut config, "example.com/backups"));
+/// assert!(!finalizer::remove(&mut config, "example.com/backups"));
+/// ```
+pub fn add(object: &mut impl Resource, name: &str) -> bool {
+    let finalizers = object.meta_mut().finalizers.get_or_insert_default();
+    let is_new = finalizers.iter().all(|finalizer| finalizer != name);
+    if is_new {
+        finalizers.push(name.to_owned());
+    }
+    is_new
+}
+
+/// Takes a finalizer from an object, and says whether it had it. Nothing is written.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::finalizer;
+///
+/// let mut config = ConfigMap::default();
+/// finalizer::add(&mut config, "example.com/backups");
+/// assert!(finalizer::has(&config, "example.com/backups"));
+/// finalizer::remove(&mut config, "example.com/backups");
+/// assert!(!finalizer::has(&config, "example.com/backups"));
+/// ```
+pub fn remove(object: &mut impl Resource, name: &str) -> bool {
+    let Some(finalizers) = &mut object.meta_mut().finalizers else {
+        return false;
+    };
+    let before = finalizers.len();
+    finalizers.retain(|finalizer| finalizer != name);
+    finalizers.len() < before
 }
 
 /// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone. A change that

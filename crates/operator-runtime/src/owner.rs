@@ -35,13 +35,13 @@ use crate::object::{Kind, Meta, Object, ObjectKey};
 /// config.metadata.name = Some("config".to_owned());
 /// config.metadata.namespace = Some("default".to_owned());
 /// let refused = owner::set_owner_reference(&config, &mut Node::default());
-/// assert!(matches!(refused, Err(OwnerError::OtherNamespace { .. })));
+/// assert!(matches!(refused, Err(OwnerError::ClusterScoped { .. })));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
     /// Another object controls it already; an object has one controller.
     #[error(
-        "{object} is already controlled by {kind} {name}: give it another name, or remove that owner reference"
+        "Object {object} is already owned by another {kind} controller {name}: give it another name, or remove that owner reference"
     )]
     AlreadyOwned {
         /// The object.
@@ -51,9 +51,21 @@ pub enum OwnerError {
         /// The name of its controller.
         name: String,
     },
-    /// Owner and object live in different namespaces, or the owner in one and the object in none.
-    #[error("{owner} cannot own {object}: an owner in a namespace owns objects of that namespace only")]
+    /// Owner and object live in different namespaces.
+    #[error(
+        "cross-namespace owner references are disallowed: {owner} cannot own {object}; set_owner_annotations names it all the same"
+    )]
     OtherNamespace {
+        /// The owner.
+        owner: String,
+        /// The object.
+        object: String,
+    },
+    /// The owner lives in a namespace and the object in none.
+    #[error(
+        "cluster-scoped resource must not have a namespace-scoped owner: {owner} cannot own {object}; set_owner_annotations names it all the same"
+    )]
+    ClusterScoped {
         /// The owner.
         owner: String,
         /// The object.
@@ -84,6 +96,7 @@ pub struct Owner {
     kind: Kind,
     key: ObjectKey,
     uid: Option<String>,
+    blocks: Option<bool>,
 }
 
 impl<K: Object> From<&K> for Owner {
@@ -113,7 +126,28 @@ impl Owner {
             kind: kind.clone(),
             key: ObjectKey::of(object),
             uid: object.metadata().uid.clone(),
+            blocks: None,
         }
+    }
+
+    /// Whether the owner, when it is deleted in the foreground, stays until the object is gone. That of a controller does
+    /// unless said otherwise, any other one does not.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::owner::{self, Owner};
+    ///
+    /// let (mut owner, mut owned) = (ConfigMap::default(), ConfigMap::default());
+    /// owner.metadata.name = Some("owner".to_owned());
+    /// owner.metadata.uid = Some("u-1".to_owned());
+    /// owner::set_controller_reference(Owner::from(&owner).block_owner_deletion(false), &mut owned)?;
+    /// assert_eq!(owned.metadata.owner_references.unwrap_or_default()[0].block_owner_deletion, Some(false));
+    /// # Ok::<(), operator_runtime::owner::OwnerError>(())
+    /// ```
+    #[must_use]
+    pub fn block_owner_deletion(mut self, blocks: bool) -> Self {
+        self.blocks = Some(blocks);
+        self
     }
 
     /// The namespace of the owner, to which all that it owns is confined; `None` where its kind is cluster-scoped.
@@ -153,7 +187,7 @@ impl Owner {
     pub fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         let reference = OwnerReference {
             controller: Some(true),
-            block_owner_deletion: Some(true),
+            block_owner_deletion: Some(self.blocks.unwrap_or(true)),
             ..self.reference()?
         };
         self.set(kind, object.meta_mut(), reference)
@@ -195,6 +229,7 @@ impl Owner {
             kind: self.kind.kind.clone(),
             name: self.key.name().to_owned(),
             uid,
+            block_owner_deletion: self.blocks,
             ..OwnerReference::default()
         })
     }
@@ -202,9 +237,10 @@ impl Owner {
     fn set(&self, kind: &Kind, object: &mut ObjectMeta, reference: OwnerReference) -> Result<(), OwnerError> {
         let described = describe(kind, object);
         if self.namespace().is_some() && self.namespace() != object.namespace.as_deref() {
-            return Err(OwnerError::OtherNamespace {
-                owner: self.to_string(),
-                object: described,
+            let (owner, object) = (self.to_string(), described);
+            return Err(match kind.namespaced {
+                true => OwnerError::OtherNamespace { owner, object },
+                false => OwnerError::ClusterScoped { owner, object },
             });
         }
         let references = object.owner_references.get_or_insert_default();
@@ -376,6 +412,31 @@ pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resourc
     references.len() < before
 }
 
+/// Takes the reference to `owner` away if it is the controlling one, and says whether there was one.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::owner;
+///
+/// let (mut owner, mut owned) = (ConfigMap::default(), ConfigMap::default());
+/// owner.metadata.name = Some("owner".to_owned());
+/// owner.metadata.uid = Some("u-1".to_owned());
+/// owner::set_owner_reference(&owner, &mut owned)?;
+/// assert!(!owner::remove_controller_reference(&owner, &mut owned));
+/// owner::set_controller_reference(&owner, &mut owned)?;
+/// assert!(owner::remove_controller_reference(&owner, &mut owned));
+/// # Ok::<(), operator_runtime::owner::OwnerError>(())
+/// ```
+pub fn remove_controller_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
+    let owner = owner.into();
+    let Some(references) = &mut object.meta_mut().owner_references else {
+        return false;
+    };
+    let before = references.len();
+    references.retain(|reference| reference.controller != Some(true) || !names(reference, &owner));
+    references.len() < before
+}
+
 /// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
 /// an object that is in none. The garbage collector does not know them: the operator deletes `object` itself, mostly in
 /// a [finalizer](crate::finalizer). [`handler::for_annotated`](crate::handler::for_annotated) hears of its changes.
@@ -478,7 +539,9 @@ mod tests {
         set_controller_reference(&deployment("a"), &mut config).unwrap();
         let error = set_controller_reference(&deployment("b"), &mut config).unwrap_err();
         assert!(
-            error.to_string().contains("already controlled by Deployment a"),
+            error
+                .to_string()
+                .contains("is already owned by another Deployment controller a"),
             "{error}"
         );
         set_owner_reference(&deployment("b"), &mut config).unwrap();
@@ -498,6 +561,28 @@ mod tests {
     }
 
     #[test]
+    fn controlling_reference_alone_is_removed_where_that_is_asked_for() {
+        let mut config = config("default");
+        set_owner_reference(&deployment("a"), &mut config).unwrap();
+        assert!(!remove_controller_reference(&deployment("a"), &mut config));
+        set_controller_reference(&deployment("b"), &mut config).unwrap();
+        assert!(!remove_controller_reference(&deployment("a"), &mut config));
+        assert!(remove_controller_reference(&deployment("b"), &mut config));
+        assert!(has_owner_reference(&deployment("a"), &config) && !has_controller(&config));
+    }
+
+    #[test]
+    fn owner_says_whether_it_waits_for_what_it_owns() {
+        let (mut first, mut second) = (config("default"), config("default"));
+        let owner = Owner::from(&deployment("a"));
+        set_controller_reference(owner.clone().block_owner_deletion(false), &mut first).unwrap();
+        set_owner_reference(owner, &mut second).unwrap();
+        let blocks =
+            |config: &ConfigMap| config.metadata.owner_references.as_ref().unwrap()[0].block_owner_deletion;
+        assert_eq!((blocks(&first), blocks(&second)), (Some(false), None));
+    }
+
+    #[test]
     fn owner_of_another_namespace_is_refused() {
         let error = set_controller_reference(&deployment("a"), &mut config("other")).unwrap_err();
         assert!(matches!(error, OwnerError::OtherNamespace { .. }));
@@ -506,7 +591,7 @@ mod tests {
     #[test]
     fn owner_in_a_namespace_cannot_own_a_cluster_scoped_object() {
         let error = set_controller_reference(&deployment("a"), &mut Namespace::default()).unwrap_err();
-        assert!(matches!(error, OwnerError::OtherNamespace { .. }));
+        assert!(matches!(error, OwnerError::ClusterScoped { .. }));
     }
 
     #[test]
