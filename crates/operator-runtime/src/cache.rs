@@ -50,6 +50,7 @@ use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, Object, ObjectKey, View};
 
 pub(crate) mod decode;
+mod field_selector;
 mod hot;
 mod index;
 pub(crate) mod informer;
@@ -57,16 +58,23 @@ pub(crate) mod item;
 mod keyed;
 mod pace;
 mod packed;
+mod plan;
 mod quarantine;
 mod selection;
 pub(crate) mod store;
+mod transforms;
+mod watch_error;
+mod watch_options;
 
 use decode::Malformed;
 pub use informer::WatchBackoff;
 use informer::{Connection, Informer, Known};
 use item::Representation;
-pub use selection::{ListOptions, Selectors, Transforms, Unpacked};
+pub use selection::{ListOptions, Selectors, Unpacked};
 pub(crate) use store::Consistency;
+pub use transforms::Transforms;
+pub use watch_error::{WatchErrorHandler, WatchFailure};
+pub use watch_options::{Namespaces, WatchOptions};
 
 /// How the cache watches.
 ///
@@ -77,7 +85,7 @@ pub(crate) use store::Consistency;
 ///
 /// # async fn example() -> Result<()> {
 /// let options = CacheOptions {
-///     namespaces: vec!["team-a".to_owned(), "team-b".to_owned()],
+///     namespaces: ["team-a", "team-b"].into(),
 ///     sync_period: Some(Duration::from_secs(3600)),
 ///     ..CacheOptions::default()
 /// };
@@ -87,10 +95,15 @@ pub(crate) use store::Consistency;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// The namespaces to watch; all when empty. Cluster-scoped kinds are watched as a whole in any case.
-    pub namespaces: Vec<String>,
-    /// Which objects of which kind are kept; all unless said otherwise.
+    /// The namespaces to watch, and how each; all when empty. Cluster-scoped kinds are watched as a whole in any case.
+    pub namespaces: Namespaces,
+    /// Which objects of which kind are kept, and how they are watched; all unless said otherwise.
     pub selectors: Selectors,
+    /// Of all kinds for which nothing else is said, keeps the objects whose labels match, in the form of
+    /// `kubectl get -l`; all unless said otherwise.
+    pub labels: Option<String>,
+    /// The same with fields, in the form of `kubectl get --field-selector`.
+    pub fields: Option<String>,
     /// What is done to objects before they are kept; `metadata.managedFields` is removed in any case.
     pub transforms: Transforms,
     /// Whose objects are kept as they are read; all are packed unless said otherwise.
@@ -102,11 +115,16 @@ pub struct CacheOptions {
     /// it is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger
     /// pages are there sooner.
     pub page_size: u32,
-    /// Ask for the first list as a stream of events instead of pages (Kubernetes 1.32 and newer): less memory here and
-    /// on the server. Off unless said otherwise.
+    /// Ask for the first list as a stream of events (`sendInitialEvents`) instead of pages: less memory here and on the
+    /// server. A server that refuses, as those before Kubernetes 1.32 do, is asked for pages. True unless said otherwise.
     pub streaming_lists: bool,
+    /// Whether the server tells each watch now and then how far it has come, so that a watch of a quiet kind can go on
+    /// where it was; true unless said otherwise. What is watched without is listed in pages.
+    pub watch_bookmarks: bool,
     /// How the waits between failed attempts of a watch grow.
     pub watch_backoff: WatchBackoff,
+    /// Who hears of each failure of a watch; the log, once for each failure after a success, unless said otherwise.
+    pub watch_errors: WatchErrorHandler,
     /// Whether the first read of a kind starts watching it, which needs the permission to list and watch, and memory
     /// for all its objects; true unless said otherwise. Otherwise it is an error, and kinds are watched because a
     /// controller or an index needs them, or [`Cache::watch`] names them.
@@ -128,6 +146,12 @@ pub struct CacheOptions {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
+    /// The cache was not started in time: its manager does not run.
+    #[error("the cache is not started, can not read objects: {kind} is read before the manager runs")]
+    NotStarted {
+        /// The kind.
+        kind: String,
+    },
     /// The kind could not be listed in time.
     #[error("{kind} is not in the cache yet: {reason}")]
     NotSynced {
@@ -137,7 +161,7 @@ pub enum CacheError {
         reason: String,
     },
     /// Nobody watches the kind, and a read may not start it.
-    #[error("{kind} is not watched, and reads start no watch (start_on_read): name it with Cache::watch")]
+    #[error("{kind} is not cached, and reads start no watch (start_on_read): name it with Cache::watch")]
     NotCached {
         /// The kind.
         kind: String,
@@ -169,12 +193,40 @@ pub enum CacheError {
         name: String,
     },
     /// The object lives in a namespace that is not watched.
-    #[error("{kind} {key} is not watched: the operator watches other namespaces only (WATCH_NAMESPACE)")]
+    #[error(
+        "unable to get: {key} because of unknown namespace for the cache: {kind} is not watched there (WATCH_NAMESPACE)"
+    )]
     NotWatched {
         /// The kind.
         kind: String,
         /// The object.
         key: ObjectKey,
+    },
+    /// The objects of a namespace were asked for that is not watched.
+    #[error(
+        "unable to list: {namespace} because of unknown namespace for the cache: {kind} is not watched there (WATCH_NAMESPACE)"
+    )]
+    NamespaceNotWatched {
+        /// The kind.
+        kind: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// The field selector of a list is none that the cache can answer.
+    #[error("cannot list {kind} from the cache: {error}")]
+    FieldSelector {
+        /// The kind.
+        kind: String,
+        /// Why not.
+        error: String,
+    },
+    /// A kind that lives in no namespace was given some to be watched in.
+    #[error(
+        "type {kind} is not namespaced, but its namespaces setting is not empty: take it out of Selectors::namespaces"
+    )]
+    ClusterScoped {
+        /// The kind.
+        kind: String,
     },
 }
 
@@ -230,14 +282,18 @@ impl Drop for Inner {
 impl Default for CacheOptions {
     fn default() -> Self {
         Self {
-            namespaces: Vec::new(),
+            namespaces: Namespaces::default(),
             selectors: Selectors::default(),
+            labels: None,
+            fields: None,
             transforms: Transforms::default(),
             unpacked: Unpacked::default(),
             sync_period: Some(Duration::from_secs(10 * 60 * 60)),
             page_size: 100,
-            streaming_lists: false,
+            streaming_lists: true,
+            watch_bookmarks: true,
             watch_backoff: WatchBackoff::default(),
+            watch_errors: WatchErrorHandler::default(),
             start_on_read: true,
             read_timeout: Duration::from_secs(30),
         }
@@ -254,17 +310,12 @@ impl Cache {
         (metrics, requests): (CacheMetrics, RestClientLayer),
         recorder: EventRecorder,
     ) -> Self {
-        let config = watcher::Config::default().page_size(options.page_size.max(1));
-        let config = if options.streaming_lists {
-            config.streaming_lists()
-        } else {
-            config
-        };
-        let backoff = options.watch_backoff;
         let connection = Connection {
             client,
-            config,
-            backoff,
+            config: watcher::Config::default().page_size(options.page_size.max(1)),
+            streaming_lists: options.streaming_lists,
+            backoff: options.watch_backoff,
+            errors: options.watch_errors.clone(),
             requests,
         };
         Self {
@@ -347,7 +398,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// If the kind cannot be listed in time, or has no such index.
+    /// If the kind cannot be listed in time, or has no such index, or if the namespace is not watched.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
         let informer = self.reader::<K>()?;
         self.select(&informer, &options.into(), Consistency::OwnWrites)
@@ -589,7 +640,7 @@ impl Cache {
         consistency: Consistency,
     ) -> Result<Option<Arc<K>>, CacheError> {
         self.synced::<K>(informer).await?;
-        if !informer.covers(key) {
+        if !informer.covers(key.namespace()) {
             let (kind, key) = (informer.kind().to_string(), key.clone());
             return Err(CacheError::NotWatched { kind, key });
         }
@@ -605,15 +656,18 @@ impl Cache {
         options: &ListOptions,
         consistency: Consistency,
     ) -> Result<Vec<Arc<K>>, CacheError> {
+        let kind = || informer.kind().to_string();
+        let unanswerable = |error| CacheError::FieldSelector { kind: kind(), error };
+        options.check().map_err(unanswerable)?;
         self.synced::<K>(informer).await?;
+        if let Some(namespace) = options.namespace().filter(|_| informer.kind().namespaced)
+            && !informer.covers(Some(namespace))
+        {
+            let (kind, namespace) = (kind(), namespace.to_owned());
+            return Err(CacheError::NamespaceNotWatched { kind, namespace });
+        }
         let objects = informer.list(options, consistency);
-        objects.ok_or_else(|| CacheError::NoIndex {
-            kind: informer.kind().to_string(),
-            name: options
-                .indexed()
-                .map(|(name, _)| name.to_owned())
-                .unwrap_or_default(),
-        })
+        objects.map_err(|name| CacheError::NoIndex { kind: kind(), name })
     }
 
     /// What is known of the object, and what the operator applied to it, without waiting and without starting a watch.
@@ -712,10 +766,16 @@ impl Cache {
     async fn synced<K: View>(&self, informer: &Informer) -> Result<(), CacheError> {
         if !informer.is_synced::<K>() {
             let synced = tokio::time::timeout(self.inner.options.read_timeout, informer.synced::<K>());
-            synced.await.map_err(|_| CacheError::NotSynced {
-                kind: informer.kind().to_string(),
-                reason: informer.unhealthy().join("; "),
-            })?;
+            let kind = || informer.kind().to_string();
+            synced
+                .await
+                .map_err(|_| match self.inner.registry.lock().started {
+                    true => CacheError::NotSynced {
+                        kind: kind(),
+                        reason: informer.unhealthy().join("; "),
+                    },
+                    false => CacheError::NotStarted { kind: kind() },
+                })?;
         }
         Ok(())
     }

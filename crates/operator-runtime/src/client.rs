@@ -26,6 +26,7 @@ use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
+use crate::rest_mapper::RestMapper;
 
 mod error;
 mod live;
@@ -59,8 +60,9 @@ pub use subresource::Subresource;
 ///
 /// # Other ways to write
 /// [`dry_run`](Client::dry_run), [`with_field_manager`](Client::with_field_manager),
-/// [`with_field_validation`](Client::with_field_validation), [`in_namespace`](Client::in_namespace) and
-/// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
+/// [`with_field_validation`](Client::with_field_validation), [`in_namespace`](Client::in_namespace),
+/// [`without_force`](Client::without_force) and [`without_own_writes`](Client::without_own_writes) make a client that
+/// does everything in that way; they combine.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -93,6 +95,7 @@ pub struct Client {
     kube: kube::Client,
     cache: Cache,
     metrics: ClientMetrics,
+    mapper: RestMapper,
     options: Arc<Options>,
 }
 
@@ -101,10 +104,12 @@ pub struct Client {
 impl Client {
     pub(crate) fn new(kube: kube::Client, cache: Cache, metrics: ClientMetrics) -> Self {
         let options = Arc::new(Options::new(cache.manager()));
+        let mapper = RestMapper::new(kube.clone());
         Self {
             kube,
             cache,
             metrics,
+            mapper,
             options,
         }
     }
@@ -138,6 +143,21 @@ impl Client {
     /// ```
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Finds kinds that are named at run time.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// let configs = ctx.rest_mapper().resource("cm").await?;
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let config = ctx.dynamic(&configs).get(("default", "web")).await?.expect("it was created");
+    /// assert_eq!(config.data["data"]["size"], "3");
+    /// # Ok(()) }) }
+    /// ```
+    pub fn rest_mapper(&self) -> &RestMapper {
+        &self.mapper
     }
 
     /// The field manager of the writes: the name of the manager, unless [`Client::with_field_manager`] names another.
@@ -209,6 +229,23 @@ impl Client {
     #[must_use]
     pub fn with_field_validation(&self, validation: FieldValidation) -> Self {
         self.with(|options| options.field_validation = Some(validation))
+    }
+
+    /// A client whose applies are refused where another field manager holds a field with another value (`is_conflict`),
+    /// instead of taking it over.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.with_field_manager("somebody-else").apply(config_map("web", "3")).await?;
+    /// let refused = ctx.without_force().apply(config_map("web", "5")).await;
+    /// assert!(refused.is_err_and(|error| error.is_conflict()));
+    /// ctx.apply(config_map("web", "5")).await?;
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn without_force(&self) -> Self {
+        self.with(|options| options.force = false)
     }
 
     /// A client for one namespace: objects and lists that name none are of this one, and what names another one is an
@@ -500,6 +537,48 @@ impl Client {
         self.of().patch(key, patch).await
     }
 
+    /// Sends what differs between two states of an object, as a merge patch of what changed from `old` to `new`: what `K`
+    /// does not know stays, and so does what others changed meanwhile. Lists are sent as a whole. If nothing differs,
+    /// nothing is sent. `old` mostly is what the cache has, and `new` a changed clone of it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// let old = ctx.create(config_map("web", "3")).await?;
+    /// let mut new = (*old).clone();
+    /// new.data = Some([("size".to_owned(), "5".to_owned())].into());
+    /// assert_eq!(size(&*ctx.patch_from(&*old, &new).await?), "5");
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// If `new` is another object, or the server refuses the patch.
+    pub async fn patch_from<K: Object>(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+        self.of().patch_from(old, new).await
+    }
+
+    /// [`Client::patch_from`], which the server refuses if the object is not at the resource version of `old` any more
+    /// (`is_conflict`): for what depends on all of the object, such as a list that grows.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// let old = ctx.create(config_map("web", "3")).await?;
+    /// let mut new = (*old).clone();
+    /// new.data = Some([("size".to_owned(), "5".to_owned())].into());
+    /// ctx.patch_from_locked(&*old, &new).await?;
+    /// new.data = None;
+    /// let late = ctx.patch_from_locked(&*old, &new).await;
+    /// assert!(late.is_err_and(|error| error.is_conflict()));
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::patch_from`].
+    pub async fn patch_from_locked<K: Object>(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+        self.of().patch_from_locked(old, new).await
+    }
+
     /// Creates `object` as `mutate` leaves it; or, if it exists, replaces it by what `mutate` makes of its newest
     /// state. Nothing is sent if that is what it is. If it changed meanwhile, or came or went, it is read and mutated
     /// again.
@@ -607,7 +686,7 @@ impl Client {
     }
 
     /// Deletes the objects of a namespace that `options` name, in one request; none is sent if the cache is watching
-    /// the kind and knows of no such object. Objects that an index names are deleted one by one.
+    /// the kind and knows of no such object. Objects that an index or a limit names are deleted one by one.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -627,6 +706,29 @@ impl Client {
     /// If no namespace is named for a kind that has them, or the server refuses.
     pub async fn delete_all_of<K: Object>(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
         self.of::<K>().delete_all_of(options).await
+    }
+
+    /// [`Client::delete_all_of`] with parameters of one's own: grace period, propagation, preconditions.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use kube::api::DeleteParams;
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let web = ListOptions::in_namespace("default").field("metadata.name", "web");
+    /// ctx.delete_all_of_with::<ConfigMap>(web, DeleteParams::background().grace_period(0)).await?;
+    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::delete_all_of`].
+    pub async fn delete_all_of_with<K: Object>(
+        &self,
+        options: impl Into<ListOptions>,
+        parameters: DeleteParams,
+    ) -> Result<(), ClientError> {
+        self.of::<K>().delete_all_of_with(options, parameters).await
     }
 
     /// Writes the status of `object`, through the subresource; nothing is sent before [`StatusWriter::patch`].

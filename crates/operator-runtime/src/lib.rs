@@ -118,6 +118,7 @@ pub mod prelude;
 pub mod proxy;
 pub mod prune;
 pub mod queue;
+mod rest_mapper;
 mod serve;
 pub mod webhook;
 
@@ -129,3 +130,4 @@ pub use error::{Error, Result};
 pub use event_recorder::EventRecorder;
 pub use manager::Manager;
 pub use object::{Kind, Meta, Object, ObjectKey, View};
+pub use rest_mapper::{RestMapper, RestMapperError};

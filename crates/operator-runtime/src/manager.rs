@@ -611,6 +611,7 @@ impl Manager {
         client: kube::Client,
         options: CacheOptions,
     ) -> Result<Cluster, ManagerError> {
+        options.check()?;
         if !self.inner.clusters.lock().insert(name.to_owned()) {
             return Err(ManagerError::DuplicateCluster(name.to_owned()));
         }

@@ -51,6 +51,12 @@ impl Index {
         objects.map(|ByKey(packed)| packed)
     }
 
+    /// Whether an object is in the index with a value.
+    pub(super) fn contains(&self, packed: &Packed, value: &str) -> bool {
+        let objects = self.objects.get(value);
+        objects.is_some_and(|objects| objects.contains(packed as &dyn Keyed))
+    }
+
     /// Whether an object has a value, though it may not be in the index.
     pub(super) fn has(&self, object: &Arrived, value: &str) -> bool {
         (self.values)(&object.object).iter().any(|own| own == value)

@@ -15,17 +15,20 @@ use super::CacheOptions;
 use super::decode::Malformed;
 use super::item::{Arrived, Incoming, Incomings, Intake, Item, Representation, Stored, view};
 use super::pace::paced;
+use super::plan::Planned;
 use super::quarantine::{Quarantine, Read};
-use super::selection::{ListOptions, Selected};
+use super::selection::ListOptions;
 use super::store::{Consistency, Scope, Store};
+use super::watch_error::{WatchErrorHandler, WatchFailure};
 use crate::error::describe;
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
 use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, ObjectKey, View};
 
-/// A watch that has been quiet for this long after an error has recovered: the server is just silent.
-const QUIET_IS_HEALTHY: Duration = Duration::from_secs(10);
+/// A watch that has been quiet for this long after an error has recovered: the server is just silent. A list that is
+/// streamed and has been quiet for this long does not end: the server does not know how.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
 const HOT_FOR: Duration = Duration::from_secs(2);
@@ -41,13 +44,11 @@ pub(crate) struct Informer {
     store: RwLock<Store>,
     /// Held while an event is stored and told, so that each handler hears all events, in order and once.
     handlers: Mutex<Vec<Handler>>,
-    watches: Vec<(Scope, Mutex<Health>)>,
-    selected: Selected,
+    watches: Vec<(Planned, Mutex<Health>)>,
     /// As what the objects are kept; it becomes wider as readers come, and then everything is listed anew.
     representation: watch::Sender<Representation>,
     /// As what all watches have brought their objects.
     listed: watch::Sender<Option<Representation>>,
-    sync_period: Option<Duration>,
     quarantine: Arc<Quarantine>,
     stop: CancellationToken,
 }
@@ -108,7 +109,11 @@ pub(crate) type BoxedRun = futures::future::BoxFuture<'static, ()>;
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
     pub(crate) config: watcher::Config,
+    /// Whether first lists are streamed, where the server can.
+    pub(crate) streaming_lists: bool,
     pub(crate) backoff: WatchBackoff,
+    /// Who hears of failures.
+    pub(crate) errors: WatchErrorHandler,
     /// Who is told how long requests are held back.
     pub(crate) requests: RestClientLayer,
 }
@@ -124,36 +129,25 @@ impl Informer {
         (metrics, recorder): (CacheMetrics, EventRecorder),
         stop: CancellationToken,
     ) -> Self {
-        let selected = options.selectors.of(&kind);
-        let namespaces = selected.namespaces.as_ref().unwrap_or(&options.namespaces);
-        let scopes: Vec<Scope> = if kind.namespaced && !namespaces.is_empty() {
-            namespaces
-                .iter()
-                .map(|namespace| Some(Arc::from(namespace.as_str())))
-                .collect()
-        } else {
-            vec![None]
-        };
+        let plan = options.plan(&kind);
         let keeps_decoded = options.unpacked.contains(&kind);
         let intake = Arc::new(Intake::new(
             kind,
             manager.clone(),
-            &options.transforms,
+            &plan.transforms,
             keeps_decoded,
         ));
+        let watches = plan.watches.into_iter();
+        let watches: Vec<_> = watches.map(|planned| (planned, Mutex::default())).collect();
+        let scopes = watches.iter().map(|(planned, _)| planned.scope.clone());
         Self {
             quarantine: Arc::new(Quarantine::new(intake.clone(), metrics, recorder)),
-            store: RwLock::new(Store::new(intake.clone(), scopes.iter().cloned())),
+            store: RwLock::new(Store::new(intake.clone(), scopes)),
             intake,
             handlers: Mutex::default(),
-            selected,
-            watches: scopes
-                .into_iter()
-                .map(|scope| (scope, Mutex::default()))
-                .collect(),
+            watches,
             representation: watch::Sender::new(representation),
             listed: watch::Sender::new(None),
-            sync_period: options.sync_period,
             stop,
         }
     }
@@ -215,25 +209,28 @@ impl Informer {
         seen
     }
 
-    /// The objects as `K`, without those that do not fit; `None` if there is no such index.
+    /// The objects as `K`, without those that do not fit.
+    ///
+    /// # Errors
+    /// The name of an index that does not exist.
     pub(crate) fn list<K: View>(
         &self,
         options: &ListOptions,
         consistency: Consistency,
-    ) -> Option<Vec<Arc<K>>> {
+    ) -> Result<Vec<Arc<K>>, String> {
         let objects = self.store.read().list(options, consistency)?;
         let views = objects
             .iter()
             .filter_map(|stored| self.view(stored, Intake::look_at).ok());
-        Some(views.collect())
+        Ok(views.collect())
     }
 
     /// Whether everything was listed and nothing of it is what `options` name.
     pub(crate) fn knows_of_none(&self, options: &ListOptions) -> bool {
         let is_listed = self.listed.borrow().is_some();
-        let covers_all = self.selected.is_all() && self.watches.iter().all(|(scope, _)| scope.is_none());
+        let covers_all = self.watches.iter().all(|(planned, _)| planned.is_all());
         let objects = self.store.read().list(options, Consistency::OwnWrites);
-        is_listed && covers_all && objects.is_some_and(|objects| objects.is_empty())
+        is_listed && covers_all && objects.is_ok_and(|objects| objects.is_empty())
     }
 
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {
@@ -302,11 +299,10 @@ impl Informer {
         }
     }
 
-    /// Whether one of the watches covers objects of this key.
-    pub(crate) fn covers(&self, key: &ObjectKey) -> bool {
-        self.watches
-            .iter()
-            .any(|(scope, _)| scope.is_none() || scope.as_deref() == key.namespace())
+    /// Whether one of the watches covers objects of this namespace.
+    pub(crate) fn covers(&self, namespace: Option<&str>) -> bool {
+        let covers = |scope: &Scope| scope.is_none() || scope.as_deref() == namespace;
+        self.watches.iter().any(|(planned, _)| covers(&planned.scope))
     }
 
     /// Whether every object is there, as something that can be read as `K`.
@@ -408,9 +404,10 @@ impl Informer {
             let (informer, connection) = (self.clone(), connection.clone());
             async move { informer.watch(index, connection).await }.boxed()
         });
-        let resync = self.sync_period.map(|period| {
-            let informer = self.clone();
-            async move { informer.resync(period).await }.boxed()
+        let resync = self.watches.iter().filter_map(|(planned, _)| {
+            let (informer, scope) = (self.clone(), planned.scope.clone());
+            let period = planned.sync_period?;
+            Some(async move { informer.resync(&scope, period).await }.boxed())
         });
         let informer = self.clone();
         let cool = async move { informer.cool().await }.boxed();
@@ -432,7 +429,7 @@ impl Informer {
     }
 
     /// Tells the handlers again and again what is there, should one of them have missed or forgotten something.
-    async fn resync(&self, period: Duration) {
+    async fn resync(&self, scope: &Scope, period: Duration) {
         loop {
             // Kinds that were started together need not be told together.
             let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
@@ -441,7 +438,8 @@ impl Informer {
                 () = tokio::time::sleep(wait) => {}
             }
             let handlers = self.handlers.lock();
-            for object in self.objects() {
+            let objects = self.store.read().objects_of(scope).into_iter();
+            for object in objects.filter_map(|stored| self.intake.unpack(&stored)) {
                 let old = object.clone();
                 let event = Event::Update { old, new: object };
                 handlers.iter().for_each(|handler| self.tell(handler, &event));
@@ -450,22 +448,39 @@ impl Informer {
     }
 
     async fn watch(&self, index: usize, connection: Connection) {
-        let Some((scope, health)) = self.watches.get(index) else {
+        let Some((planned, health)) = self.watches.get(index) else {
             return;
         };
         let client = connection.client.clone();
         let client = paced(client, connection.backoff.min, connection.requests.clone());
-        let config = self.selected.apply(connection.config);
+        let config = planned.apply(connection.config);
+        let may_stream = connection.streaming_lists && planned.bookmarks;
+        let watch = Watch {
+            scope: &planned.scope,
+            health,
+            backoff: connection.backoff,
+            errors: &connection.errors,
+        };
+        let mut attempt = Attempt {
+            streams: may_stream,
+            trouble: Trouble::default(),
+        };
         let mut representation = self.representation.subscribe();
-        let mut trouble = Trouble::default();
         loop {
             let current = *representation.borrow_and_update();
-            let stream = (current.open)(client.clone(), scope, config.clone(), self.intake.clone());
+            let config = match attempt.streams {
+                true => config.clone().streaming_lists(),
+                false => config.clone(),
+            };
+            let stream = (current.open)(client.clone(), &planned.scope, config, self.intake.clone());
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = self.follow(stream, scope, (health, &mut trouble), current, connection.backoff) => {}
+                next = self.follow(stream, &watch, current, &mut attempt) => match next {
+                    Then::ListInPages => attempt.streams = false,
+                    Then::ListAnew => attempt.streams = may_stream,
+                },
                 // The sender lives as long as `self`.
-                _ = representation.changed() => {}
+                _ = representation.changed() => attempt.streams = may_stream,
             }
         }
     }
@@ -474,46 +489,76 @@ impl Informer {
     async fn follow(
         &self,
         mut stream: Incomings,
-        scope: &Scope,
-        (health, trouble): (&Mutex<Health>, &mut Trouble),
+        watch: &Watch<'_>,
         representation: Representation,
-        backoff: WatchBackoff,
-    ) {
+        attempt: &mut Attempt,
+    ) -> Then {
+        let mut is_streaming = attempt.streams;
+        if is_streaming {
+            // The stream says so only when the server has answered. A write that was answered by then and after the
+            // server looked would be taken for one that the list has.
+            self.handle(watch.scope, representation, WatchEvent::Init);
+        }
+        let (mut inits, mut overdue) = (0, None);
         loop {
-            match next_or_quiet(&mut stream, trouble.failures > 0).await {
-                Next::Event(event) => {
-                    let heals = trouble.heals(&event);
-                    self.handle(scope, representation, event);
-                    if heals {
-                        *trouble = Trouble::default();
-                        self.is_live(scope, health);
+            let is_suspicious = is_streaming || attempt.trouble.failures > 0;
+            let patience = if is_suspicious {
+                QUIET
+            } else {
+                watch.backoff.overdue()
+            };
+            match next_or_quiet(&mut stream, patience).await {
+                Next::Event(WatchEvent::Init) if is_streaming => {
+                    inits += 1;
+                    if inits > 1 {
+                        return Then::ListInPages;
                     }
                 }
+                Next::Event(event) => {
+                    let heals = attempt.trouble.heals(&event);
+                    is_streaming &= !matches!(event, WatchEvent::InitDone);
+                    self.handle(watch.scope, representation, event);
+                    if heals {
+                        attempt.trouble = Trouble::default();
+                        self.is_live(watch);
+                    }
+                }
+                Next::Quiet if is_streaming => return Then::ListInPages,
                 Next::Quiet => {
-                    *trouble = Trouble::default();
-                    self.is_live(scope, health);
+                    attempt.trouble = Trouble::default();
+                    self.is_live(watch);
+                    let oldest = self.store.read().oldest_write(watch.scope);
+                    if oldest.is_some() && oldest == overdue {
+                        return Then::ListAnew;
+                    }
+                    overdue = oldest;
+                }
+                Next::Failed(error) if is_streaming && !is_too_many_requests(&error) => {
+                    tracing::debug!(kind = %self.kind(), error = %describe(&error), "List cannot be streamed");
+                    return Then::ListInPages;
                 }
                 Next::Failed(error) => {
-                    self.is_failing(scope, health, &error);
+                    self.is_failing(watch, &error);
+                    let trouble = &mut attempt.trouble;
                     if !(is_expired(&error) && trouble.failures == 0) {
-                        tokio::time::sleep(backoff.wait(trouble.failures)).await;
+                        tokio::time::sleep(watch.backoff.wait(trouble.failures)).await;
                     }
                     trouble.failures += 1;
                     trouble.is_garbled |= is_garbled(&error);
-                    if is_out_of_step(&error) {
-                        return;
+                    if is_streaming || is_out_of_step(&error) {
+                        return Then::ListAnew;
                     }
                 }
                 Next::Ended => {
-                    tokio::time::sleep(backoff.wait(trouble.failures)).await;
-                    trouble.failures += 1;
-                    return;
+                    tokio::time::sleep(watch.backoff.wait(attempt.trouble.failures)).await;
+                    attempt.trouble.failures += 1;
+                    return Then::ListAnew;
                 }
             }
         }
     }
 
-    fn is_live(&self, scope: &Scope, health: &Mutex<Health>) {
+    fn is_live(&self, Watch { scope, health, .. }: &Watch<'_>) {
         if !self.store.read().has_listed(scope) {
             return;
         }
@@ -525,11 +570,19 @@ impl Informer {
     }
 
     /// Says so once, not at each attempt.
-    fn is_failing(&self, scope: &Scope, health: &Mutex<Health>, error: &watcher::Error) {
-        let text = explain(self.kind(), error);
-        let mut health = health.lock();
+    fn is_failing(&self, watch: &Watch<'_>, error: &watcher::Error) {
+        let (scope, text) = (watch.scope, explain(self.kind(), error));
+        let is_told = watch.errors.tell(&WatchFailure {
+            kind: self.kind(),
+            namespace: scope.as_deref(),
+            message: &text,
+            error,
+        });
+        let mut health = watch.health.lock();
         let failing = Health::Failing(text);
-        if is_expired(error) || *health == failing {
+        if is_told {
+            // Whoever wants to know it knows it.
+        } else if is_expired(error) || *health == failing {
             tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");
         } else if let Health::Failing(text) = &failing {
             tracing::warn!(kind = %self.kind(), namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
@@ -540,8 +593,8 @@ impl Informer {
     /// The watches that are not live: what they cover and what is wrong.
     pub(crate) fn unhealthy(&self) -> Vec<String> {
         let watches = self.watches.iter();
-        let describe = |(scope, health): &(Scope, Mutex<Health>)| {
-            let covered = match scope {
+        let describe = |(planned, health): &(Planned, Mutex<Health>)| {
+            let covered = match &planned.scope {
                 Some(namespace) => format!("{} in namespace {namespace}", self.kind()),
                 None => self.kind().to_string(),
             };
@@ -590,6 +643,28 @@ impl Trouble {
     }
 }
 
+/// One watch, for what is said of it.
+struct Watch<'a> {
+    scope: &'a Scope,
+    health: &'a Mutex<Health>,
+    backoff: WatchBackoff,
+    errors: &'a WatchErrorHandler,
+}
+
+/// How a watch is opened next.
+struct Attempt {
+    /// Whether its list is streamed.
+    streams: bool,
+    trouble: Trouble,
+}
+
+/// What follows when a stream is of no use any more.
+enum Then {
+    /// The server does not stream lists, or not now: making progress is better.
+    ListInPages,
+    ListAnew,
+}
+
 /// What a watch brought next.
 enum Next {
     Event(WatchEvent<Incoming>),
@@ -598,23 +673,23 @@ enum Next {
     Ended,
 }
 
-async fn next_or_quiet(stream: &mut Incomings, suspicious: bool) -> Next {
-    let next = if suspicious {
-        match tokio::time::timeout(QUIET_IS_HEALTHY, stream.next()).await {
-            Ok(next) => next,
-            Err(_) => return Next::Quiet,
-        }
-    } else {
-        stream.next().await
-    };
-    match next {
-        Some(Ok(event)) => Next::Event(event),
-        Some(Err(error)) => Next::Failed(error),
-        None => Next::Ended,
+async fn next_or_quiet(stream: &mut Incomings, patience: Duration) -> Next {
+    match tokio::time::timeout(patience, stream.next()).await {
+        Err(_) => Next::Quiet,
+        Ok(Some(Ok(event))) => Next::Event(event),
+        Ok(Some(Err(error))) => Next::Failed(error),
+        Ok(None) => Next::Ended,
     }
 }
 
 impl WatchBackoff {
+    /// What a watch has not brought of the operator's own writes while it was quiet twice for this long, it never will:
+    /// the object was written so that it is not selected any more, or it was gone before a list that began before the
+    /// write. A watch that failed is back by then.
+    fn overdue(self) -> Duration {
+        self.max.saturating_mul(2)
+    }
+
     fn wait(self, failures: u32) -> Duration {
         let doubled = self
             .min
@@ -635,6 +710,10 @@ fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
         | WatchError(status) => Some(status),
         _ => None,
     }
+}
+
+fn is_too_many_requests(error: &watcher::Error) -> bool {
+    refusal(error).is_some_and(|status| status.code == 429)
 }
 
 fn is_expired(error: &watcher::Error) -> bool {
@@ -669,5 +748,27 @@ fn explain(kind: &Kind, error: &watcher::Error) -> String {
         }
         Some(status) => status.message.clone(),
         None => describe(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_differ() {
+        let backoff = WatchBackoff::default();
+        let seconds = |failures| backoff.wait(failures).as_secs_f64();
+        for (failures, least) in [(0, 0.8), (1, 1.6), (5, 25.6), (6, 30.0), (40, 30.0)] {
+            let waits: Vec<_> = (0..20).map(|_| seconds(failures)).collect();
+            assert!(
+                waits.iter().all(|wait| (least..=2.0 * least).contains(wait)),
+                "{failures}: {waits:?}"
+            );
+            assert!(
+                waits.iter().any(|wait| (wait - waits[0]).abs() > f64::EPSILON),
+                "no jitter"
+            );
+        }
     }
 }

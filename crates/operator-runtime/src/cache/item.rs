@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use super::decode::{Ingested, Malformed};
 use super::hot::Hot;
 use super::packed::{Dictionary, Packed, Reader, Writer};
-use super::selection::Transforms;
 use super::store::Scope;
+use super::transforms::Transforms;
 use crate::object::{Kind, Meta, View};
 
 /// An object of any type.

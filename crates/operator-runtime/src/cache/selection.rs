@@ -1,31 +1,31 @@
 //! Which objects: of a kind, for the cache to keep, and in what form; of the cache, for a reader to get.
 
-use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use kube::core::{Selector, SelectorExt};
-use kube::runtime::watcher;
+use kube::core::{Expression, Selector, SelectorExt};
 
-use crate::object::{Kind, Object, View};
+use super::field_selector::FieldSelector;
+use super::watch_options::{Namespaces, WatchOptions};
+use crate::object::{Kind, Object};
 
-/// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with a
-/// certain value of an index or any.
+/// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with
+/// certain values of indexes or any.
 ///
 /// ```
 /// use operator_runtime::cache::ListOptions;
 ///
-/// let web = ListOptions::in_namespace("default").labels([("app", "web")]);
+/// let web = ListOptions::in_namespace("default").labels([("app", "web")]).has_labels(["owner"]);
 /// let on_node = ListOptions::all().index("node", "worker-1");
-/// # let _ = (web, on_node);
+/// let running = ListOptions::all().fields("spec.nodeName=worker-1,status.phase=Running");
+/// # let _ = (web, on_node, running);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
     namespace: Option<String>,
     labels: Selector,
-    index: Option<(String, String)>,
+    indexes: Vec<(String, String)>,
+    fields: FieldSelector,
+    limit: Option<usize>,
 }
 
 /// Which objects of which kind the cache keeps; all, of kinds that are not mentioned.
@@ -47,40 +47,16 @@ pub struct ListOptions {
 /// Each function has a twin with `_of`, for kinds that have no Rust type.
 #[derive(Clone, Debug, Default)]
 pub struct Selectors {
-    by_kind: HashMap<String, Selected>,
+    by_kind: HashMap<String, OfKind>,
 }
 
-/// What is kept of one kind.
+/// What is said of one kind; nothing, unless it was mentioned.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selected {
-    labels: Option<String>,
-    fields: Option<String>,
-    pub(super) namespaces: Option<Vec<String>>,
+pub(super) struct OfKind {
+    pub(super) kind: Option<Kind>,
+    pub(super) options: WatchOptions,
+    pub(super) namespaces: Option<Namespaces>,
 }
-
-/// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
-///
-/// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
-/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes
-/// it.
-///
-/// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
-/// and every apply is sent.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::cache::{CacheOptions, Transforms};
-///
-/// let transforms = Transforms::default().of::<ConfigMap>(|config| config.binary_data = None);
-/// let options = CacheOptions { transforms, ..CacheOptions::default() };
-/// # let _ = options;
-/// ```
-#[derive(Clone, Default)]
-pub struct Transforms {
-    by_type: HashMap<(String, TypeId), Transform>,
-}
-
-type Transform = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
 
 /// Kinds whose objects are kept as they are read, and not packed: for kinds that are listed as a whole again and again.
 /// An object takes some ten times as much memory then, and reading it costs nothing.
@@ -209,8 +185,27 @@ impl ListOptions {
         self
     }
 
+    /// Of these, the objects that have all of these labels, whatever their values.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// let mut config = config_map("web", "3");
+    /// config.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+    /// ctx.create(config).await?;
+    /// ctx.create(config_map("api", "5")).await?;
+    ///
+    /// assert_eq!(ctx.list::<ConfigMap>(ListOptions::in_namespace("default").has_labels(["app"])).await?.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn has_labels<'a>(self, keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let exists = |key: &str| Expression::Exists(key.to_owned());
+        self.selector(keys.into_iter().map(exists).collect())
+    }
+
     /// Of these, the objects that have `value` in the index `name`, which [`Cache::add_index`](super::Cache::add_index)
-    /// made. Only they are looked at.
+    /// made. Only those of the index that is named first are looked at.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -227,7 +222,61 @@ impl ListOptions {
     /// ```
     #[must_use]
     pub fn index(mut self, name: &str, value: &str) -> Self {
-        self.index = Some((name.to_owned(), value.to_owned()));
+        self.indexes.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Of these, the objects whose field has a value. The name and the namespace of an object are known; any other field
+    /// is looked up in the index of its name, such as `spec.nodeName`, which has to be added.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let found = ctx.list::<ConfigMap>(ListOptions::all().field("metadata.name", "web")).await?;
+    /// assert_eq!(found.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn field(mut self, field: &str, value: &str) -> Self {
+        self.fields.add_field(field, value);
+        self
+    }
+
+    /// Of these, the objects whose fields match, in the form of `kubectl get --field-selector`; see
+    /// [`ListOptions::field`]. The cache answers what asks for a value: `!=` is an error of the list.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
+    /// manager.cache().add_index::<ConfigMap>("data.size", |config| {
+    ///     config.data.iter().filter_map(|data| data.get("size").cloned()).collect()
+    /// })?;
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let three = ListOptions::all().fields("data.size=3,metadata.namespace=default");
+    /// assert_eq!(ctx.list::<ConfigMap>(three).await?.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.fields.add(selector);
+        self
+    }
+
+    /// Not more than so many of them. Which ones is not said, and there is no way to ask for the rest: this is no paging.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// ctx.create(config_map("api", "5")).await?;
+    /// let is_any_there = !ctx.list::<ConfigMap>(ListOptions::in_namespace("default").limit(1)).await?.is_empty();
+    /// assert!(is_any_there);
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -245,20 +294,65 @@ impl ListOptions {
         &self.labels
     }
 
-    pub(crate) fn indexed(&self) -> Option<(&str, &str)> {
-        let (name, value) = self.index.as_ref()?;
-        Some((name, value))
+    /// The names of indexes, and the values to look up in them.
+    pub(super) fn lookups(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.known_fields().filter(|(field, _)| !is_identity(field));
+        let indexes = self
+            .indexes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        indexes.chain(fields)
     }
 
-    /// Whether objects of this namespace are wanted.
-    pub(crate) fn covers(&self, namespace: Option<&str>) -> bool {
-        self.namespace.is_none() || self.namespace.as_deref() == namespace
+    /// Whether the server cannot be asked for the same objects: only the cache knows the indexes.
+    pub(crate) fn are_of_the_cache(&self) -> bool {
+        !self.indexes.is_empty() || self.limit.is_some()
+    }
+
+    pub(crate) fn field_selector(&self) -> Option<String> {
+        self.fields.text()
+    }
+
+    pub(super) fn at_most(&self) -> usize {
+        self.limit.unwrap_or(usize::MAX)
+    }
+
+    /// # Errors
+    /// If the field selector is none, or none that the cache can answer.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.fields.requirements().map(drop)
+    }
+
+    fn known_fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let requirements = self.fields.requirements().unwrap_or_default();
+        requirements
+            .iter()
+            .map(|(field, value)| (field.as_str(), value.as_str()))
+    }
+
+    /// Whether an object of this namespace and name is wanted, as far as they decide it.
+    pub(super) fn covers(&self, namespace: Option<&str>, name: &str) -> bool {
+        let is_covered = self.namespace.is_none() || self.namespace.as_deref() == namespace;
+        is_covered
+            && self.known_fields().all(|(field, value)| match field {
+                NAME => name == value,
+                NAMESPACE => namespace.unwrap_or_default() == value,
+                _ => true,
+            })
     }
 
     /// Whether an object is wanted whose labels are `labels`; they are only asked for if it depends on them.
     pub(super) fn matches(&self, labels: impl FnOnce() -> BTreeMap<String, String>) -> bool {
         self.labels.selects_all() || self.labels.matches(&labels())
     }
+}
+
+/// The fields that every object has, without an index.
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+fn is_identity(field: &str) -> bool {
+    matches!(field, NAME | NAMESPACE)
 }
 
 impl From<Option<&str>> for ListOptions {
@@ -305,7 +399,7 @@ impl Selectors {
     /// ```
     #[must_use]
     pub fn labels_of(mut self, kind: &Kind, selector: &str) -> Self {
-        self.entry(kind).labels = Some(selector.to_owned());
+        self.entry(kind).options.labels = Some(selector.to_owned());
         self
     }
 
@@ -338,7 +432,7 @@ impl Selectors {
     /// ```
     #[must_use]
     pub fn fields_of(mut self, kind: &Kind, selector: &str) -> Self {
-        self.entry(kind).fields = Some(selector.to_owned());
+        self.entry(kind).options.fields = Some(selector.to_owned());
         self
     }
 
@@ -346,18 +440,18 @@ impl Selectors {
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// use operator_runtime::cache::{CacheOptions, Selectors};
+    /// use operator_runtime::cache::{CacheOptions, Namespaces, Selectors};
     ///
     /// // ConfigMaps of two namespaces, Secrets of all, everything else of `team-a`.
     /// let options = CacheOptions {
-    ///     namespaces: vec!["team-a".to_owned()],
-    ///     selectors: Selectors::default().namespaces::<ConfigMap>(["team-a", "shared"]).namespaces::<Secret>([]),
+    ///     namespaces: ["team-a"].into(),
+    ///     selectors: Selectors::default().namespaces::<ConfigMap>(["team-a", "shared"]).namespaces::<Secret>(Namespaces::default()),
     ///     ..CacheOptions::default()
     /// };
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn namespaces<'a, K: Object>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn namespaces<K: Object>(self, namespaces: impl Into<Namespaces>) -> Self {
         self.namespaces_of(&Kind::of::<K>(), namespaces)
     }
 
@@ -372,129 +466,59 @@ impl Selectors {
     /// # let _ = selectors;
     /// ```
     #[must_use]
-    pub fn namespaces_of<'a>(mut self, kind: &Kind, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
-        self.entry(kind).namespaces = Some(namespaces.into_iter().map(str::to_owned).collect());
+    pub fn namespaces_of(mut self, kind: &Kind, namespaces: impl Into<Namespaces>) -> Self {
+        self.entry(kind).namespaces = Some(namespaces.into());
         self
     }
 
-    fn entry(&mut self, kind: &Kind) -> &mut Selected {
-        self.by_kind.entry(kind.path()).or_default()
-    }
-
-    pub(super) fn of(&self, kind: &Kind) -> Selected {
-        self.by_kind.get(&kind.path()).cloned().unwrap_or_default()
-    }
-}
-
-impl Selected {
-    /// Whether every object is kept.
-    pub(super) fn is_all(&self) -> bool {
-        self.labels.is_none() && self.fields.is_none()
-    }
-
-    pub(super) fn apply(&self, mut config: watcher::Config) -> watcher::Config {
-        config.label_selector.clone_from(&self.labels);
-        config.field_selector.clone_from(&self.fields);
-        config
-    }
-}
-
-// === impl Transforms ===
-
-impl Transforms {
-    /// Changes each object of `K` before it is kept. A second transform of `K` takes the place of the first.
+    /// How the objects of `K` are watched; what was said of them before stays where these say nothing.
     ///
     /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::cache::{CacheOptions, Transforms};
-    /// # fn main() -> Result<()> {
-    /// let transforms = Transforms::default().of::<ConfigMap>(|config| config.data = None);
-    /// # let options = CacheOptions { transforms, ..CacheOptions::default() };
-    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
-    /// assert_eq!(config.data, None);
-    /// # Ok(()) }) }
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use operator_runtime::cache::{Selectors, WatchOptions};
+    ///
+    /// let selectors = Selectors::default().options::<Secret>(WatchOptions::new().labels("mine=true").sync_period(None));
+    /// # let _ = selectors;
     /// ```
     #[must_use]
-    pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
-        self.of_kind(&Kind::of::<K>(), transform)
+    pub fn options<K: Object>(self, options: WatchOptions) -> Self {
+        self.options_of(&Kind::of::<K>(), options)
     }
 
-    /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
+    /// [`Selectors::options`] of a kind that has no Rust type.
     ///
     /// ```
-    /// use kube::api::DynamicObject;
     /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Transforms;
+    /// use operator_runtime::cache::{Selectors, WatchOptions};
     ///
     /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let transforms = Transforms::default().of_kind::<DynamicObject>(&gateways, |gateway| {
-    ///     gateway.metadata.annotations = None;
-    /// });
-    /// # let _ = transforms;
+    /// let selectors = Selectors::default().options_of(&gateways, WatchOptions::new().labels("mine=true"));
+    /// # let _ = selectors;
     /// ```
     #[must_use]
-    pub fn of_kind<K: View>(
-        mut self,
-        kind: &Kind,
-        transform: impl Fn(&mut K) + Send + Sync + 'static,
-    ) -> Self {
-        let transform = move |object: &mut dyn Any| {
-            if let Some(object) = object.downcast_mut() {
-                transform(object);
-            }
-        };
-        let key = (kind.path(), TypeId::of::<K>());
-        self.by_type.insert(key, Arc::new(transform));
+    pub fn options_of(mut self, kind: &Kind, options: WatchOptions) -> Self {
+        let entry = self.entry(kind);
+        entry.options = options.or(&entry.options);
         self
     }
 
-    /// The transforms of one kind alone.
-    pub(super) fn only(&self, kind: &Kind) -> Self {
-        let path = kind.path();
-        let of_kind = self.by_type.iter().filter(|((of, _), _)| *of == path);
-        Self {
-            by_type: of_kind
-                .map(|((_, type_id), transform)| ((String::new(), *type_id), transform.clone()))
-                .collect(),
-        }
+    fn entry(&mut self, kind: &Kind) -> &mut OfKind {
+        let entry = self.by_kind.entry(kind.path()).or_default();
+        entry.kind = Some(kind.clone());
+        entry
     }
 
-    /// Whether objects of a type are changed, if these are the transforms of its kind alone.
-    pub(super) fn change<K: View>(&self) -> bool {
-        self.by_type.contains_key(&(String::new(), TypeId::of::<K>()))
+    pub(super) fn of(&self, kind: &Kind) -> OfKind {
+        self.by_kind.get(&kind.path()).cloned().unwrap_or_default()
     }
 
-    /// Changes an object, if these are the transforms of its kind alone. One that panics leaves it as it is then.
-    pub(super) fn apply<K: View>(&self, object: &mut K) {
-        if self.by_type.is_empty() {
-            return;
-        }
-        if let Some(transform) = self.by_type.get(&(String::new(), TypeId::of::<K>()))
-            && catch_unwind(AssertUnwindSafe(|| transform(object))).is_err()
-        {
-            let meta = object.meta();
-            tracing::error!(
-                namespace = meta.namespace.as_deref(),
-                name = meta.name.as_deref(),
-                "A transform panicked"
-            );
-        }
-    }
-}
-
-impl fmt::Debug for Transforms {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = self.by_type.keys().map(|(kind, _)| kind);
-        formatter.debug_set().entries(kinds).finish()
+    pub(super) fn kinds(&self) -> impl Iterator<Item = &OfKind> {
+        self.by_kind.values()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-
     use super::*;
 
     fn labelled<const N: usize>(labels: [(&str, &str); N]) -> impl FnOnce() -> BTreeMap<String, String> {
@@ -509,24 +533,5 @@ mod tests {
         assert!(!options.matches(labelled([("app", "web")])));
         assert!(!options.matches(labelled([])));
         assert!(ListOptions::all().matches(labelled([])));
-    }
-
-    #[test]
-    fn selectors_are_of_one_kind() {
-        let selectors = Selectors::default()
-            .labels::<Pod>("app=web")
-            .fields::<Pod>("spec.nodeName=n");
-        let pods = selectors.of(&Kind::of::<Pod>()).apply(watcher::Config::default());
-        assert_eq!(
-            (pods.label_selector.as_deref(), pods.field_selector.as_deref()),
-            (Some("app=web"), Some("spec.nodeName=n"))
-        );
-        assert_eq!(
-            selectors
-                .of(&Kind::of::<ConfigMap>())
-                .apply(watcher::Config::default())
-                .label_selector,
-            None
-        );
     }
 }

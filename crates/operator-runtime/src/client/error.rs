@@ -49,7 +49,7 @@ pub enum ClientError {
         /// What was to be done, such as `create Deployment.apps default/web`.
         what: String,
     },
-    /// `mutate` of `create_or_update` made another object of it.
+    /// `mutate` of `create_or_update`, or the new state of `patch_from`, made another object of it.
     #[error("cannot {what}: mutate changed the name or the namespace")]
     Renamed {
         /// What was to be done, such as `create or update Deployment.apps default/web`.

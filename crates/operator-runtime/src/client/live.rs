@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::api::{GetParams, ListParams};
+use futures::{Stream, StreamExt};
+use kube::api::{GetParams, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
 
 use super::{Client, ClientError};
@@ -141,5 +142,79 @@ impl<'a> LiveReader<'a> {
             target.request().list(parameters)
         };
         self.0.send(&target, request).await
+    }
+
+    /// The changes of the objects of a namespace, or of all, since a resource version; since now if it is empty, which
+    /// begins with the objects that are there. The stream ends when the server ends the watch: nobody opens it again, and
+    /// nobody backs off. A controller is what most operators want instead.
+    ///
+    /// ```no_run
+    /// # use futures::TryStreamExt;
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// # use kube::api::{WatchEvent, WatchParams};
+    /// # use operator_runtime::prelude::*;
+    /// # async fn example(ctx: Context, job: Job) -> Result<()> {
+    /// let one = WatchParams::default().fields("metadata.name=backup");
+    /// let mut changes = std::pin::pin!(ctx.live().watch::<Job>(Some("default"), &one, "").await?);
+    /// while let Some(change) = changes.try_next().await? {
+    ///     if let WatchEvent::Modified(job) = change && job.status.is_some_and(|status| status.succeeded == Some(1)) {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the server refuses the request; items of the stream, if the watch breaks or an object does not fit its type.
+    pub async fn watch<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        parameters: &WatchParams,
+        version: &str,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<K>, ClientError>> + Send + use<K>, ClientError> {
+        self.watch_of(&Kind::of::<K>(), namespace, parameters, version)
+            .await
+    }
+
+    /// [`LiveReader::watch`] of objects of a kind, as `K`, such as `DynamicObject`.
+    ///
+    /// ```
+    /// # use futures::TryStreamExt;
+    /// # use kube::api::{DynamicObject, WatchParams};
+    /// # use operator_runtime::{Kind, prelude::*};
+    /// # async fn example(ctx: Context, gateways: Kind) -> Result<()> {
+    /// let all = WatchParams::default();
+    /// let changes = ctx.live().watch_of::<DynamicObject>(&gateways, None, &all, "").await?;
+    /// let first = std::pin::pin!(changes).try_next().await?;
+    /// # let _ = first;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`LiveReader::watch`].
+    pub async fn watch_of<K: View>(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        parameters: &WatchParams,
+        version: &str,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<K>, ClientError>> + Send + use<K>, ClientError> {
+        let target = self.0.target("watch", kind, ObjectKey::new(namespace, ""))?;
+        let request = if K::metadata_api() {
+            target.request().watch_metadata(parameters, version)
+        } else {
+            target.request().watch(parameters, version)
+        };
+        let what = target.to_string();
+        let failed = move |source| ClientError::Request {
+            what: what.clone(),
+            source,
+        };
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        let events = self.0.kube.request_events::<K>(request).await;
+        let events = events.map_err(&failed)?;
+        Ok(events.map(move |event| event.map_err(&failed)))
     }
 }

@@ -35,6 +35,8 @@ pub enum FieldValidation {
 pub(super) struct Options {
     pub(super) field_manager: Arc<str>,
     pub(super) dry_run: bool,
+    /// Whether an apply takes over the fields that others hold.
+    pub(super) force: bool,
     pub(super) field_validation: Option<FieldValidation>,
     pub(super) namespace: Option<Arc<str>>,
     pub(super) consistency: Consistency,
@@ -49,6 +51,7 @@ impl Options {
         Self {
             field_manager: field_manager.into(),
             dry_run: false,
+            force: true,
             field_validation: None,
             namespace: None,
             consistency: Consistency::default(),

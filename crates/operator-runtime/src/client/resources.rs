@@ -172,7 +172,8 @@ impl<'a, K: View> Resources<'a, K> {
             self.client.skip(&target);
             return Ok(known);
         }
-        let parameters = self.client.options.patch().force();
+        let mut parameters = self.client.options.patch();
+        parameters.force = self.client.options.force;
         let patch = Patch::Apply(&configuration);
         let request = target.request().patch(target.key.name(), &parameters, &patch);
         self.client.write(&target, request).await
@@ -301,6 +302,63 @@ impl<'a, K: View> Resources<'a, K> {
         self.client.write(&target, request).await
     }
 
+    /// Sends what differs between two states of an object; see [`Client::patch_from`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::Kind;
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let configs = ctx.dynamic(&configs);
+    /// let old = configs.get(("default", "web")).await?.expect("it was created");
+    /// let mut new = (*old).clone();
+    /// new.data["data"]["size"] = "5".into();
+    /// assert_eq!(configs.patch_from(&old, &new).await?.data["data"]["size"], "5");
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::patch_from`].
+    pub async fn patch_from(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+        let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
+        match difference(&target, old, new)? {
+            Some(patch) => self.patch(&target.key, &Patch::Merge(patch)).await,
+            None => {
+                self.client.skip(&target);
+                Ok(Arc::new(new.clone()))
+            }
+        }
+    }
+
+    /// Sends what differs, for one resource version alone; see [`Client::patch_from_locked`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::Kind;
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let configs = ctx.dynamic(&configs);
+    /// let old = configs.get(("default", "web")).await?.expect("it was created");
+    /// let mut new = (*old).clone();
+    /// new.data["data"]["size"] = "5".into();
+    /// configs.patch_from_locked(&old, &new).await?;
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::patch_from`].
+    pub async fn patch_from_locked(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+        let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
+        let Some(mut patch) = difference(&target, old, new)? else {
+            self.client.skip(&target);
+            return Ok(Arc::new(new.clone()));
+        };
+        patch["metadata"]["resourceVersion"] = old.meta().resource_version.clone().into();
+        self.patch(&target.key, &Patch::Merge(patch)).await
+    }
+
     /// Deletes an object; see [`Client::delete`].
     ///
     /// ```
@@ -352,8 +410,15 @@ impl<'a, K: View> Resources<'a, K> {
         target.check()?;
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete(target.key.name(), &parameters);
+        let only = parameters.preconditions.and_then(|only| only.uid);
         match self.client.send::<Value>(&target, request).await {
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_not_found() => {
+                let informer = self.client.cache.existing(&self.kind);
+                if let Some((informer, uid)) = informer.zip(only.as_deref()) {
+                    informer.deleted(&target.key, Some(uid));
+                }
+                Ok(())
+            }
             Err(error) => Err(error),
             Ok(answer) => {
                 self.note_deletion(&target, answer);
@@ -380,11 +445,36 @@ impl<'a, K: View> Resources<'a, K> {
     /// # Errors
     /// As [`Client::delete_all_of`].
     pub async fn delete_all_of(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
+        self.delete_all_of_with(options, DeleteParams::background()).await
+    }
+
+    /// Deletes many objects with parameters of one's own; see [`Client::delete_all_of_with`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::Kind;
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let configs = ctx.dynamic(&configs);
+    /// configs.delete_all_of_with(Some("default"), kube::api::DeleteParams::background()).await?;
+    /// assert!(configs.get(("default", "web")).await?.is_none());
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::delete_all_of`].
+    pub async fn delete_all_of_with(
+        &self,
+        options: impl Into<ListOptions>,
+        mut parameters: DeleteParams,
+    ) -> Result<(), ClientError> {
         const VERB: &str = "delete all of";
         let options = self.in_own_namespace(VERB, options.into())?;
-        if options.indexed().is_some() {
+        if options.are_of_the_cache() {
             for object in self.list(options).await? {
-                self.delete(object.as_ref()).await?;
+                self.delete_with(ObjectKey::of(object.as_ref()), parameters.clone())
+                    .await?;
             }
             return Ok(());
         }
@@ -401,10 +491,10 @@ impl<'a, K: View> Resources<'a, K> {
         let labels = options.label_selector();
         let selected = ListParams {
             label_selector: (!labels.selects_all()).then(|| labels.to_string()),
+            field_selector: options.field_selector(),
             ..ListParams::default()
         };
-        let mut parameters = DeleteParams::background();
-        parameters.dry_run = self.client.options.dry_run;
+        parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete_collection(&parameters, &selected);
         let answer: Value = self.client.send(&target, request).await?;
         for item in answer["items"].as_array().into_iter().flatten() {
@@ -567,6 +657,25 @@ pub(super) fn whole_object(target: &Target, object: &impl Serialize) -> Result<V
         object.insert("kind".to_owned(), target.kind.kind.clone().into());
     }
     Ok(value)
+}
+
+/// The merge patch from one state of an object to another, of which the resource version is no part.
+///
+/// # Errors
+/// If they are states of two objects.
+fn difference<K: View>(target: &Target, old: &K, new: &K) -> Result<Option<Value>, ClientError> {
+    if ObjectKey::of(old) != ObjectKey::of(new) {
+        let what = target.to_string();
+        return Err(ClientError::Renamed { what });
+    }
+    let (mut old, mut new) = (whole_object(target, old)?, whole_object(target, new)?);
+    for value in [&mut old, &mut new] {
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+            metadata.remove("managedFields");
+        }
+    }
+    Ok(merge::difference(&old, &new))
 }
 
 /// What is sent in an apply: no status, which has its own subresource.

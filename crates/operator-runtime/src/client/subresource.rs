@@ -121,7 +121,7 @@ impl<'a> Subresource<'a> {
         self.send(&target, self.client.validated(request)).await
     }
 
-    /// Patches it. An apply takes over what others hold.
+    /// Patches it. An apply takes over what others hold, unless the client is [without force](Client::without_force).
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -144,7 +144,7 @@ impl<'a> Subresource<'a> {
     ) -> Result<T, ClientError> {
         let target = self.target("patch a subresource of")?;
         let mut parameters = self.client.options.patch();
-        parameters.force = matches!(patch, Patch::Apply(_));
+        parameters.force = matches!(patch, Patch::Apply(_)) && self.client.options.force;
         let request = target
             .request()
             .patch_subresource(self.name, target.key.name(), &parameters, patch);

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::servers::{self, address, listen};
 use super::webhooks::{Source, WebhookOptions, Webhooks};
 use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, connection};
-use crate::cache::{Cache, CacheOptions};
+use crate::cache::{Cache, CacheOptions, Namespaces};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
 use crate::controller::ControllerOptions;
@@ -130,7 +130,7 @@ impl ManagerBuilder {
         self.options.metrics = args.metrics();
         self.options.webhook = args.webhook();
         self.options.kubeconfig = args.kubeconfig.clone();
-        self.options.cache.namespaces = args.namespaces();
+        self.options.cache.namespaces = args.namespaces().into();
         self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
         self.options.leader_election = args.leader_elect;
         self.options.leader_election_namespace = args.leader_election_namespace.clone();
@@ -213,7 +213,7 @@ impl ManagerBuilder {
     /// let builder = Manager::builder("example-operator").namespaces(["blue", "green"]);
     /// ```
     pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
-        self.options.cache.namespaces = namespaces.into_iter().map(str::to_owned).collect();
+        self.options.cache.namespaces = Namespaces::named(namespaces);
         self
     }
 
@@ -509,6 +509,7 @@ impl ManagerBuilder {
         options.metrics.min_tls_version = options.min_tls_version;
         options.webhook.min_tls_version = options.min_tls_version;
         options.webhook.client_authority = options.webhook_client_authority.clone();
+        options.cache.check()?;
         let metrics = Metrics::new();
         let (kube, requests) = match self.client {
             Some(DebugClient(client)) => (connection::over(client, &options), metrics.rest_client_layer("")),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cache::CacheError;
 use crate::certificates::CertificateError;
 use crate::election::ElectionError;
 use crate::metrics::DuplicatePath;
@@ -67,6 +68,9 @@ pub enum ManagerError {
     /// Webhooks cannot be served as they are.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
+    /// The cache cannot watch what it is told to.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// The election cannot be held.
     #[error("cannot elect a leader (--leader-elect)")]
     Election(#[source] ElectionError),

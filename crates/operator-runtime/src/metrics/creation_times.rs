@@ -41,7 +41,9 @@ impl Collector for CreationTimes {
         for (cache, kind) in kinds {
             let informer = cache.existing(&kind);
             let objects = informer.and_then(|informer| {
-                informer.list::<PartialObjectMeta>(&ListOptions::all(), Consistency::OwnWrites)
+                informer
+                    .list::<PartialObjectMeta>(&ListOptions::all(), Consistency::OwnWrites)
+                    .ok()
             });
             for object in objects.into_iter().flatten() {
                 let metadata = &object.metadata;

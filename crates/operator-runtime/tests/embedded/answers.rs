@@ -132,7 +132,12 @@ async fn busy_server_is_asked_again_when_it_says_so() {
         let kind = kinds.iter().position(|is_it| is_it(what))?;
         seen.insert(kind).then_some(Fault::Busy)
     });
-    let (manager, running) = bench.operator(impatient(), None).await;
+    // In pages, so that there are lists.
+    let options = CacheOptions {
+        streaming_lists: false,
+        ..impatient()
+    };
+    let (manager, running) = bench.operator(options, None).await;
     bench.get("w", 3).await;
     // The watch is opened at its own time.
     in_time(async {

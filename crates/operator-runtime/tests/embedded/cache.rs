@@ -286,7 +286,7 @@ async fn resync_tells_everything_again_and_writes_nothing() {
     assert_eq!(of_changed.unheard(), []);
     let lists = bench
         .network
-        .count(|request| request.contains("/widgets?") && !request.contains("watch=true"));
+        .count(|request| request.contains("/widgets?") && !request.contains("resourceVersion=&"));
     assert_eq!((lists, bench.network.take_writes().len()), (1, 0));
     running.end().await.unwrap();
 }

@@ -22,8 +22,11 @@ mod manifests;
 mod metrics;
 #[cfg(unix)]
 mod process;
+mod requests;
 mod robustness;
+mod selection;
 mod support;
+mod watching;
 mod webhooks;
 mod wire;
 mod writes;

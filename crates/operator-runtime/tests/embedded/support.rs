@@ -8,9 +8,11 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http::{Method, Request as HttpRequest, Response};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{CustomResource, CustomResourceExt};
 use operator_apiserver::ApiServer;
@@ -19,8 +21,9 @@ use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 /// Nothing here takes that long: a test that waits longer has failed.
@@ -60,7 +63,13 @@ pub(crate) struct Network {
     server: ApiServer,
     log: Arc<Mutex<Vec<String>>>,
     refuse: Arc<Mutex<Refuse>>,
+    /// Ends the watches that are open.
+    cut: Arc<Mutex<CancellationToken>>,
+    /// Whether what watches bring has to wait.
+    held: Arc<watch::Sender<bool>>,
 }
+
+type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The status code with which a request, `METHOD path?query`, is refused.
 type Refuse = Box<dyn Fn(&str) -> Option<u16> + Send>;
@@ -79,6 +88,8 @@ impl Bench {
             server: ApiServer::builder().build().unwrap(),
             log: Arc::default(),
             refuse: Arc::new(Mutex::new(Box::new(|_| None))),
+            cut: Arc::default(),
+            held: Arc::new(watch::Sender::new(false)),
         };
         let client = kube::Client::new(network.clone(), "default");
         Self { client, network }
@@ -153,6 +164,35 @@ impl Network {
         self.log.lock().iter().filter(|request| like(request)).count()
     }
 
+    /// The requests like this, since the writes were taken last.
+    pub(crate) fn requests(&self, like: impl Fn(&str) -> bool) -> Vec<String> {
+        let log = self.log.lock();
+        log.iter().filter(|request| like(request)).cloned().collect()
+    }
+
+    /// Ends the watches that are open.
+    pub(crate) fn cut_watches(&self) {
+        std::mem::take(&mut *self.cut.lock()).cancel();
+    }
+
+    /// Holds back what watches bring, or lets it go.
+    pub(crate) fn hold_watches(&self, hold: bool) {
+        self.held.send_replace(hold);
+    }
+
+    fn watched(&self, body: Body) -> Body {
+        let (cut, held) = (self.cut.lock().clone(), self.held.subscribe());
+        let frames = body.into_data_stream().then(move |data| {
+            let mut held = held.clone();
+            async move {
+                // The test may have ended.
+                let _ = held.wait_for(|held| !held).await;
+                data.map(Frame::data)
+            }
+        });
+        StreamBody::new(frames.take_until(cut.cancelled_owned())).boxed_unsync()
+    }
+
     /// Ends all watches, and new ones as soon as they are opened.
     pub(crate) fn end_watches(&self) {
         self.server.shutdown();
@@ -174,7 +214,7 @@ impl Network {
 }
 
 impl Service<HttpRequest<kube::client::Body>> for Network {
-    type Response = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+    type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -186,23 +226,25 @@ impl Service<HttpRequest<kube::client::Body>> for Network {
         let what = format!("{} {}", request.method(), request.uri());
         let refused = (self.refuse.lock())(&what);
         self.log.lock().push(what);
-        let mut server = self.server.clone();
+        let (mut server, network) = (self.server.clone(), self.clone());
         Box::pin(async move {
-            Ok(match refused {
-                Some(code) => refusal(code, request.method()),
-                None => server
-                    .call(request)
-                    .await?
-                    .map(|body| body.map_err(Into::into).boxed_unsync()),
-            })
+            if let Some(code) = refused {
+                return Ok(refusal(code, request.method()));
+            }
+            let is_watch = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
+            let answer = server.call(request).await?;
+            Ok(answer.map(|body| {
+                let body = body.map_err(Into::into).boxed_unsync();
+                if is_watch { network.watched(body) } else { body }
+            }))
         })
     }
 }
 
-fn refusal(
-    code: u16,
-    method: &Method,
-) -> Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>> {
+fn refusal(code: u16, method: &Method) -> Response<Body> {
     let reason = match code {
         403 => "Forbidden",
         410 => "Expired",

@@ -1,0 +1,302 @@
+//! Which watches a kind needs: what the options say of it, of its namespaces and of everything, put together. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::watcher;
+
+use super::selection::{OfKind, Selectors};
+use super::store::Scope;
+use super::transforms::Transforms;
+use super::watch_options::{Namespaces, SyncPeriod, WatchOptions};
+use super::{CacheError, CacheOptions};
+use crate::object::Kind;
+
+/// The watches of a kind, and what is done to their objects.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) watches: Vec<Planned>,
+    pub(super) transforms: Transforms,
+}
+
+/// One watch of a kind: what it covers, and what it keeps of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub(super) scope: Scope,
+    labels: Option<String>,
+    fields: Option<String>,
+    pub(super) bookmarks: bool,
+    pub(super) sync_period: Option<Duration>,
+}
+
+// === impl CacheOptions ===
+
+impl CacheOptions {
+    /// # Errors
+    /// If a kind that lives in no namespace is to be watched in some.
+    pub(crate) fn check(&self) -> Result<(), CacheError> {
+        match self.selectors.namespaces_of_cluster_scoped() {
+            Some(kind) => Err(CacheError::ClusterScoped {
+                kind: kind.to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The watches that a kind needs.
+    pub(super) fn plan(&self, kind: &Kind) -> Plan {
+        let (of_kind, defaults) = (self.selectors.of(kind), self.defaults());
+        let namespaces = of_kind.namespaces.as_ref().unwrap_or(&self.namespaces);
+        if !kind.namespaced || namespaces.is_empty() {
+            let options = of_kind.options.or(&defaults);
+            return Plan {
+                watches: vec![Planned::new(None, &options)],
+                transforms: options.transforms,
+            };
+        }
+        let options = |name: &str, own: &WatchOptions| {
+            let of_kind = own.clone().or(&of_kind.options);
+            let wider = self.namespaces.by_name.get(name);
+            wider
+                .map_or(of_kind.clone(), |wider| of_kind.or(wider))
+                .or(&defaults)
+        };
+        let by_name = namespaces.by_name.iter();
+        let by_name: Vec<_> = by_name.map(|(name, own)| (name, options(name, own))).collect();
+        let mut transforms = HashMap::new();
+        let mut watches = Vec::new();
+        for (name, mut options) in by_name {
+            let scope = (!name.is_empty()).then(|| Arc::from(name.as_str()));
+            if scope.is_none() {
+                options.fields = all_but(namespaces, options.fields);
+            }
+            watches.push(Planned::new(scope, &options));
+            transforms.insert(name.clone(), options.transforms);
+        }
+        let others = transforms.remove("").unwrap_or_default();
+        let transforms = others.with_namespaces(transforms);
+        Plan { watches, transforms }
+    }
+
+    fn defaults(&self) -> WatchOptions {
+        WatchOptions {
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            transforms: self.transforms.clone(),
+            sync_period: Some(SyncPeriod::of(self.sync_period)),
+            bookmarks: Some(self.watch_bookmarks),
+        }
+    }
+}
+
+/// A field selector of the namespaces that are not named, and of what else is asked for.
+fn all_but(namespaces: &Namespaces, fields: Option<String>) -> Option<String> {
+    let named = namespaces.by_name.keys().filter(|name| !name.is_empty());
+    let others = named.map(|name| format!("metadata.namespace!={name}"));
+    let terms: Vec<_> = others.chain(fields.filter(|fields| !fields.is_empty())).collect();
+    (!terms.is_empty()).then(|| terms.join(","))
+}
+
+// === impl Planned ===
+
+impl Planned {
+    fn new(scope: Scope, options: &WatchOptions) -> Self {
+        let said = |selector: &Option<String>| selector.clone().filter(|selector| !selector.is_empty());
+        Self {
+            scope,
+            labels: said(&options.labels),
+            fields: said(&options.fields),
+            bookmarks: options.bookmarks.unwrap_or(true),
+            sync_period: options.sync_period.and_then(SyncPeriod::period),
+        }
+    }
+
+    /// Whether it brings every object of the kind.
+    pub(super) fn is_all(&self) -> bool {
+        self.scope.is_none() && self.labels.is_none() && self.fields.is_none()
+    }
+
+    pub(super) fn apply(&self, mut config: watcher::Config) -> watcher::Config {
+        config.label_selector.clone_from(&self.labels);
+        config.field_selector.clone_from(&self.fields);
+        config.bookmarks = self.bookmarks;
+        config
+    }
+}
+
+// === impl Selectors ===
+
+impl Selectors {
+    /// A kind without namespaces that was given some.
+    fn namespaces_of_cluster_scoped(&self) -> Option<&Kind> {
+        let mistaken =
+            |of: &&OfKind| of.namespaces.is_some() && of.kind.as_ref().is_some_and(|kind| !kind.namespaced);
+        self.kinds().find(mistaken).and_then(|of| of.kind.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+    use kube::ResourceExt as _;
+
+    use super::*;
+
+    fn planned(scope: Option<&str>, labels: Option<&str>, fields: Option<&str>) -> Planned {
+        Planned {
+            scope: scope.map(Arc::from),
+            labels: labels.map(str::to_owned),
+            fields: fields.map(str::to_owned),
+            bookmarks: true,
+            sync_period: CacheOptions::default().sync_period,
+        }
+    }
+
+    fn labels(selector: &str) -> WatchOptions {
+        WatchOptions::new().labels(selector)
+    }
+
+    #[test]
+    fn everything_is_one_watch_unless_something_is_said() {
+        let plan = CacheOptions::default().plan(&Kind::of::<Pod>());
+        assert_eq!(plan.watches, [planned(None, None, None)]);
+        assert!(plan.watches[0].is_all());
+    }
+
+    #[test]
+    fn selectors_are_of_one_kind() {
+        let selectors = Selectors::default()
+            .labels::<Pod>("app=web")
+            .fields::<Pod>("spec.nodeName=n");
+        let options = CacheOptions {
+            selectors,
+            ..CacheOptions::default()
+        };
+        let pods = options.plan(&Kind::of::<Pod>());
+        assert_eq!(
+            pods.watches,
+            [planned(None, Some("app=web"), Some("spec.nodeName=n"))]
+        );
+        assert_eq!(
+            options.plan(&Kind::of::<ConfigMap>()).watches,
+            [planned(None, None, None)]
+        );
+    }
+
+    #[test]
+    fn others_are_those_that_are_not_named() {
+        let namespaces = Namespaces::named(["a", "b"]).others(WatchOptions::new().fields("spec.x=1"));
+        let options = CacheOptions {
+            namespaces,
+            ..CacheOptions::default()
+        };
+        let others = "metadata.namespace!=a,metadata.namespace!=b,spec.x=1";
+        let expected = [
+            planned(None, None, Some(others)),
+            planned(Some("a"), None, None),
+            planned(Some("b"), None, None),
+        ];
+        assert_eq!(options.plan(&Kind::of::<Pod>()).watches, expected);
+        assert_eq!(
+            options.plan(&Kind::of::<Node>()).watches,
+            [planned(None, None, None)]
+        );
+    }
+
+    #[test]
+    fn namespace_of_the_kind_goes_before_the_kind_and_that_before_the_namespace_and_the_default() {
+        let defaults = CacheOptions {
+            labels: Some("from=default".to_owned()),
+            namespaces: Namespaces::default()
+                .with("a", labels("from=namespace"))
+                .with("b", WatchOptions::new()),
+            ..CacheOptions::default()
+        };
+        let selectors = |selectors: Selectors| CacheOptions {
+            selectors,
+            ..defaults.clone()
+        };
+        let of = |options: &CacheOptions| {
+            let watches = options.plan(&Kind::of::<Pod>()).watches;
+            watches
+                .into_iter()
+                .map(|watch| watch.labels.unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&defaults), ["from=namespace", "from=default"]);
+        let kind = Selectors::default().labels::<Pod>("from=kind");
+        assert_eq!(of(&selectors(kind.clone())), ["from=namespace", "from=kind"]);
+        let own = Namespaces::default()
+            .with("a", WatchOptions::new())
+            .with("c", labels("from=both"));
+        assert_eq!(
+            of(&selectors(kind.namespaces::<Pod>(own.clone()))),
+            ["from=kind", "from=both"]
+        );
+        let own = Selectors::default().namespaces::<Pod>(own);
+        assert_eq!(of(&selectors(own)), ["from=namespace", "from=both"]);
+    }
+
+    #[test]
+    fn periods_and_bookmarks_are_said_like_selectors() {
+        let kind = WatchOptions::new().sync_period(None).bookmarks(false);
+        let in_a = WatchOptions::new().sync_period(Duration::from_secs(5));
+        let options = CacheOptions {
+            selectors: Selectors::default().options::<Pod>(kind),
+            namespaces: Namespaces::default()
+                .with("a", in_a)
+                .with("b", WatchOptions::new()),
+            ..CacheOptions::default()
+        };
+        let watches = options.plan(&Kind::of::<Pod>()).watches;
+        let said: Vec<_> = watches
+            .iter()
+            .map(|watch| (watch.sync_period, watch.bookmarks))
+            .collect();
+        assert_eq!(said, [(Some(Duration::from_secs(5)), false), (None, false)]);
+    }
+
+    #[test]
+    fn transform_of_a_namespace_goes_before_that_of_the_kind() {
+        let name = |name: &'static str| {
+            Transforms::default().of::<Pod>(move |pod| pod.metadata.name = Some(name.to_owned()))
+        };
+        let options = CacheOptions {
+            transforms: name("kind").of_metadata(|metadata| metadata.name = Some("any".to_owned())),
+            namespaces: Namespaces::default()
+                .with("a", WatchOptions::new().transforms(name("namespace")))
+                .others(WatchOptions::new()),
+            ..CacheOptions::default()
+        };
+        let transformed = |namespace: &str| {
+            let kind = Kind::of::<Pod>();
+            let mut pod = Pod::default();
+            pod.metadata.namespace = Some(namespace.to_owned());
+            options.plan(&kind).transforms.only(&kind).apply(&mut pod);
+            pod.name_any()
+        };
+        assert_eq!(
+            (transformed("a"), transformed("b")),
+            ("namespace".to_owned(), "kind".to_owned())
+        );
+        let (kind, mut config) = (Kind::of::<ConfigMap>(), ConfigMap::default());
+        options.plan(&kind).transforms.only(&kind).apply(&mut config);
+        assert_eq!(config.name_any(), "any");
+    }
+
+    #[test]
+    fn kind_without_namespaces_has_none_to_watch() {
+        let selectors = Selectors::default().namespaces::<Node>(["a"]);
+        let options = CacheOptions {
+            selectors,
+            ..CacheOptions::default()
+        };
+        let error = options.check().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "type Node is not namespaced, but its namespaces setting is not empty: take it out of Selectors::namespaces"
+        );
+        assert!(CacheOptions::default().check().is_ok());
+    }
+}

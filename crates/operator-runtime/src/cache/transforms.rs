@@ -1,0 +1,181 @@
+//! What is done to objects before the cache keeps them.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube::core::ObjectMeta;
+
+use crate::object::{Kind, Object, View};
+
+/// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
+///
+/// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
+/// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes it.
+///
+/// A field that the operator applies itself must stay, or the cache cannot tell that an apply would change nothing,
+/// and every apply is sent.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::cache::{CacheOptions, Transforms};
+///
+/// let transforms = Transforms::default()
+///     .of::<ConfigMap>(|config| config.binary_data = None)
+///     .of_metadata(|metadata| metadata.annotations = None);
+/// let options = CacheOptions { transforms, ..CacheOptions::default() };
+/// # let _ = options;
+/// ```
+#[derive(Clone, Default)]
+pub struct Transforms {
+    by_type: HashMap<(String, TypeId), Transform>,
+    of_metadata: Option<MetadataTransform>,
+    /// In the transforms of one kind: those of the namespaces that have their own.
+    by_namespace: HashMap<String, Transforms>,
+}
+
+type Transform = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
+type MetadataTransform = Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>;
+
+// === impl Transforms ===
+
+impl Transforms {
+    /// Changes each object of `K` before it is kept. A second transform of `K` takes the place of the first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # use operator_runtime::cache::{CacheOptions, Transforms};
+    /// # fn main() -> Result<()> {
+    /// let transforms = Transforms::default().of::<ConfigMap>(|config| config.data = None);
+    /// # let options = CacheOptions { transforms, ..CacheOptions::default() };
+    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
+    /// ctx.create(config_map("web", "3")).await?;
+    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
+    /// assert_eq!(config.data, None);
+    /// # Ok(()) }) }
+    /// ```
+    #[must_use]
+    pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.of_kind(&Kind::of::<K>(), transform)
+    }
+
+    /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
+    ///
+    /// ```
+    /// use kube::api::DynamicObject;
+    /// use operator_runtime::Kind;
+    /// use operator_runtime::cache::Transforms;
+    ///
+    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
+    /// let transforms = Transforms::default().of_kind::<DynamicObject>(&gateways, |gateway| {
+    ///     gateway.metadata.annotations = None;
+    /// });
+    /// # let _ = transforms;
+    /// ```
+    #[must_use]
+    pub fn of_kind<K: View>(
+        mut self,
+        kind: &Kind,
+        transform: impl Fn(&mut K) + Send + Sync + 'static,
+    ) -> Self {
+        let transform = move |object: &mut dyn Any| {
+            if let Some(object) = object.downcast_mut() {
+                transform(object);
+            }
+        };
+        let key = (kind.path(), TypeId::of::<K>());
+        self.by_type.insert(key, Arc::new(transform));
+        self
+    }
+
+    /// Changes the metadata of the objects of every kind, unless the kind has a transform of its own.
+    ///
+    /// ```
+    /// use operator_runtime::cache::Transforms;
+    ///
+    /// let transforms = Transforms::default().of_metadata(|metadata| metadata.annotations = None);
+    /// # let _ = transforms;
+    /// ```
+    #[must_use]
+    pub fn of_metadata(mut self, transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static) -> Self {
+        self.of_metadata = Some(Arc::new(transform));
+        self
+    }
+
+    /// These, and where they say nothing, the others.
+    #[must_use]
+    pub(super) fn or(mut self, wider: &Self) -> Self {
+        for (key, transform) in &wider.by_type {
+            self.by_type
+                .entry(key.clone())
+                .or_insert_with(|| transform.clone());
+        }
+        self.of_metadata = self.of_metadata.or_else(|| wider.of_metadata.clone());
+        self
+    }
+
+    /// These, and others in some namespaces.
+    pub(super) fn with_namespaces(self, by_namespace: HashMap<String, Self>) -> Self {
+        Self { by_namespace, ..self }
+    }
+
+    /// The transforms of one kind alone.
+    pub(super) fn only(&self, kind: &Kind) -> Self {
+        let path = kind.path();
+        let of_kind = self.by_type.iter().filter(|((of, _), _)| *of == path);
+        let by_namespace = self.by_namespace.iter();
+        Self {
+            by_type: of_kind
+                .map(|((_, type_id), transform)| ((String::new(), *type_id), transform.clone()))
+                .collect(),
+            of_metadata: self.of_metadata.clone(),
+            by_namespace: by_namespace
+                .map(|(namespace, transforms)| (namespace.clone(), transforms.only(kind)))
+                .collect(),
+        }
+    }
+
+    /// Whether objects of a type are changed, if these are the transforms of its kind alone.
+    pub(super) fn change<K: View>(&self) -> bool {
+        self.of_metadata.is_some()
+            || self.by_type.contains_key(&(String::new(), TypeId::of::<K>()))
+            || self.by_namespace.values().any(Self::change::<K>)
+    }
+
+    /// Changes an object, if these are the transforms of its kind alone. One that panics leaves it as it is then.
+    pub(super) fn apply<K: View>(&self, object: &mut K) {
+        let namespace = object.meta().namespace.as_deref();
+        let own = namespace.and_then(|namespace| self.by_namespace.get(namespace));
+        let transforms = own.unwrap_or(self);
+        if catch_unwind(AssertUnwindSafe(|| transforms.apply_here(object))).is_err() {
+            let meta = object.meta();
+            tracing::error!(
+                namespace = meta.namespace.as_deref(),
+                name = meta.name.as_deref(),
+                "A transform panicked"
+            );
+        }
+    }
+
+    fn apply_here<K: View>(&self, object: &mut K) {
+        let key = || (String::new(), TypeId::of::<K>());
+        let of_type = (!self.by_type.is_empty())
+            .then(|| self.by_type.get(&key()))
+            .flatten();
+        match (of_type, &self.of_metadata) {
+            (Some(transform), _) => transform(object),
+            (None, Some(transform)) => transform(object.meta_mut()),
+            (None, None) => {}
+        }
+    }
+}
+
+impl fmt::Debug for Transforms {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = self.by_type.keys().map(|(kind, _)| kind.as_str());
+        let all = self.of_metadata.iter().map(|_| "*");
+        formatter.debug_set().entries(kinds.chain(all)).finish()
+    }
+}

@@ -1,0 +1,85 @@
+//! Who hears that a watch failed, where the log is not enough.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::runtime::watcher;
+
+use crate::object::Kind;
+
+/// Hears of each failure of a watch, in the place of the log; see [`CacheOptions::watch_errors`].
+///
+/// It is called for every attempt that fails, also where a watch goes on at once with a new list (410). It must not block.
+///
+/// ```
+/// use operator_runtime::cache::{CacheOptions, WatchErrorHandler};
+///
+/// let watch_errors = WatchErrorHandler::new(|failure| {
+///     tracing::warn!(kind = %failure.kind, namespace = failure.namespace, error = %failure.message, "watch failed");
+/// });
+/// let options = CacheOptions { watch_errors, ..CacheOptions::default() };
+/// # let _ = options;
+/// ```
+///
+/// [`CacheOptions::watch_errors`]: super::CacheOptions::watch_errors
+#[derive(Clone, Default)]
+pub struct WatchErrorHandler(Option<Handler>);
+
+type Handler = Arc<dyn Fn(&WatchFailure<'_>) + Send + Sync>;
+
+/// A failed attempt to list or to watch.
+///
+/// ```
+/// use operator_runtime::cache::WatchFailure;
+///
+/// fn place(failure: &WatchFailure<'_>) -> String {
+///     format!("{} in {}", failure.kind, failure.namespace.unwrap_or("all namespaces"))
+/// }
+/// # let _ = place;
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct WatchFailure<'a> {
+    /// The kind.
+    pub kind: &'a Kind,
+    /// The namespace that the watch covers; `None` for all.
+    pub namespace: Option<&'a str>,
+    /// What happened, with what to do about it where that is known.
+    pub message: &'a str,
+    /// The error itself.
+    pub error: &'a watcher::Error,
+}
+
+// === impl WatchErrorHandler ===
+
+impl WatchErrorHandler {
+    /// Calls a function for each failure.
+    ///
+    /// ```
+    /// use operator_runtime::cache::WatchErrorHandler;
+    ///
+    /// let handler = WatchErrorHandler::new(|failure| eprintln!("{}: {}", failure.kind, failure.message));
+    /// # let _ = handler;
+    /// ```
+    pub fn new(handler: impl Fn(&WatchFailure<'_>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(handler)))
+    }
+
+    /// Tells the handler, and says whether there is one.
+    pub(super) fn tell(&self, failure: &WatchFailure<'_>) -> bool {
+        if let Some(handler) = &self.0 {
+            handler(failure);
+        }
+        self.0.is_some()
+    }
+}
+
+impl fmt::Debug for WatchErrorHandler {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handler = self.0.as_ref().map_or("log", |_| "own");
+        formatter
+            .debug_tuple("WatchErrorHandler")
+            .field(&handler)
+            .finish()
+    }
+}

@@ -1,0 +1,307 @@
+//! What the cache keeps of which namespace, and what its lists select.
+
+use std::time::Duration;
+
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use operator_runtime::cache::{CacheOptions, Namespaces, Selectors, Transforms, WatchOptions};
+use operator_runtime::{Client, prelude::*};
+use serde_json::json;
+
+/// Namespaces beside `default`.
+async fn namespaces(bench: &Bench, names: &[&str]) {
+    let api: Api<Namespace> = Api::all(bench.client.clone());
+    for name in names {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some((*name).to_owned());
+        api.create(&PostParams::default(), &namespace).await.unwrap();
+    }
+}
+
+/// Creates a ConfigMap, with the label `tier` if there is one.
+async fn create(bench: &Bench, namespace: &str, name: &str, tier: Option<&str>) {
+    let mut config = config_map(name, "1");
+    config.metadata.labels = tier.map(|tier| [("tier".to_owned(), tier.to_owned())].into());
+    let api: Api<ConfigMap> = Api::namespaced(bench.client.clone(), namespace);
+    api.create(&PostParams::default(), &config).await.unwrap();
+}
+
+async fn names(client: &Client, options: impl Into<ListOptions>) -> Vec<String> {
+    let configs = client.list::<ConfigMap>(options).await.unwrap();
+    let full =
+        |config: &std::sync::Arc<ConfigMap>| format!("{}/{}", config.namespace().unwrap(), config.name_any());
+    configs.iter().map(full).collect()
+}
+
+async fn until_there(client: &Client, namespace: &str, name: &str) {
+    in_time(async {
+        while client
+            .get::<ConfigMap>((namespace, name))
+            .await
+            .unwrap()
+            .is_none()
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
+    let bench = Bench::new().await;
+    namespaces(&bench, &["a", "b"]).await;
+    for namespace in ["a", "b"] {
+        create(&bench, namespace, "plain", None).await;
+        create(&bench, namespace, "front", Some("front")).await;
+    }
+    let kept = Namespaces::named(["a"]).others(WatchOptions::new().labels("tier=front"));
+    let selectors = Selectors::default().namespaces::<ConfigMap>(kept);
+    let manager = bench
+        .manager_with(CacheOptions {
+            selectors,
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    let client = manager.client();
+    assert_eq!(names(client, None).await, ["a/front", "a/plain", "b/front"]);
+    // Listed anew, neither watch takes what the other one brought for gone.
+    bench.network.refuse(|request| {
+        (request.contains("/configmaps?")
+            && request.contains("watch=true")
+            && !request.contains("sendInitialEvents"))
+        .then_some(410)
+    });
+    bench.network.cut_watches();
+    in_time(async {
+        let streamed =
+            |request: &str| request.contains("/configmaps?") && request.contains("sendInitialEvents");
+        while bench.network.count(streamed) < 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    bench.network.heal();
+    create(&bench, "a", "late", None).await;
+    create(&bench, "b", "late", Some("front")).await;
+    until_there(client, "a", "late").await;
+    until_there(client, "b", "late").await;
+    let all = ["a/front", "a/late", "a/plain", "b/front", "b/late"];
+    assert_eq!(names(client, None).await, all);
+    let asked = bench.network.requests(|request| request.contains("/configmaps?"));
+    let others = "fieldSelector=metadata.namespace%21%3Da";
+    assert!(asked.iter().any(|request| request.contains(others)), "{asked:?}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
+    let bench = Bench::new().await;
+    let manager = bench
+        .manager_with(CacheOptions {
+            namespaces: ["default"].into(),
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    let client = manager.client();
+    let error = client.get::<Widget>(("elsewhere", "a")).await.unwrap_err();
+    let told = "unable to get: elsewhere/a because of unknown namespace for the cache";
+    assert!(error.to_string().contains(told), "{error}");
+    let error = client.list::<Widget>(Some("elsewhere")).await.unwrap_err();
+    let told = "unable to list: elsewhere because of unknown namespace for the cache";
+    assert!(error.to_string().contains(told), "{error}");
+    assert!(client.list::<Widget>(Some("default")).await.unwrap().is_empty());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn cluster_scoped_kind_in_a_namespace_is_a_mistake_of_the_options() {
+    let bench = Bench::new().await;
+    let options = CacheOptions {
+        selectors: Selectors::default().namespaces::<Node>(["a"]),
+        ..CacheOptions::default()
+    };
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let built = manager.cache_options(options.clone()).build().await;
+    let error = built.map(drop).unwrap_err().to_string();
+    assert!(
+        error.starts_with("type Node is not namespaced, but its namespaces setting"),
+        "{error}"
+    );
+    let manager = bench.manager().await;
+    let added = manager.add_cluster("other", bench.client.clone(), options);
+    assert!(added.is_err());
+}
+
+#[tokio::test]
+async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
+    let bench = Bench::new().await;
+    namespaces(&bench, &["a", "b"]).await;
+    let widgets = |namespace: &str| Api::<Widget>::namespaced(bench.client.clone(), namespace);
+    for namespace in ["a", "b"] {
+        let widget = Widget::new("w", crate::support::WidgetSpec { size: 1 });
+        widgets(namespace)
+            .create(&PostParams::default(), &widget)
+            .await
+            .unwrap();
+    }
+    let often = WatchOptions::new()
+        .sync_period(Duration::from_millis(20))
+        .transforms(Transforms::default().of::<Widget>(|widget| widget.spec.size = 100));
+    let manager = bench
+        .manager_with(CacheOptions {
+            namespaces: Namespaces::named(["b"]).with("a", often),
+            ..CacheOptions::default()
+        })
+        .await;
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        seen.push(told.next().await);
+    }
+    let of = |namespace: &str| {
+        seen.iter()
+            .filter(|(key, _)| key.namespace() == Some(namespace))
+            .count()
+    };
+    assert_eq!((of("a"), of("b")), (4, 1), "{seen:?}");
+    for (key, size) in &seen {
+        assert_eq!(*size, Some(if key.namespace() == Some("a") { 100 } else { 1 }));
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn transform_of_metadata_is_of_every_kind() {
+    let bench = Bench::new().await;
+    let transforms = Transforms::default().of_metadata(|metadata| metadata.annotations = None);
+    let manager = bench
+        .manager_with(CacheOptions {
+            transforms,
+            ..CacheOptions::default()
+        })
+        .await;
+    let running = run(&manager);
+    bench.create("a", 1).await;
+    let note =
+        Patch::Merge(json!({"metadata": {"annotations": {"note": "long"}, "labels": {"kept": "yes"}}}));
+    bench
+        .widgets()
+        .patch("a", &PatchParams::default(), &note)
+        .await
+        .unwrap();
+    let widget = manager.client().get::<Widget>(&key("a")).await.unwrap().unwrap();
+    assert_eq!((widget.annotations().len(), widget.labels().len()), (0, 1));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_select_by_fields_labels_and_indexes_together() {
+    let bench = Bench::new().await;
+    for (name, tier) in [
+        ("a", Some("front")),
+        ("b", Some("back")),
+        ("c", None),
+        ("d", Some("front")),
+    ] {
+        create(&bench, "default", name, tier).await;
+    }
+    let manager = bench
+        .manager_with(CacheOptions {
+            namespaces: ["default"].into(),
+            ..CacheOptions::default()
+        })
+        .await;
+    let tier = |config: &ConfigMap| config.labels().get("tier").cloned().into_iter().collect();
+    let letter = |config: &ConfigMap| {
+        vec![
+            if config.name_any() < "c".to_owned() {
+                "early"
+            } else {
+                "late"
+            }
+            .to_owned(),
+        ]
+    };
+    manager.cache().add_index::<ConfigMap>("tier", tier).unwrap();
+    manager
+        .cache()
+        .add_index::<ConfigMap>("spec.letter", letter)
+        .unwrap();
+    let running = run(&manager);
+    let client = manager.client();
+    let list = async |options: ListOptions| names(client, options).await;
+    let all = ListOptions::all;
+    assert_eq!(
+        list(all().index("tier", "front")).await,
+        ["default/a", "default/d"]
+    );
+    assert_eq!(
+        list(all().index("tier", "front").field("spec.letter", "late")).await,
+        ["default/d"]
+    );
+    assert_eq!(
+        list(all().fields("spec.letter=early,metadata.name==b")).await,
+        ["default/b"]
+    );
+    assert_eq!(list(all().fields("metadata.namespace=other")).await, [""; 0]);
+    assert_eq!(
+        list(all().has_labels(["tier"]).fields("spec.letter=late")).await,
+        ["default/d"]
+    );
+    assert_eq!(list(all().has_labels(["tier"]).limit(2)).await.len(), 2);
+    let mut own = config_map("e", "1");
+    own.metadata.namespace = Some("default".to_owned());
+    own.metadata.labels = Some([("tier".to_owned(), "front".to_owned())].into());
+    bench.network.hold_watches(true);
+    client.create(own).await.unwrap();
+    assert_eq!(
+        list(all().index("tier", "front").field("spec.letter", "late")).await,
+        ["default/d", "default/e"]
+    );
+    bench.network.hold_watches(false);
+
+    let failed = async |options: ListOptions| {
+        let listed = client.list::<ConfigMap>(options).await;
+        listed.unwrap_err().to_string()
+    };
+    assert_eq!(
+        failed(all().fields("spec.letter!=late")).await,
+        "cannot list ConfigMap from the cache: non-exact field matches are not supported by the cache"
+    );
+    let error = failed(all().fields("spec.nodeName=n")).await;
+    assert!(error.contains(r#"no index "spec.nodeName""#), "{error}");
+    let error = failed(all().fields("nonsense")).await;
+    assert!(
+        error.contains("invalid selector: 'nonsense'; can't understand 'nonsense'"),
+        "{error}"
+    );
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn read_before_the_manager_runs_says_so() {
+    let bench = Bench::new().await;
+    let manager = bench
+        .manager_with(CacheOptions {
+            read_timeout: Duration::from_millis(10),
+            ..CacheOptions::default()
+        })
+        .await;
+    let error = manager.client().get::<Widget>(&key("a")).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the cache is not started, can not read objects"),
+        "{error}"
+    );
+}
