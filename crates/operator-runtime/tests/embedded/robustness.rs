@@ -231,9 +231,9 @@ async fn server_that_restarts_under_load_finds_everything_done() {
             if size % 10 == 9 {
                 let (name, other) = (format!("w-{}", size / 2), format!("w-{}", size / 3));
                 let patch = Patch::Merge(json!({"spec": {"size": 1000 + size}}));
-                if sizes.contains_key(&name) {
+                if let Some(known) = sizes.get_mut(&name) {
                     insist(|| widgets.patch(&name, &change, &patch)).await;
-                    sizes.insert(name, 1000 + size);
+                    *known = 1000 + size;
                 }
                 insist(|| widgets.delete(&other, &gone)).await;
                 sizes.remove(&other);
