@@ -7,14 +7,17 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::CustomResourceExt;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
+use operator_envtest::{Backend, TestEnv};
 use operator_runtime::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use operator_runtime::manager::ManagerBuilder;
+use operator_runtime::manifests::Manifests;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::{
     AdmissionHandler, AdmissionRequest, AdmissionResponse, Authenticator, Conversion, Convertible, Defaulter,
-    Denied, TokenRequest, TokenResponse, Validator, Warnings, Webhook,
+    Denied, TokenRequest, TokenResponse, Validator, Warnings, Webhook, WebhookOptions,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -393,6 +396,87 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
     })
     .await;
     running.end().await.unwrap();
+}
+
+/// A cluster that asks these webhooks, and whose widgets have a colour that the operator's type does not know.
+async fn asked(webhook: Webhook<Widget>) -> (TestEnv, support::Running) {
+    let mut crd = json!(Widget::crd());
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["properties"]["colour"] = json!({"type": "string"});
+    let env = TestEnv::builder().backend(Backend::Embedded).crds([crd]);
+    let env = env.start().await.unwrap();
+    let certificates = Certificates::self_signed(["127.0.0.1"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let described = Manifests::new().webhook(&webhook).to_json();
+    let described: Value = serde_json::from_str(&described).unwrap();
+    let manager = Manager::builder("tester")
+        .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
+        .webhook_certificates(certificates);
+    let manager = manager.build().await.unwrap();
+    manager.add_webhook(webhook).unwrap();
+    let running = run(&manager);
+    let directory = tempfile::tempdir().unwrap();
+    for (kind, field) in [
+        ("MutatingWebhookConfiguration", "mutatingWebhooks"),
+        ("ValidatingWebhookConfiguration", "validatingWebhooks"),
+    ] {
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "widgets"},
+            "webhooks": described[field],
+        });
+        let file = directory.path().join(format!("{kind}.yaml"));
+        std::fs::write(file, configuration.to_string()).unwrap();
+    }
+    let address = manager.webhook_address().unwrap();
+    env.install_webhooks(directory.path(), address, &authority)
+        .await
+        .unwrap();
+    (env, running)
+}
+
+/// Creates a red widget of this size, and gives back the spec that it got.
+async fn created_red(env: &TestEnv, size: i32) -> Result<Value, kube::Error> {
+    let widgets: Api<DynamicObject> =
+        Api::default_namespaced_with(env.client(), &ApiResource::erase::<Widget>(&()));
+    let mut widget = json!(Widget::new(&format!("w{size}"), WidgetSpec { size }));
+    widget["spec"]["colour"] = "red".into();
+    let widget = serde_json::from_value(widget).unwrap();
+    let created = widgets.create(&PostParams::default(), &widget).await?;
+    Ok(created.data["spec"].clone())
+}
+
+#[tokio::test]
+async fn api_server_asks_webhooks_and_keeps_what_they_do_not_know() {
+    let (env, running) = asked(webhook()).await;
+    let spec = created_red(&env, 0).await.unwrap();
+    assert_eq!(spec, json!({"size": 1, "colour": "red"}));
+    let refused = created_red(&env, 10).await.unwrap_err().to_string();
+    let words = r#"admission webhook "vwidget-v1.kb.io" denied the request: too large"#;
+    assert!(refused.contains(words), "{refused}");
+    running.end().await.unwrap();
+    // Nobody answers any more, and the policy is to fail.
+    let refused = created_red(&env, 3).await.unwrap_err().to_string();
+    assert!(
+        refused.contains(r#"failed calling webhook "mwidget-v1.kb.io""#),
+        "{refused}"
+    );
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_fields_go_where_the_defaulter_should_remove_them() {
+    let options = WebhookOptions {
+        remove_unknown_fields: true,
+        ..WebhookOptions::default()
+    };
+    let webhook = Webhook::new()
+        .defaulter_with(WidgetWebhook, options)
+        .validator(WidgetWebhook);
+    let (env, running) = asked(webhook).await;
+    assert_eq!(created_red(&env, 0).await.unwrap(), json!({"size": 1}));
+    running.end().await.unwrap();
+    env.stop().await;
 }
 
 /// The version before [`Widget`], which called the size length.
