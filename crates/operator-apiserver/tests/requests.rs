@@ -319,3 +319,34 @@ async fn bookmarks_are_empty_objects_of_their_kind() {
         assert_eq!(Value::Object(object), rest, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_scale_is_that_of_the_object_in_the_path() {
+    let server = server().await;
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    assert_eq!(ask(&server, "POST", sets, JSON, &set.to_string()).await.0, 201);
+    let path = format!("{sets}/r/scale");
+    let scale = |metadata: Value| {
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": 2}})
+            .to_string()
+    };
+    let nameless = "the name of the object (r based on URL) was undeterminable: name must be provided";
+    is_refused(&server, ("PUT", &path, JSON, &scale(json!({}))), nameless).await;
+    let other = "the name of the object (s) does not match the name on the URL (r)";
+    is_refused(&server, ("PUT", &path, JSON, &scale(json!({"name": "s"}))), other).await;
+    let foreign = scale(json!({"name": "r", "namespace": "default", "uid": "1"}));
+    let (code, answer) = ask(&server, "PUT", &path, JSON, &foreign).await;
+    let said = answer["message"].as_str().unwrap();
+    assert!(
+        code == 409 && said.contains("Precondition failed: UID in precondition: 1, UID in object meta: "),
+        "{said}"
+    );
+    let (_, live) = ask(&server, "GET", &path, JSON, "").await;
+    assert_eq!(live["spec"]["replicas"], 1);
+    let own = scale(json!({"name": "r", "namespace": "default", "uid": live["metadata"]["uid"]}));
+    let (code, answer) = ask(&server, "PUT", &path, JSON, &own).await;
+    assert_eq!((code, &answer["spec"]["replicas"]), (200, &2.into()), "{answer}");
+}

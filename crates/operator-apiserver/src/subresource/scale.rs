@@ -11,7 +11,7 @@ use crate::builtin::{self, Gvk};
 use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::managed_fields::{self, ScaleManagers};
-use crate::negotiate::Form;
+use crate::negotiate::{Form, Transform};
 use crate::object;
 use crate::patch::{json as json_patch, merge};
 use crate::registry::{Backing, Definition, Registry, Write};
@@ -37,7 +37,7 @@ pub(super) async fn serve(
             return Err(status::internal(&why));
         }
         let scale = paths.scale(&object);
-        return Ok(Answer::object(StatusCode::OK, &scale, form));
+        return Ok(answer(&scale, form));
     }
     verb::patch::check_media(call, definition)?;
     let mut write = verb::write(call, definition)?;
@@ -60,7 +60,15 @@ pub(super) async fn serve(
         Ok(object)
     };
     let updated = registry.update(&write, &change).await?;
-    Ok(Answer::object(StatusCode::OK, &paths.scale(&updated), form))
+    Ok(answer(&paths.scale(&updated), form))
+}
+
+/// A Scale in the form asked for; as a table it has no columns of its own, and comes as it is.
+fn answer(scale: &Value, form: Form) -> Answer {
+    match form.transform {
+        Transform::PartialObjectMetadata => Answer::object(StatusCode::OK, &verb::partial(scale, form), form),
+        _ => Answer::object(StatusCode::OK, scale, form),
+    }
 }
 
 /// The Scale of an object.
@@ -87,11 +95,24 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
     if call.info.verb == "update" && write.definition.is_custom() {
         check_type(&wanted)?;
     }
+    if call.info.verb == "update" {
+        verb::object_body::check_name(&wanted, &write.name)?;
+        check_uid(write, &wanted, live)?;
+    }
     if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
         // A Go struct leaves zero replicas out.
         spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
     }
     Ok(managed_fields::update_scale(registry, write, live, wanted))
+}
+
+/// A Scale with a uid is one of that object alone.
+fn check_uid(write: &Write, wanted: &Value, live: &Value) -> Result<(), Status> {
+    let (wanted, live) = (object::uid(wanted), object::uid(live));
+    if wanted.is_empty() || wanted == live {
+        return Ok(());
+    }
+    Err(write.precondition_failed("UID", wanted, live))
 }
 
 /// Reports the fields that no Scale has.

@@ -72,7 +72,7 @@ pub(crate) fn read(
 }
 
 /// The name in the body is the one in the path.
-fn check_name(object: &Value, name: &str) -> Result<(), Status> {
+pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     let given = object::name(object);
     if given.is_empty() {
         return Err(status::bad_request(format!(
