@@ -20,7 +20,7 @@ pub(crate) mod driver;
 pub(crate) mod limiter;
 pub(crate) mod state;
 
-pub use state::{Add, Popped, Queue};
+pub use state::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
 
 /// The priority of keys from the first list and from resyncs; fresh events have 0, and so are served first.
 ///

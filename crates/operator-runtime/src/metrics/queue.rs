@@ -1,6 +1,6 @@
 //! What is counted of a work queue. Counts are pushed; what the queue knows anyway is asked for when somebody looks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +73,10 @@ struct Live {
     last_id: u64,
     running: BTreeMap<u64, Instant>,
     depth: Option<Depth>,
+    /// The priorities that have a label of their own.
+    named: BTreeSet<i32>,
+    /// Whether the queue knows no priorities.
+    plain: bool,
 }
 
 #[derive(Debug)]
@@ -102,30 +106,30 @@ impl Default for QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// Counts a key that was added, whether it is ready at once or later.
+    /// Counts keys that became ready.
     ///
     /// ```
     /// use operator_runtime::metrics::Metrics;
     ///
     /// let metrics = Metrics::new();
-    /// metrics.queue("importer").added();
-    /// assert!(metrics.to_text().contains(r#"workqueue_adds_total{name="importer",controller="importer"} 1"#));
+    /// metrics.queue("importer").added(2);
+    /// assert!(metrics.to_text().contains(r#"workqueue_adds_total{name="importer",controller="importer"} 2"#));
     /// ```
-    pub fn added(&self) {
-        self.adds.inc();
+    pub fn added(&self, keys: u64) {
+        self.adds.inc_by(keys);
     }
 
-    /// Counts a key that was added with a delay; it is told as [added](QueueMetrics::added) as well.
+    /// Counts keys that were added with a delay; they are told as [added](QueueMetrics::added) when they become ready.
     ///
     /// ```
     /// use operator_runtime::metrics::Metrics;
     ///
     /// let metrics = Metrics::new();
-    /// metrics.queue("importer").retried();
+    /// metrics.queue("importer").retried(1);
     /// assert!(metrics.to_text().contains(r#"workqueue_retries_total{name="importer",controller="importer"} 1"#));
     /// ```
-    pub fn retried(&self) {
-        self.retries.inc();
+    pub fn retried(&self, keys: u64) {
+        self.retries.inc_by(keys);
     }
 
     /// Counts a key that a worker took, after it `waited` in the queue, as worked on until the answer is dropped.
@@ -155,8 +159,24 @@ impl QueueMetrics {
         }
     }
 
+    /// Shows the depth without a priority from now on, as controller-runtime does of a queue that knows none.
+    ///
+    /// ```
+    /// use operator_runtime::metrics::Metrics;
+    ///
+    /// let metrics = Metrics::new();
+    /// let queue = metrics.queue("importer");
+    /// queue.without_priorities();
+    /// queue.depth(|| vec![(0, 7)]);
+    /// let line = r#"workqueue_depth{name="importer",controller="importer",priority=""} 7"#;
+    /// assert!(metrics.to_text().contains(line));
+    /// ```
+    pub fn without_priorities(&self) {
+        self.live.lock().plain = true;
+    }
+
     /// Says how to find out how many keys are ready, as pairs of priority and count. It is asked whenever the metrics
-    /// are read. From the 26th priority on they share the label `exceeded_cardinality_limit`.
+    /// are read. The first 25 priorities keep a label of their own; all others share `exceeded_cardinality_limit`.
     ///
     /// The function should not keep the queue alive for ever: let it hold a `Weak`.
     ///
@@ -246,7 +266,7 @@ impl Collector for LiveQueues {
             "Current depth of workqueue by priority",
         )?;
         for (name, live) in &queues {
-            for (priority, depth) in by_label(&live.lock().depth()) {
+            for (priority, depth) in live.lock().depth_by_label() {
                 let [queue, controller] = labels(name);
                 depths
                     .encode_family(&[queue, controller, ("priority", priority)])?
@@ -286,20 +306,6 @@ fn gauge<'a>(
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)
 }
 
-/// Depths under the text of their priority; those past the limit share one text.
-fn by_label(depths: &[(i32, usize)]) -> BTreeMap<String, i64> {
-    let mut labelled = BTreeMap::new();
-    for (index, (priority, depth)) in depths.iter().enumerate() {
-        let label = if index < PRIORITIES_MAX {
-            priority.to_string()
-        } else {
-            OTHER_PRIORITIES.to_owned()
-        };
-        *labelled.entry(label).or_default() += i64::try_from(*depth).unwrap_or(i64::MAX);
-    }
-    labelled
-}
-
 // === impl Live ===
 
 impl Live {
@@ -309,8 +315,29 @@ impl Live {
             .map(move |since| now.saturating_duration_since(*since).as_secs_f64())
     }
 
-    fn depth(&self) -> Vec<(i32, usize)> {
-        self.depth.as_ref().map(|depth| depth()).unwrap_or_default()
+    /// Depths under the text of their priority; those of priorities that come after the limit share one text.
+    fn depth_by_label(&mut self) -> BTreeMap<String, i64> {
+        let depths = self.depth.as_ref().map(|depth| depth()).unwrap_or_default();
+        let as_number = |depth| i64::try_from(depth).unwrap_or(i64::MAX);
+        if self.plain {
+            let depth = depths.iter().map(|(_, depth)| *depth).sum::<usize>();
+            return [(String::new(), as_number(depth))].into();
+        }
+        let mut labelled = BTreeMap::new();
+        for (priority, depth) in depths {
+            if self.named.len() < PRIORITIES_MAX {
+                self.named.insert(priority);
+            }
+            let label = match self.named.contains(&priority) {
+                true => priority.to_string(),
+                false => OTHER_PRIORITIES.to_owned(),
+            };
+            *labelled.entry(label).or_default() += as_number(depth);
+        }
+        for priority in &self.named {
+            labelled.entry(priority.to_string()).or_default();
+        }
+        labelled
     }
 }
 

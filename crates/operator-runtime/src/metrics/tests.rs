@@ -144,7 +144,7 @@ fn this_process_is_measured() {
 #[test]
 fn managers_share_no_numbers() {
     let (one, other) = (Metrics::new(), Metrics::new());
-    one.queue("same").added();
+    one.queue("same").added(1);
     let line = r#"workqueue_adds_total{name="same",controller="same"}"#;
     assert_line(&one.to_text(), &format!("{line} 1"));
     other.queue("same");
@@ -183,6 +183,34 @@ fn many_priorities_share_one_label() {
         .depth(|| (0..30).map(|priority| (priority, 1)).collect());
     let line = r#"workqueue_depth{name="q",controller="q",priority="exceeded_cardinality_limit"} 5"#;
     assert_line(&metrics.to_text(), line);
+}
+
+#[test]
+fn priorities_that_come_and_go_fill_no_memory_of_the_monitoring() {
+    let metrics = Metrics::new();
+    let now = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(0));
+    let asked = now.clone();
+    metrics
+        .queue("q")
+        .depth(move || vec![(asked.load(std::sync::atomic::Ordering::Relaxed), 1)]);
+    let mut lines = BTreeSet::new();
+    for priority in 0..100 {
+        now.store(priority, std::sync::atomic::Ordering::Relaxed);
+        let text = metrics.to_text();
+        let depths = text.lines().filter(|line| line.starts_with("workqueue_depth{"));
+        lines.extend(depths.filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())));
+    }
+    assert_eq!(lines.len(), 26, "{lines:?}");
+    now.store(7, std::sync::atomic::Ordering::Relaxed);
+    let text = metrics.to_text();
+    assert_line(
+        &text,
+        r#"workqueue_depth{name="q",controller="q",priority="7"} 1"#,
+    );
+    assert_line(
+        &text,
+        r#"workqueue_depth{name="q",controller="q",priority="8"} 0"#,
+    );
 }
 
 #[tokio::test]

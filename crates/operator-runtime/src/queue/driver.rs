@@ -1,18 +1,18 @@
 //! The queue shared between sources, which add, and workers, which wait.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::limiter::RateLimiter;
-use super::state::{Add, Popped, Queue};
+use super::state::{Add, Counts, Popped, RateLimitingQueue};
 use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
 
-/// A key that has been ready for this long is served before keys of a higher priority.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often what is queued is logged, where such messages are wanted.
+const DUMP_EVERY: Duration = Duration::from_secs(10);
 
 /// The queue of one controller.
 #[derive(Debug)]
@@ -26,7 +26,9 @@ pub(crate) struct WorkQueue {
 
 #[derive(Debug)]
 struct State {
-    queue: Queue<ObjectKey>,
+    queue: Box<dyn RateLimitingQueue>,
+    /// What the metrics know already.
+    counted: Counts,
     stopped: bool,
 }
 
@@ -54,42 +56,49 @@ pub(crate) enum Next {
 // === impl WorkQueue ===
 
 impl WorkQueue {
-    pub(crate) fn new(limiter: Box<dyn RateLimiter>, prioritized: bool, metrics: QueueMetrics) -> Arc<Self> {
+    pub(crate) fn new(
+        queue: Box<dyn RateLimitingQueue>,
+        prioritized: bool,
+        metrics: QueueMetrics,
+    ) -> Arc<Self> {
         let queue = Arc::new(Self {
             state: Mutex::new(State {
-                queue: Queue::new(limiter, PATIENCE),
+                queue,
+                counted: Counts::default(),
                 stopped: false,
             }),
             changed: Notify::new(),
             metrics,
             prioritized,
         });
+        if !prioritized {
+            queue.metrics.without_priorities();
+        }
         let observed = Arc::downgrade(&queue);
         queue.metrics.depth(move || {
             let queue = observed.upgrade();
-            queue
-                .map(|queue| queue.state.lock().queue.depth(Instant::now()))
-                .unwrap_or_default()
+            queue.map(|queue| queue.depth()).unwrap_or_default()
         });
         queue
     }
 
-    /// Adds a key that is ready at once.
-    pub(crate) fn add(&self, key: ObjectKey, priority: i32) {
-        self.add_after(key, priority, Duration::ZERO);
+    fn depth(&self) -> Vec<(i32, usize)> {
+        let mut state = self.state.lock();
+        let depth = state.queue.depth(Instant::now());
+        state.count(&self.metrics);
+        depth
     }
 
-    /// Adds a key that is ready after this time.
-    pub(crate) fn add_after(&self, key: ObjectKey, priority: i32, after: Duration) {
-        let priority = self.priority(priority);
-        if self
-            .state
-            .lock()
-            .queue
-            .add(key, Add { priority, after }, Instant::now())
-        {
-            self.metrics.added();
-        }
+    /// Adds a key.
+    pub(crate) fn add(&self, key: ObjectKey, add: Add) {
+        let add = Add {
+            priority: self.priority(add.priority),
+            ..add
+        };
+        let mut state = self.state.lock();
+        state.queue.add(key, add, Instant::now());
+        state.count(&self.metrics);
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -103,11 +112,13 @@ impl WorkQueue {
                     self.changed.notify_one();
                     return None;
                 }
+                let popped = state.queue.pop(Instant::now());
+                state.count(&self.metrics);
                 if let Some(Popped {
                     key,
                     priority,
                     waited,
-                }) = state.queue.pop(Instant::now())
+                }) = popped
                 {
                     drop(state);
                     // One notification may stand for several keys: the next worker looks for itself.
@@ -142,19 +153,35 @@ impl WorkQueue {
         if matches!(next, Next::Done | Next::After(_)) {
             state.queue.forget(&key);
         }
-        let added = match next {
-            Next::After(after) => state.queue.add(key.clone(), Add { priority, after }, now),
-            Next::Backoff => state.queue.add_rate_limited(key.clone(), priority, now),
-            Next::Done | Next::Terminal => false,
+        let add = Add {
+            priority,
+            ..Add::default()
         };
+        let add = match next {
+            Next::After(after) => Some(Add { after, ..add }),
+            Next::Backoff => Some(Add {
+                rate_limited: true,
+                ..add
+            }),
+            Next::Done | Next::Terminal => None,
+        };
+        if let Some(add) = add {
+            state.queue.add(key.clone(), add, now);
+        }
         state.queue.done(&key, now);
+        state.count(&self.metrics);
         drop(state);
         drop(running);
-        if added {
-            self.metrics.added();
-            self.metrics.retried();
-        }
         self.changed.notify_one();
+    }
+
+    /// Logs now and then what is queued, if such messages are wanted. It never ends.
+    pub(crate) async fn dump(&self, controller: &str) -> Infallible {
+        while tracing::enabled!(tracing::Level::TRACE) {
+            tokio::time::sleep(DUMP_EVERY).await;
+            tracing::trace!(controller, queue = ?self.state.lock().queue, "Queued");
+        }
+        std::future::pending().await
     }
 
     fn priority(&self, priority: i32) -> i32 {
@@ -168,13 +195,42 @@ impl WorkQueue {
     }
 }
 
+// === impl State ===
+
+impl State {
+    /// Tells the metrics what has happened since they were told last.
+    fn count(&mut self, metrics: &QueueMetrics) {
+        let counts = self.queue.counts();
+        metrics.added(counts.adds.saturating_sub(self.counted.adds));
+        metrics.retried(counts.retries.saturating_sub(self.counted.retries));
+        self.counted = counts;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::limiter::RateLimit;
+    use crate::metrics::Metrics;
+    use crate::queue::limiter::{Backoff, RateLimit};
+    use crate::queue::state::NewQueue;
+
+    fn new(prioritized: bool, metrics: QueueMetrics) -> Arc<WorkQueue> {
+        let queue = NewQueue::default().make("tester", RateLimit::default().limiter());
+        WorkQueue::new(queue, prioritized, metrics)
+    }
 
     fn queue() -> Arc<WorkQueue> {
-        WorkQueue::new(RateLimit::default().limiter(), true, QueueMetrics::default())
+        new(true, QueueMetrics::default())
+    }
+
+    impl WorkQueue {
+        fn add_now(&self, key: ObjectKey, priority: i32) {
+            let add = Add {
+                priority,
+                ..Add::default()
+            };
+            self.add(key, add);
+        }
     }
 
     fn key(name: &str) -> ObjectKey {
@@ -191,7 +247,7 @@ mod tests {
             })
             .collect();
         for name in ["a", "b", "c"] {
-            queue.add(key(name), 0);
+            queue.add_now(key(name), 0);
         }
         let mut served = Vec::new();
         for worker in workers {
@@ -204,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn requeued_key_comes_back_when_its_time_has_come() {
         let queue = queue();
-        queue.add(key("a"), 0);
+        queue.add_now(key("a"), 0);
         let job = queue.next().await.unwrap();
         queue.finish(job, Next::After(Duration::from_millis(1)), 0);
         assert_eq!(queue.next().await.unwrap().key, key("a"));
@@ -223,7 +279,7 @@ mod tests {
         for worker in workers {
             assert!(worker.await.unwrap().is_none());
         }
-        queue.add(key("late"), 0);
+        queue.add_now(key("late"), 0);
         assert!(queue.next().await.is_none());
     }
 
@@ -304,10 +360,98 @@ mod tests {
 
     #[tokio::test]
     async fn without_priorities_keys_come_in_their_order() {
-        let queue = WorkQueue::new(RateLimit::default().limiter(), false, QueueMetrics::default());
-        queue.add(key("first"), -100);
-        queue.add(key("second"), 50);
+        let queue = new(false, QueueMetrics::default());
+        queue.add_now(key("first"), -100);
+        queue.add_now(key("second"), 50);
         assert_eq!(queue.next().await.unwrap().key, key("first"));
         assert_eq!(queue.next().await.unwrap().key, key("second"));
+    }
+    #[track_caller]
+    fn check(metrics: &Metrics, wanted: [u64; 3]) {
+        let text = metrics.to_text();
+        let of = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+            line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+                .unwrap_or(0)
+        };
+        let counted = [
+            "workqueue_adds_total",
+            "workqueue_retries_total",
+            "workqueue_depth",
+        ]
+        .map(of);
+        assert_eq!(counted, wanted, "adds, retries and depth");
+    }
+
+    #[tokio::test]
+    async fn adds_count_when_they_are_ready_and_retries_when_they_have_to_wait() {
+        let metrics = Metrics::new();
+        let queue = new(true, metrics.queue("tester"));
+        let after = |millis| Add {
+            after: Duration::from_millis(millis),
+            ..Add::default()
+        };
+        queue.add(key("a"), Add::default());
+        queue.add(key("a"), Add::default());
+        check(&metrics, [1, 0, 1]);
+        // A delay for what is there already is a retry, and nothing more.
+        queue.add(key("a"), after(3_600_000));
+        check(&metrics, [1, 1, 1]);
+        queue.add(key("later"), after(3_600_000));
+        check(&metrics, [1, 2, 1]);
+        queue.add(key("later"), Add::default());
+        check(&metrics, [2, 2, 2]);
+        let job = queue.next().await.unwrap();
+        check(&metrics, [2, 2, 1]);
+        // What runs and is to run again is ready, too.
+        queue.add(job.key.clone(), Add::default());
+        check(&metrics, [3, 2, 2]);
+        let priority = job.priority;
+        queue.finish(job, Next::Done, priority);
+        check(&metrics, [3, 2, 2]);
+        for _ in 0..2 {
+            let job = queue.next().await.unwrap();
+            queue.finish(job, Next::Done, 0);
+        }
+        check(&metrics, [3, 2, 0]);
+    }
+    #[tokio::test]
+    async fn depth_has_no_priority_where_there_are_none() {
+        let metrics = Metrics::new();
+        let queue = new(false, metrics.queue("tester"));
+        queue.add_now(key("a"), -100);
+        queue.add_now(key("b"), 0);
+        let line = r#"workqueue_depth{name="tester",controller="tester",priority=""} 2"#;
+        let text = metrics.to_text();
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
+
+    #[tokio::test]
+    async fn failures_count_until_a_run_succeeds_or_says_when() {
+        let hours = |hours| Duration::from_secs(3600 * hours);
+        let limit = RateLimit::Exponential(Backoff {
+            base: hours(1),
+            max: hours(100),
+        });
+        let queue = NewQueue::default().make("tester", limit.limiter());
+        let queue = WorkQueue::new(queue, true, QueueMetrics::default());
+        for (next, wait) in [
+            (Next::Backoff, Some(hours(1))),
+            (Next::Backoff, Some(hours(2))),
+            (Next::Terminal, None),
+            (Next::Backoff, Some(hours(4))),
+            (Next::After(hours(50)), Some(hours(50))),
+            (Next::Backoff, Some(hours(1))),
+            (Next::Done, None),
+            (Next::Backoff, Some(hours(1))),
+        ] {
+            // It takes whatever wait there is away.
+            queue.add_now(key("a"), 0);
+            let (job, began) = (queue.next().await.unwrap(), Instant::now());
+            queue.finish(job, next, 0);
+            let ready = queue.state.lock().queue.next_ready();
+            let waits = ready.map(|ready| ready.saturating_duration_since(began).as_secs() / 60);
+            assert_eq!(waits, wait.map(|wait| wait.as_secs() / 60), "after {next:?}");
+        }
     }
 }

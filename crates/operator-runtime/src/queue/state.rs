@@ -2,11 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::limiter::RateLimiter;
+use crate::object::ObjectKey;
 
 /// How many priorities are remembered that no key has any more.
 const REMEMBERED_PRIORITIES: usize = 25;
@@ -37,6 +40,9 @@ pub struct Add {
     pub priority: i32,
     /// Not before that much time has passed.
     pub after: Duration,
+    /// Not before the wait that the failures of the key demand, and one failure more is counted; the shorter wait counts
+    /// where there is an `after`, too.
+    pub rate_limited: bool,
 }
 
 /// A key that was handed out.
@@ -63,6 +69,77 @@ pub struct Popped<K> {
     pub waited: Duration,
 }
 
+/// What has happened in a queue since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How often a key became ready, at once or when its time had come: `workqueue_adds_total`.
+    pub adds: u64,
+    /// How often a key was added with a wait: `workqueue_retries_total`.
+    pub retries: u64,
+}
+
+/// What a controller asks of its queue, which decides and never waits: time comes in as an argument. [`Queue`] is the usual
+/// one; [`ControllerOptions::new_queue`](crate::ControllerOptions::new_queue) takes another one, which mostly has a
+/// [`Queue`] inside and changes what it is asked.
+///
+/// Whatever it does, a key that it handed out must not be handed out again before `done`, and a key that was added while
+/// it ran must be afterwards.
+///
+/// ```
+/// use std::time::Instant;
+/// use operator_runtime::queue::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
+/// use operator_runtime::{ControllerOptions, ObjectKey};
+///
+/// /// Whatever is in `kube-system` goes first.
+/// #[derive(Debug)]
+/// struct SystemFirst(Queue<ObjectKey>);
+///
+/// impl RateLimitingQueue for SystemFirst {
+///     fn add(&mut self, key: ObjectKey, mut add: Add, now: Instant) {
+///         if key.namespace() == Some("kube-system") {
+///             add.priority += 1000;
+///         }
+///         self.0.add(key, add, now);
+///     }
+///     fn forget(&mut self, key: &ObjectKey) { self.0.forget(key) }
+///     fn pop(&mut self, now: Instant) -> Option<Popped<ObjectKey>> { self.0.pop(now) }
+///     fn done(&mut self, key: &ObjectKey, now: Instant) { self.0.done(key, now) }
+///     fn next_ready(&self) -> Option<Instant> { self.0.next_ready() }
+///     fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> { self.0.depth(now) }
+///     fn counts(&self) -> Counts { self.0.counts() }
+/// }
+///
+/// let options = ControllerOptions {
+///     new_queue: Some(NewQueue::new(|_controller, limiter| {
+///         Box::new(SystemFirst(Queue::new(limiter, NewQueue::PATIENCE)))
+///     })),
+///     ..ControllerOptions::default()
+/// };
+/// # let _ = options;
+/// ```
+pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
+    /// Adds a key.
+    fn add(&mut self, key: K, add: Add, now: Instant);
+    /// Forgets the failures of a key; the key itself stays where it is.
+    fn forget(&mut self, key: &K);
+    /// Hands out the next key that is ready; it is running until `done`.
+    fn pop(&mut self, now: Instant) -> Option<Popped<K>>;
+    /// Says that the run of a key is over.
+    fn done(&mut self, key: &K, now: Instant);
+    /// When to ask again, if nothing is ready now and nothing is added.
+    fn next_ready(&self) -> Option<Instant>;
+    /// How many keys of each priority are ready, those too that run and are to run again.
+    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)>;
+    /// What has happened so far.
+    fn counts(&self) -> Counts;
+}
+
+/// Makes the queue of a controller, given its name and its rate limiter.
+#[derive(Clone)]
+pub struct NewQueue(Arc<Make>);
+
+type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync;
+
 /// The queue of a controller, as a value: it decides which key is next, and never waits.
 ///
 /// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
@@ -86,7 +163,6 @@ pub struct Popped<K> {
 /// assert_eq!(queue.pop(now), None);
 /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
 /// ```
-#[derive(Debug)]
 pub struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
@@ -97,6 +173,7 @@ pub struct Queue<K> {
     running: HashSet<K>,
     /// How many keys of each priority are ready.
     depth: BTreeMap<i32, usize>,
+    counts: Counts,
     sequence: u64,
 }
 
@@ -106,6 +183,8 @@ struct Entry {
     priority: i32,
     sequence: u64,
     place: Place,
+    /// Whether it is one of `depth`.
+    counted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,6 +224,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             waiting: BTreeSet::new(),
             running: HashSet::new(),
             depth: BTreeMap::new(),
+            counts: Counts::default(),
             sequence: 0,
         }
     }
@@ -167,9 +247,13 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// ```
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
-        let due = now.checked_add(add.after).unwrap_or(now + NEVER);
+        let after = self.wait(&key, add, now);
+        if !after.is_zero() {
+            self.counts.retries += 1;
+        }
+        let due = now.checked_add(after).unwrap_or(now + NEVER);
         let known = self.entries.get(&key).copied();
-        let (priority, due) = match known {
+        let (priority, due, was_counted) = match known {
             Some(old) => {
                 let earlier = old.due().min(due);
                 if old.priority >= add.priority && earlier >= old.due() {
@@ -179,13 +263,24 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
                 // Raised, a key that is ready goes to the end of its new priority.
                 let is_ready = matches!(old.place, Place::Ready(_));
                 let due = if is_ready { now } else { earlier };
-                (old.priority.max(add.priority), due)
+                (old.priority.max(add.priority), due, old.counted)
             }
-            None => (add.priority, due),
+            None => (add.priority, due, false),
         };
         self.sequence += 1;
-        self.place(key, priority, due, self.sequence, now);
+        let entry = (priority, self.sequence, was_counted);
+        self.place(key, entry, due, now);
         known.is_none()
+    }
+
+    fn wait(&mut self, key: &K, add: Add, now: Instant) -> Duration {
+        if !add.rate_limited {
+            return add.after;
+        }
+        match self.limiter.when(key, now) {
+            wait if add.after.is_zero() => wait,
+            wait => wait.min(add.after),
+        }
     }
 
     /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
@@ -203,8 +298,12 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
     /// ```
     pub fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
-        let after = self.limiter.when(&key, now);
-        self.add(key, Add { priority, after }, now)
+        let add = Add {
+            priority,
+            rate_limited: true,
+            ..Add::default()
+        };
+        self.add(key, add, now)
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
@@ -285,8 +384,9 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         if let Some(entry) = self.entries.get(key).copied()
             && let Place::Parked(due) = entry.place
         {
-            self.entries.remove(key);
-            self.place(key.clone(), entry.priority, due, entry.sequence, now);
+            self.remove(key, entry);
+            let placed = (entry.priority, entry.sequence, entry.counted);
+            self.place(key.clone(), placed, due, now);
         }
     }
 
@@ -309,8 +409,9 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// How many keys of each priority are ready, the highest priority first: the metric `workqueue_depth`. A priority
-    /// that is in use no more stays, with 0, so that dashboards see it end; beyond 25 priorities those are dropped.
+    /// How many keys of each priority are ready, the highest priority first: the metric `workqueue_depth`. Keys that run
+    /// and are to run again count, too. A priority that is in use no more stays, with 0, so that dashboards see it end;
+    /// beyond 25 priorities those are dropped.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -331,26 +432,41 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         depth.map(|(priority, count)| (*priority, *count)).collect()
     }
 
-    fn place(&mut self, key: K, priority: i32, due: Instant, sequence: u64, now: Instant) {
+    /// What has happened so far. Keys whose time came count when somebody next asks for one, or for the depth.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Puts a key where it belongs: with its priority and sequence, and whether it was counted as ready before.
+    fn place(
+        &mut self,
+        key: K,
+        (priority, sequence, was_counted): (i32, u64, bool),
+        due: Instant,
+        now: Instant,
+    ) {
+        let is_ready = due <= now;
         let place = if self.running.contains(&key) {
             Place::Parked(due)
-        } else if due <= now {
+        } else if is_ready {
             self.ready.insert((Reverse(priority), due, sequence), key.clone());
             self.by_age.insert((due, sequence), key.clone());
-            self.count(priority);
             Place::Ready(due)
         } else {
             self.waiting.insert((due, sequence, key.clone()));
             Place::Waiting(due)
         };
-        self.entries.insert(
-            key,
-            Entry {
-                priority,
-                sequence,
-                place,
-            },
-        );
+        if is_ready {
+            self.count(priority);
+            self.counts.adds += u64::from(!was_counted);
+        }
+        let entry = Entry {
+            priority,
+            sequence,
+            place,
+            counted: is_ready,
+        };
+        self.entries.insert(key, entry);
     }
 
     fn remove(&mut self, key: &K, entry: Entry) {
@@ -359,14 +475,16 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         if self.entries.is_empty() {
             self.entries.shrink_to(KEPT);
         }
+        if entry.counted
+            && let Some(count) = self.depth.get_mut(&entry.priority)
+        {
+            *count = count.saturating_sub(1);
+        }
         match entry.place {
             Place::Ready(since) => {
                 self.ready
                     .remove(&(Reverse(entry.priority), since, entry.sequence));
                 self.by_age.remove(&(since, entry.sequence));
-                if let Some(count) = self.depth.get_mut(&entry.priority) {
-                    *count = count.saturating_sub(1);
-                }
             }
             Place::Waiting(due) => {
                 self.waiting.remove(&(due, entry.sequence, key.clone()));
@@ -388,7 +506,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             if let Some((due, _, key)) = self.waiting.pop_first()
                 && let Some(entry) = self.entries.remove(&key)
             {
-                self.place(key, entry.priority, due, entry.sequence, now);
+                self.place(key, (entry.priority, entry.sequence, false), due, now);
             }
         }
     }
@@ -398,6 +516,93 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         (now.saturating_duration_since(*since) > self.patience).then(|| key.clone())
     }
 }
+
+impl<K: Clone + Eq + Hash + Ord + Debug + Send> RateLimitingQueue<K> for Queue<K> {
+    fn add(&mut self, key: K, add: Add, now: Instant) {
+        Queue::add(self, key, add, now);
+    }
+
+    fn forget(&mut self, key: &K) {
+        Queue::forget(self, key);
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
+        Queue::pop(self, now)
+    }
+
+    fn done(&mut self, key: &K, now: Instant) {
+        Queue::done(self, key, now);
+    }
+
+    fn next_ready(&self) -> Option<Instant> {
+        Queue::next_ready(self)
+    }
+
+    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
+        Queue::depth(self, now)
+    }
+
+    fn counts(&self) -> Counts {
+        Queue::counts(self)
+    }
+}
+
+impl<K: Debug> Debug for Queue<K> {
+    /// The keys in the order in which they are due, those that run, and those that are to run again after that.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parked = self.entries.iter();
+        let parked = parked.filter(|(_, entry)| matches!(entry.place, Place::Parked(_)));
+        let ready = self.ready.iter();
+        formatter
+            .debug_struct("Queue")
+            .field(
+                "ready",
+                &ready
+                    .map(|((Reverse(priority), _, _), key)| (priority, key))
+                    .collect::<Vec<_>>(),
+            )
+            .field(
+                "waiting",
+                &self.waiting.iter().map(|(_, _, key)| key).collect::<Vec<_>>(),
+            )
+            .field("running", &self.running)
+            .field("again", &parked.map(|(key, _)| key).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl NewQueue ===
+
+impl NewQueue {
+    /// How long keys of a controller may be ready before they go before every priority: one minute.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Makes the queue with this function, which is given the name of the controller and its rate limiter.
+    pub fn new(
+        make: impl Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self, controller: &str, limiter: Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> {
+        (self.0)(controller, limiter)
+    }
+}
+
+impl Default for NewQueue {
+    /// A [`Queue`] with [`NewQueue::PATIENCE`].
+    fn default() -> Self {
+        Self::new(|_, limiter| Box::new(Queue::new(limiter, Self::PATIENCE)))
+    }
+}
+
+impl Debug for NewQueue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("NewQueue")
+    }
+}
+
+// === impl Entry ===
 
 impl Entry {
     /// When the key is or was due; for one that is ready, since when it is.

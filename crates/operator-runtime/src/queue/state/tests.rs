@@ -23,7 +23,15 @@ impl Bench {
 
     fn add(&mut self, key: &'static str, priority: i32, after_ms: u64) {
         let after = Duration::from_millis(after_ms);
-        self.queue.add(key, Add { priority, after }, self.now);
+        self.queue.add(
+            key,
+            Add {
+                priority,
+                after,
+                ..Add::default()
+            },
+            self.now,
+        );
     }
 
     fn pop(&mut self) -> Option<&'static str> {
@@ -284,7 +292,7 @@ proptest! {
             match step {
                 Step::Add(key, priority, after) => {
                     let after = Duration::from_millis(after);
-                    queue.add(key, Add { priority, after }, now);
+                    queue.add(key, Add { priority, after, ..Add::default() }, now);
                     model.add(key, priority, now + after, now);
                 }
                 Step::Fail(key) => {
@@ -313,13 +321,13 @@ proptest! {
     fn no_key_starves(priorities in proptest::collection::vec(0..1000_i32, 1..40)) {
         let mut queue = Queue::new(Box::new(Exponential::new(Backoff::default())), PATIENCE);
         let start = Instant::now();
-        queue.add(u32::MAX, Add { priority: -1000, after: Duration::ZERO }, start);
+        queue.add(u32::MAX, Add { priority: -1000, ..Add::default() }, start);
         let mut turns = 0;
         // One turn a second, and each second brings more keys than it takes away.
         let served = (0..200).find(|second| {
             let now = start + Duration::from_secs(*second);
             for (number, priority) in (0_u32..).zip(&priorities) {
-                queue.add(number, Add { priority: *priority, after: Duration::ZERO }, now);
+                queue.add(number, Add { priority: *priority, ..Add::default() }, now);
             }
             turns += 1;
             let Some(Popped { key, .. }) = queue.pop(now) else { return false };
@@ -339,7 +347,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Add(key, priority, after) => {
-                    queue.add(key, Add { priority, after: Duration::from_millis(after) }, now);
+                    queue.add(key, Add { priority, after: Duration::from_millis(after), ..Add::default() }, now);
                     owed.insert(key);
                 }
                 Step::Fail(key) => {
