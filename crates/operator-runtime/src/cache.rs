@@ -750,6 +750,9 @@ impl Cache {
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+        // Handlers may hold the client, and so the cache.
+        let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
+        informers.iter().for_each(|informer| informer.remove_handlers());
     }
 
     fn run(&self, informer: &Arc<Informer>) {

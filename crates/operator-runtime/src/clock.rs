@@ -1,5 +1,6 @@
 //! The machine's clock and its randomness, for the rooms that act; the ones that decide are handed values.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use jiff::Timestamp;
@@ -18,4 +19,27 @@ pub(crate) fn jitter() -> f64 {
 /// Random bits, good enough to tell names apart, not to keep secrets.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0u8)
+}
+
+/// A random UUID, version 4.
+pub(crate) fn uuid() -> String {
+    Uuid(random(), random()).to_string()
+}
+
+struct Uuid(u64, u64);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let high = (self.0 & !0xf000) | 0x4000;
+        let low = (self.1 & !(0b11 << 62)) | (0b10 << 62);
+        write!(
+            formatter,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff,
+        )
+    }
 }

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
@@ -43,6 +44,7 @@ use crate::queue::driver::WorkQueue;
 pub use crate::queue::limiter::{Backoff, RateLimit, RateLimiter};
 
 mod context;
+mod handle;
 mod object_reconciler;
 mod options;
 mod source;
@@ -50,6 +52,7 @@ mod watch;
 mod worker;
 
 pub use context::Context;
+pub use handle::ControllerHandle;
 pub use object_reconciler::{ObjectReconciler, as_reconciler};
 pub use options::ControllerOptions;
 pub(crate) use options::Settings;
@@ -192,10 +195,19 @@ pub struct Controller {
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// Nothing would ever call the reconciler.
-    #[error("there are no watches configured, controller will never get triggered: call for_ or watches")]
+    #[error(
+        "there are no watches configured, controller will never get triggered. Use for_(), owns(), watches() or \
+         watches_raw() to set them up"
+    )]
     NoWatches,
+    /// Without a kind there is nothing to name the controller after.
+    #[error("one of for_() or named() must be called")]
+    NoName,
     /// `for_` was called twice.
-    #[error("a controller is for one kind, and for_ was called for {first} and for {second}: use watches")]
+    #[error(
+        "for_() should only be called once, could not assign multiple objects for reconciliation: {first} and {second}; \
+         use watches() for one of them"
+    )]
     TwoPrimaries {
         /// The kind of the first call.
         first: String,
@@ -203,16 +215,22 @@ pub enum ControllerError {
         second: String,
     },
     /// `owns` needs to know whose objects they are.
-    #[error("owns::<{0}> needs for_, which says who the owner is")]
+    #[error("owns() can only be used together with for_(), which says who the owner of each {0} is")]
     OwnsWithoutFor(String),
     /// Names are labels of metrics and logs, so they differ within a manager.
-    #[error("controller {0} exists already: give one of the two another name with named")]
+    #[error(
+        "controller with name {0} already exists. Controller names must be unique to avoid multiple controllers \
+         reporting the same metric: use named(), or skip_name_validation of ControllerOptions"
+    )]
     DuplicateName(String),
     /// The controller comes too late.
     #[error("controller {0}: can't accept new runnable as stop procedure is already engaged")]
     ManagerStopping(String),
+    /// The controller is no more.
+    #[error("controller {0} has ended")]
+    Ended(String),
     /// A first list took longer than `cache_sync_timeout`.
-    #[error("controller {name}: failed to wait for caches to sync: {reason}")]
+    #[error("failed to wait for {name} caches to sync: timed out: {reason}")]
     CacheSync {
         /// The controller.
         name: String,
@@ -588,7 +606,7 @@ impl Controller {
     /// # Ok(()) }) }
     /// ```
     pub fn requests_from(self, keys: impl Stream<Item = Request> + Send + 'static) -> Self {
-        self.source(Source::stream(keys, |key| vec![key]))
+        self.source(Source::keys(keys))
     }
 
     /// Reconciles what `handler` makes of the events that a stream brings, mostly [`Event::Generic`].
@@ -613,7 +631,7 @@ impl Controller {
         events: impl Stream<Item = Event<K>> + Send + 'static,
         handler: impl EventHandler<K>,
     ) -> Self {
-        self.source(Source::stream(events, move |event| handler.requests(&event)))
+        self.source(Source::events(events, handler))
     }
 
     /// Reconciles the keys that a function adds, which runs beside the controller until the token is cancelled. Its
@@ -655,8 +673,8 @@ impl Controller {
         self
     }
 
-    /// Names the controller, in logs and metrics; the kind of `for_` in lower case unless said otherwise, and
-    /// `controller` without one. Two controllers of a manager must not have the same name.
+    /// Names the controller, in logs and metrics; the kind of `for_` in lower case unless said otherwise; a
+    /// controller without `for_` needs a name. Two controllers of a manager must not have the same name.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -732,8 +750,9 @@ impl Controller {
         self
     }
 
-    /// The span of each reconcile, in the place of one with `controller`, `kind`, `namespace`, `name` and
-    /// `reconcile_id`; as controller-runtime's `LogConstructor`. The function is given the request and the id.
+    /// The span of each reconcile, in the place of one with `controller`, `controllerGroup`, `controllerKind`,
+    /// `namespace`, `name` and `reconcileID`; as controller-runtime's `LogConstructor`. The function is given the request
+    /// and the id.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -766,19 +785,26 @@ impl Controller {
     /// ```
     ///
     /// # Errors
-    /// If the controller watches nothing, is for two kinds, or has the name of another one; or if the manager stops.
+    /// If the controller watches nothing, is for two kinds, or has no name or that of another one; or if the manager
+    /// stops.
     pub fn complete(self, reconciler: impl Reconciler) -> Result<(), ControllerError> {
+        self.build(reconciler).map(drop)
+    }
+
+    /// [`Controller::complete`], with a handle to the controller, which can be told later what else to watch.
+    ///
+    /// # Errors
+    /// As [`Controller::complete`].
+    pub fn build(self, reconciler: impl Reconciler) -> Result<ControllerHandle, ControllerError> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
+        let primary = self.primary.as_ref();
+        let name = self.name.or_else(|| Some(primary?.kind.to_lowercase()));
+        let name: Arc<str> = name.ok_or(ControllerError::NoName)?.into();
         if self.sources.is_empty() {
             return Err(ControllerError::NoWatches);
         }
-        let name = self
-            .name
-            .or_else(|| self.primary.as_ref().map(|kind| kind.kind.to_lowercase()));
-        let name = name.unwrap_or_else(|| "controller".to_owned());
-        let primary = self.primary.as_ref();
         let filters: Filters = self.filters.into();
         let sources = self.sources.into_iter();
         let sources = sources.map(|build| build(primary, filters.clone()));
@@ -786,13 +812,10 @@ impl Controller {
         let options = self.options.or(&self.manager.controller_options(primary));
         let options = Settings::of(&options);
         let metrics = self.manager.metrics();
+        let queue = options.new_queue.make(&name, options.rate_limit.limiter());
         let shared = Shared {
             kind: primary.cloned(),
-            queue: WorkQueue::new(
-                options.rate_limit.limiter(),
-                options.priority_queue,
-                metrics.queue(&name),
-            ),
+            queue: WorkQueue::new(queue, options.priority_queue, metrics.queue(&name)),
             reconciler: Arc::new(reconciler) as Arc<dyn ErasedReconciler>,
             client: self.manager.client_of(options.needs_leader_election),
             reconciles: self.manager.reconciles().clone(),
@@ -801,9 +824,12 @@ impl Controller {
             metrics: metrics.controller(&name, options.max_concurrent_reconciles),
             span: self.span,
             options,
-            name: name.into(),
+            name: name.clone(),
         };
+        let (late, added) = mpsc::unbounded_channel();
         self.manager
-            .add_controller(Worker::new(sources, shared), self.uses)
+            .add_controller(Worker::new(sources, added, shared), self.uses)?;
+        let cache = self.manager.cache().clone();
+        Ok(ControllerHandle { name, cache, late })
     }
 }

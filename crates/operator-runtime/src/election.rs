@@ -35,14 +35,13 @@
 //! breaks the promise: end it, or end the process. A manager aborts its controllers, and the clients of their reconciles
 //! refuse to write from that moment on.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::clock::random;
+use crate::clock;
 use crate::error::{Error, Result};
 
 mod campaign;
@@ -207,12 +206,13 @@ pub enum Leadership {
 pub enum ElectionError {
     /// The lock has no name.
     #[error(
-        "leader election needs a name for its lock: it should be unique to the operator, such as `memcached-operator-lock`"
+        "LeaderElectionID must be configured: a name for the lock, unique to the operator, such as `memcached-operator-lock`"
     )]
     NoName,
     /// The namespace is not given and cannot be found out.
     #[error(
-        "not running in-cluster ({path} cannot be read), please specify the namespace of the leader election"
+        "unable to find leader election namespace: not running in-cluster, please specify LeaderElectionNamespace \
+         (--leader-election-namespace; {path} cannot be read)"
     )]
     NoNamespace {
         /// The file that names the namespace in a pod.
@@ -227,7 +227,7 @@ pub enum ElectionError {
     )]
     NoPodName,
     /// The times do not fit together.
-    #[error("{longer} ({longer_value:?}) must be greater than {shorter} ({shorter_value:?})")]
+    #[error("{longer} must be greater than {shorter} ({longer_value:?}, {shorter_value:?})")]
     Timing {
         /// The time that must be the longer one.
         longer: &'static str,
@@ -299,7 +299,7 @@ pub(crate) fn identity() -> String {
     format!(
         "{}_{}",
         hostname.unwrap_or_else(|| "unknown".to_owned()),
-        Uuid(random(), random())
+        clock::uuid()
     )
 }
 
@@ -310,25 +310,6 @@ pub(crate) fn namespace() -> Result<String, ElectionError> {
     namespace
         .map(|namespace| namespace.trim().to_owned())
         .map_err(|source| ElectionError::NoNamespace { path: path(), source })
-}
-
-/// A random UUID, version 4.
-struct Uuid(u64, u64);
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let high = (self.0 & !0xf000) | 0x4000;
-        let low = (self.1 & !(0b11 << 62)) | (0b10 << 62);
-        write!(
-            formatter,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xffff,
-            low >> 48,
-            low & 0xffff_ffff_ffff,
-        )
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Handlers: which requests an event makes. [`for_object`], [`for_owner`] and [`map`] are the usual ones.
-//! They never know the queue.
+//! Most never know the queue; [`queued`] is for those that do, and [`map_async`] for those that have to read.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,10 +13,14 @@
 //! assert_eq!(vault.requests(&event), [ObjectKey::namespaced("system", "vault")]);
 //! ```
 
+use std::future::Future;
 use std::sync::Arc;
 
+use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use crate::controller::Requests;
+use crate::error::Result;
 use crate::event::Event;
 use crate::object::{Kind, Meta, Object, ObjectKey};
 use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
@@ -37,7 +41,7 @@ use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 /// assert_eq!(handler.requests(&event), [ObjectKey::cluster("vault")]);
 /// ```
 pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
-    /// The keys to reconcile because of `event`.
+    /// The keys to reconcile because of `event`; none unless said otherwise.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -59,7 +63,34 @@ pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// let vault = ObjectKey::cluster("vault");
     /// assert_eq!(Always(vault.clone()).requests(&event), [vault]);
     /// ```
-    fn requests(&self, event: &Event<K>) -> Vec<ObjectKey>;
+    fn requests(&self, event: &Event<K>) -> Vec<ObjectKey> {
+        let _ = event;
+        Vec::new()
+    }
+
+    /// Adds to the queue what is to be reconciled because of `event`: the keys of [`EventHandler::requests`], at once,
+    /// unless said otherwise. [`queued`] makes a handler of a function that does this.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::Requests;
+    /// use operator_runtime::event::Event;
+    /// use operator_runtime::handler::EventHandler;
+    ///
+    /// /// Looks at a node when it has had time to settle.
+    /// struct Settled(Duration);
+    ///
+    /// impl EventHandler<Node> for Settled {
+    ///     fn enqueue(&self, event: &Event<Node>, queue: &Requests) {
+    ///         queue.add_after(ObjectKey::of(event.object().as_ref()), self.0);
+    ///     }
+    /// }
+    /// ```
+    fn enqueue(&self, event: &Event<K>, queue: &Requests) {
+        self.requests(event).into_iter().for_each(|key| queue.add(key));
+    }
 }
 
 impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> EventHandler<K> for F {
@@ -237,6 +268,83 @@ pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandle
 /// ```
 pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'static) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| keys(object))
+}
+
+/// [`map`], with a function that reads: from the cache, to find those that refer to the object. It is called for one
+/// event after the other. A controller reconciles nothing before it has been called for all that was there first; what
+/// fails is tried again for half a minute.
+///
+/// ```no_run
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use operator_runtime::cache::ListOptions;
+/// use operator_runtime::{ObjectKey, handler, prelude::*};
+///
+/// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+/// manager.cache().add_index::<Deployment>("config", |deployment: &Deployment| {
+///     deployment.metadata.annotations.iter().flatten().filter(|(key, _)| *key == "config").map(|(_, name)| name.clone()).collect()
+/// })?;
+/// let client = manager.client().clone();
+/// let readers = handler::map_async(move |config: std::sync::Arc<ConfigMap>| {
+///     let client = client.clone();
+///     async move {
+///         let name = config.metadata.name.as_deref().unwrap_or_default();
+///         let readers = client.list::<Deployment>(ListOptions::all().index("config", name)).await?;
+///         Ok(readers.iter().map(|deployment| ObjectKey::of(deployment.as_ref())).collect())
+///     }
+/// });
+/// Controller::managed_by(manager).for_::<Deployment>().watches::<ConfigMap>(readers).complete(mine)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn map_async<K, F, R>(keys: F) -> impl EventHandler<K>
+where
+    K: Send + Sync + 'static,
+    F: Fn(Arc<K>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Vec<ObjectKey>>> + Send + 'static,
+{
+    let keys = Arc::new(keys);
+    queued(move |event: &Event<K>, queue: &Requests| {
+        let (event, keys) = (event.clone(), keys.clone());
+        queue.add_later(move || {
+            let found = event.objects().map(|object| keys(object.clone()));
+            let found = try_join_all(found.collect::<Vec<_>>());
+            async move { Ok(found.await?.concat()) }
+        });
+    })
+}
+
+/// Adds to the queue what `enqueue` adds: for requests that have to wait, or have a priority of their own.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use k8s_openapi::api::core::v1::Node;
+/// use operator_runtime::controller::Requests;
+/// use operator_runtime::event::Event;
+/// use operator_runtime::{handler, prelude::*};
+///
+/// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+/// // Nodes come and go: whoever minds waits until they have made up their mind.
+/// let settled = handler::queued(|event: &Event<Node>, queue: &Requests| {
+///     let name = event.object().metadata.name.as_deref().unwrap_or_default();
+///     queue.add_after(Request::cluster(name), Duration::from_secs(30));
+/// });
+/// Controller::managed_by(manager).named("nodes").watches::<Node>(settled).complete(mine)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn queued<K: ?Sized + 'static>(
+    enqueue: impl Fn(&Event<K>, &Requests) + Send + Sync + 'static,
+) -> impl EventHandler<K> {
+    Queued(enqueue)
+}
+
+struct Queued<F>(F);
+
+impl<K: ?Sized, F: Fn(&Event<K>, &Requests) + Send + Sync + 'static> EventHandler<K> for Queued<F> {
+    fn enqueue(&self, event: &Event<K>, queue: &Requests) {
+        (self.0)(event, queue);
+    }
 }
 
 fn from_objects<K>(event: &Event<K>, keys: impl Fn(&K) -> Vec<ObjectKey>) -> Vec<ObjectKey> {

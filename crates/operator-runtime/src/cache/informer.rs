@@ -344,6 +344,13 @@ impl Informer {
         handlers.push(handler);
     }
 
+    /// Forgets all handlers.
+    pub(crate) fn remove_handlers(&self) {
+        // They are dropped after the lock: what they hold may be anything.
+        let handlers = std::mem::take(&mut *self.handlers.lock());
+        drop(handlers);
+    }
+
     /// The objects that the watches brought, decoded one by one.
     fn objects(&self) -> impl Iterator<Item = Arc<dyn Item>> {
         let objects = self.store.read().objects().into_iter();

@@ -1,13 +1,14 @@
 //! Where the requests of a controller come from: kinds in the cache, and whatever else the operator listens to.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Watch;
 use crate::cache::Cache;
@@ -16,8 +17,12 @@ use crate::event::Event;
 use crate::handler::EventHandler;
 use crate::object::{Meta, ObjectKey, View};
 use crate::predicate::Predicate;
-use crate::queue::LOW_PRIORITY;
 use crate::queue::driver::WorkQueue;
+use crate::queue::{Add, LOW_PRIORITY};
+
+/// How often a function of a handler is called that fails, and the first of the pauses, which double: half a minute in all.
+const TRIES: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Predicates of every event of every kind.
 pub(super) type Filters = Arc<[Box<dyn Predicate<dyn Meta>>]>;
@@ -46,6 +51,17 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub struct Requests {
     queue: Arc<WorkQueue>,
+    /// Of what is added without one.
+    priority: i32,
+    later: Weak<Later>,
+}
+
+/// What handlers of one source do later: one after the other, and not at all when the source is gone.
+#[derive(Debug)]
+struct Later {
+    tasks: TaskTracker,
+    turn: Arc<Semaphore>,
+    stop: CancellationToken,
 }
 
 /// Sends values into a controller, from wherever the operator hears of them; made by [`channel`].
@@ -90,10 +106,27 @@ pub fn channel<T: Send + 'static>(capacity: usize) -> (Sender<T>, impl Stream<It
 
 impl Requests {
     pub(super) fn new(queue: Arc<WorkQueue>) -> Self {
-        Self { queue }
+        Self {
+            queue,
+            priority: 0,
+            later: Weak::new(),
+        }
+    }
+
+    fn until(mut self, later: &Arc<Later>) -> Self {
+        self.later = Arc::downgrade(later);
+        self
+    }
+
+    fn of_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
     }
 
     /// Reconciles the key as soon as a worker is free. A key that waits already waits once.
+    ///
+    /// Events have priority 0; given to a handler, what it adds because of an object of the first list or of a resync
+    /// has -100.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -110,7 +143,7 @@ impl Requests {
     /// # Ok(()) }) }
     /// ```
     pub fn add(&self, key: impl Into<ObjectKey>) {
-        self.queue.add(key.into(), 0);
+        self.add_with_priority(key, self.priority);
     }
 
     /// Reconciles the key with a priority: higher ones go first. Events have 0, the first list and resyncs have -100. A
@@ -129,7 +162,11 @@ impl Requests {
     /// # Ok(()) }) }
     /// ```
     pub fn add_with_priority(&self, key: impl Into<ObjectKey>, priority: i32) {
-        self.queue.add(key.into(), priority);
+        let add = Add {
+            priority,
+            ..Add::default()
+        };
+        self.add_with(key, add);
     }
 
     /// Reconciles the key not before this time has passed, unless something else asks for it earlier.
@@ -149,7 +186,87 @@ impl Requests {
     /// # Ok(()) }) }
     /// ```
     pub fn add_after(&self, key: impl Into<ObjectKey>, after: Duration) {
-        self.queue.add_after(key.into(), 0, after);
+        let add = Add {
+            priority: self.priority,
+            after,
+            ..Add::default()
+        };
+        self.add_with(key, add);
+    }
+
+    /// Reconciles the key after the backoff, as if a reconcile of it had failed.
+    pub fn add_rate_limited(&self, key: impl Into<ObjectKey>) {
+        let add = Add {
+            priority: self.priority,
+            rate_limited: true,
+            ..Add::default()
+        };
+        self.add_with(key, add);
+    }
+
+    /// Reconciles the key with a priority of its own, and after whatever wait.
+    pub fn add_with(&self, key: impl Into<ObjectKey>, add: Add) {
+        self.queue.add(key.into(), add);
+    }
+
+    /// Does something that takes its time and then adds requests, when what was given before is done. A failure is tried
+    /// again some times, while others go on.
+    pub(crate) fn add_later<F, R>(&self, what: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<ObjectKey>>> + Send + 'static,
+    {
+        let Some(later) = self.later.upgrade() else {
+            return;
+        };
+        let (turn, stop, requests) = (later.turn.clone(), later.stop.clone(), self.clone());
+        later.tasks.spawn(async move {
+            let work = stop.run_until_cancelled(in_turn(&turn, what));
+            let keys = work.await.unwrap_or_default();
+            keys.into_iter().for_each(|key| requests.add(key));
+        });
+    }
+}
+
+/// The keys that a function of a handler finds at last.
+async fn in_turn<R>(turn: &Semaphore, what: impl Fn() -> R) -> Vec<ObjectKey>
+where
+    R: Future<Output = Result<Vec<ObjectKey>>>,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..TRIES {
+        // It is never closed.
+        let permit = turn.acquire().await;
+        let error = match what().await {
+            Ok(keys) => return keys,
+            Err(error) => error,
+        };
+        drop(permit);
+        tracing::error!(%error, "A handler cannot say which objects an event is about");
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Vec::new()
+}
+
+// === impl Later ===
+
+impl Later {
+    fn new() -> Arc<Self> {
+        let tasks = TaskTracker::new();
+        // There may be more nevertheless; it lets others wait until there is nothing to do.
+        tasks.close();
+        Arc::new(Self {
+            tasks,
+            turn: Arc::new(Semaphore::new(1)),
+            stop: CancellationToken::new(),
+        })
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
@@ -168,29 +285,48 @@ impl Source {
         Self::Kind(Box::new(move |requests| {
             Box::pin(async move {
                 informer.synced::<K>().await;
+                let later = Later::new();
+                let (tasks, fresh) = (later.tasks.clone(), requests.until(&later));
+                let unchanged = fresh.clone().of_priority(LOW_PRIORITY);
                 informer.add_handler(move |event: &Event<K>| {
+                    // It lives as long as the handler does.
+                    let _later = &later;
                     if passes(&filters, event) && watch.passes(event) {
                         let is_unchanged = event.is_initial() || event.is_resync();
-                        let priority = if is_unchanged { LOW_PRIORITY } else { 0 };
-                        for key in handler.requests(event) {
-                            requests.add_with_priority(key, priority);
-                        }
+                        handler.enqueue(event, if is_unchanged { &unchanged } else { &fresh });
                     }
                 });
+                tasks.wait().await;
             })
         }))
     }
 
-    /// What a stream makes, until it ends.
-    pub(super) fn stream<T: Send + 'static>(
+    /// The keys that a stream brings, until it ends.
+    pub(super) fn keys(stream: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
+        Self::stream(stream, |key, requests| requests.add(key))
+    }
+
+    /// What a handler makes of the events that a stream brings, until it ends.
+    pub(super) fn events<K: Send + Sync + 'static>(
+        stream: impl Stream<Item = Event<K>> + Send + 'static,
+        handler: impl EventHandler<K>,
+    ) -> Self {
+        Self::stream(stream, move |event, requests| handler.enqueue(&event, requests))
+    }
+
+    fn stream<T: Send + 'static>(
         stream: impl Stream<Item = T> + Send + 'static,
-        keys: impl Fn(T) -> Vec<ObjectKey> + Send + 'static,
+        add: impl Fn(T, &Requests) + Send + Sync + 'static,
     ) -> Self {
         Self::raw(async move |requests: Requests, stop: CancellationToken| {
-            let mut stream = std::pin::pin!(stream.take_until(stop.cancelled_owned()));
+            let later = Later::new();
+            let requests = requests.until(&later);
+            let mut stream = std::pin::pin!(stream.take_until(stop.clone().cancelled_owned()));
             while let Some(value) = stream.next().await {
-                keys(value).into_iter().for_each(|key| requests.add(key));
+                add(value, &requests);
             }
+            // The stream may have run dry before what it brought is done.
+            stop.run_until_cancelled(later.tasks.wait()).await;
             Ok(())
         })
     }

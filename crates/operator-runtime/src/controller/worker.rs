@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -40,6 +41,8 @@ pub(super) type MakeSpan = Box<dyn Fn(&Request, &str) -> tracing::Span + Send + 
 /// A controller that the manager can run.
 pub(crate) struct Worker {
     sources: Vec<Source>,
+    /// Sources that are added later.
+    added: mpsc::UnboundedReceiver<Source>,
     begun: Option<Begun>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -71,9 +74,10 @@ pub(crate) struct Shared {
 // === impl Worker ===
 
 impl Worker {
-    pub(super) fn new(sources: Vec<Source>, shared: Shared) -> Self {
+    pub(super) fn new(sources: Vec<Source>, added: mpsc::UnboundedReceiver<Source>, shared: Shared) -> Self {
         Self {
             sources,
+            added,
             begun: None,
             shared: Arc::new(shared),
         }
@@ -90,7 +94,8 @@ impl Worker {
         tracing::info!(controller = %self.shared.name, "Starting EventSources");
         let (mut raw, stop) = (JoinSet::new(), CancellationToken::new());
         let mut synced = Vec::new();
-        for source in self.sources.drain(..) {
+        let early = std::iter::from_fn(|| self.added.try_recv().ok());
+        for source in self.sources.drain(..).chain(early) {
             let requests = Requests::new(self.shared.queue.clone());
             match source {
                 Source::Kind(start) => synced.push(start(requests)),
@@ -106,14 +111,34 @@ impl Worker {
     }
 
     /// Reconciles until `stop`, and then lets the reconciles that are under way finish.
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<()> {
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
+        let span = self.shared.options.parent_span.clone();
+        let run = self.run_in_span(stop);
+        match span {
+            Some(span) => run.instrument(span).await,
+            None => run.await,
+        }
+    }
+
+    async fn run_in_span(mut self, stop: CancellationToken) -> Result<()> {
         let shared = self.shared.clone();
         tracing::info!(controller = %shared.name, "Starting Controller");
-        let mut begun = match self.begun.take() {
+        let begun = match self.begun.take() {
             Some(begun) => begun,
             None => self.begin(),
         };
-        if !shared.sync(&mut begun.synced, &stop).await? {
+        let mut sources = Sources {
+            shared: shared.clone(),
+            raw: begun.raw,
+            stop: begun.stop,
+            added: self.added,
+        };
+        let mut synced = begun.synced;
+        let is_synced = tokio::select! {
+            is_synced = shared.sync(&mut synced, &stop) => is_synced?,
+            failed = sources.failure() => return failed,
+        };
+        if !is_synced {
             return Ok(());
         }
         let workers = shared.options.max_concurrent_reconciles;
@@ -125,12 +150,13 @@ impl Worker {
         }
         let failed = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            failed = failure(&mut begun.raw) => failed,
+            failed = sources.failure() => failed,
             // A worker ends before it is told to only if a panic is not to be recovered.
             Some(Err(ended)) = tasks.join_next() => Err(Error::msg(panic_text(ended))),
+            never = shared.queue.dump(&shared.name) => match never {},
         };
         tracing::info!(controller = %shared.name, "Shutdown signal received, waiting for all workers to finish");
-        begun.stop.cancel();
+        sources.stop.cancel();
         shared.queue.stop();
         failed?;
         while tasks.join_next().await.is_some() {}
@@ -139,15 +165,45 @@ impl Worker {
     }
 }
 
-/// Waits until a source fails; those that have run dry are done.
-async fn failure(raw: &mut JoinSet<Result<()>>) -> Result<()> {
-    while let Some(ended) = raw.join_next().await {
-        match ended {
-            Ok(outcome) => outcome?,
-            Err(ended) => return Err(Error::msg(panic_text(ended))),
+/// The sources of a controller that runs, beside the kinds that it began with.
+struct Sources {
+    shared: Arc<Shared>,
+    raw: JoinSet<Result<()>>,
+    stop: CancellationToken,
+    added: mpsc::UnboundedReceiver<Source>,
+}
+
+impl Sources {
+    /// Starts what is added, until a source fails; those that have run dry are done.
+    async fn failure(&mut self) -> Result<()> {
+        loop {
+            tokio::select! {
+                Some(source) = self.added.recv() => self.start(source),
+                Some(ended) = self.raw.join_next() => match ended {
+                    Ok(outcome) => outcome?,
+                    Err(ended) => return Err(Error::msg(panic_text(ended))),
+                },
+                else => return std::future::pending().await,
+            }
         }
     }
-    std::future::pending().await
+
+    fn start(&mut self, source: Source) {
+        tracing::info!(controller = %self.shared.name, "Starting EventSource");
+        let requests = Requests::new(self.shared.queue.clone());
+        match source {
+            Source::Kind(start) => {
+                let start = start(requests);
+                self.raw.spawn(async move {
+                    start.await;
+                    Ok(())
+                });
+            }
+            Source::Raw(start) => {
+                self.raw.spawn(start(requests, self.stop.child_token()));
+            }
+        }
+    }
 }
 
 fn panic_text(ended: JoinError) -> String {
@@ -188,7 +244,7 @@ impl Shared {
     }
 
     async fn reconcile(&self, key: ObjectKey) -> Result<Action> {
-        let id = format!("{:016x}", crate::clock::random());
+        let id = crate::clock::uuid();
         let span = self.span(&key, &id);
         let (client, recorder) = (self.client.clone(), self.recorder.clone());
         let ctx = Context::new(client, recorder, self.base.clone(), self.name.clone(), id);
@@ -270,8 +326,17 @@ impl Shared {
         }
         let (namespace, name) = (key.namespace(), key.name());
         let controller = self.name.as_ref();
-        let kind = self.kind.as_ref().map(tracing::field::display);
-        tracing::info_span!("reconcile", controller, kind, namespace, name, reconcile_id = id)
+        let group = self.kind.as_ref().map(|kind| kind.group.as_str());
+        let kind = self.kind.as_ref().map(|kind| kind.kind.as_str());
+        tracing::info_span!(
+            "reconcile",
+            controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            namespace,
+            name,
+            reconcileID = id
+        )
     }
 }
 

@@ -119,21 +119,14 @@ impl Default for Timing {
 
 impl Timing {
     pub(super) fn check(&self) -> Result<(), ElectionError> {
-        let longest_retry = self.retry_period.mul_f64(JITTER);
+        let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
+        let longest_retry = retry.mul_f64(JITTER);
         let rules = [
-            (
-                "lease duration",
-                self.lease_duration,
-                "renew deadline",
-                self.renew_deadline,
-            ),
-            (
-                "renew deadline",
-                self.renew_deadline,
-                "retry period * 1.2",
-                longest_retry,
-            ),
-            ("retry period", self.retry_period, "zero", Duration::ZERO),
+            ("leaseDuration", lease, "renewDeadline", renew),
+            ("renewDeadline", renew, "retryPeriod*JitterFactor", longest_retry),
+            ("leaseDuration", lease, "zero", Duration::ZERO),
+            ("renewDeadline", renew, "zero", Duration::ZERO),
+            ("retryPeriod", retry, "zero", Duration::ZERO),
         ];
         for (longer, longer_value, shorter, shorter_value) in rules {
             if longer_value <= shorter_value {
@@ -594,7 +587,7 @@ mod tests {
         let error = seconds(5, 10, 2).check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "lease duration (5s) must be greater than renew deadline (10s)"
+            "leaseDuration must be greater than renewDeadline (5s, 10s)"
         );
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, probe, run, teller};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_runtime::controller::ControllerOptions;
 use operator_runtime::{handler, predicate, prelude::*};
 use serde_json::json;
@@ -468,19 +468,96 @@ async fn failing_runnable_ends_the_manager() {
 }
 
 #[tokio::test]
+async fn first_reconcile_sees_all_that_its_object_owns() {
+    const OWNED: usize = 30;
+    let bench = Bench::new().await;
+    let widget = bench.create("a", 1).await;
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    for number in 0..OWNED {
+        let mut config = config_map(&format!("of-a-{number}"), "1");
+        config.metadata.namespace = Some("default".to_owned());
+        operator_runtime::owner::set_controller_reference(&widget, &mut config).unwrap();
+        configs.create(&PostParams::default(), &config).await.unwrap();
+    }
+    // They are listed after several attempts, long after the widgets.
+    let refused = AtomicUsize::new(0);
+    bench.network.refuse(move |request| {
+        let is_list = request.starts_with("GET ") && request.contains("/configmaps");
+        (is_list && refused.fetch_add(1, Ordering::SeqCst) < 5).then_some(500)
+    });
+    let manager = bench.manager().await;
+    let (tell, mut counts) = tokio::sync::mpsc::unbounded_channel();
+    let (reconciler, _told) = teller(move |ctx: Context, _| {
+        let tell = tell.clone();
+        async move {
+            let _ = tell.send(ctx.list::<ConfigMap>(None).await?.len());
+            Ok(Action::done())
+        }
+    });
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .owns::<ConfigMap>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(in_time(counts.recv()).await, Some(OWNED));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn first_list_that_takes_too_long_ends_the_manager_where_there_is_a_limit() {
+    let bench = Bench::without_widgets();
+    let manager = bench.manager().await;
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .options(ControllerOptions {
+            cache_sync_timeout: Some(Duration::from_millis(200)),
+            ..ControllerOptions::default()
+        })
+        .complete(plain_teller().0)
+        .unwrap();
+    let error = run(&manager).ended().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("failed to wait for widget caches to sync: timed out: Widget.example.com"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn mistakes_in_building_a_controller_are_errors() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let error = |controller: Controller| controller.complete(plain_teller().0).unwrap_err().to_string();
     let begin = || Controller::managed_by(&manager);
-    assert!(error(begin()).contains("there are no watches configured"));
-    assert!(error(begin().owns::<ConfigMap>()).contains("owns::<ConfigMap> needs for_"));
-    assert!(
-        error(begin().for_::<Widget>().for_::<ConfigMap>())
-            .contains("for Widget.example.com and for ConfigMap")
+    let starts = |controller, text: &str| {
+        let error = error(controller);
+        assert!(error.starts_with(text), "{error}");
+    };
+    starts(begin(), "one of for_() or named() must be called");
+    starts(
+        begin().watches::<Widget>(handler::for_object()),
+        "one of for_() or named() must be called",
+    );
+    starts(
+        begin().named("idle"),
+        "there are no watches configured, controller will never get triggered. Use for_(), owns(), watches() or \
+         watches_raw() to set them up",
+    );
+    starts(
+        begin().named("owner").owns::<ConfigMap>(),
+        "owns() can only be used together with for_(), which says who the owner of each ConfigMap is",
+    );
+    starts(
+        begin().for_::<Widget>().for_::<ConfigMap>(),
+        "for_() should only be called once, could not assign multiple objects for reconciliation: Widget.example.com and \
+         ConfigMap",
     );
     begin().for_::<Widget>().complete(plain_teller().0).unwrap();
-    assert!(error(begin().for_::<Widget>()).contains("controller widget exists already"));
+    starts(
+        begin().for_::<Widget>(),
+        "controller with name widget already exists. Controller names must be unique to avoid multiple controllers \
+         reporting the same metric",
+    );
 }
 
 #[tokio::test]

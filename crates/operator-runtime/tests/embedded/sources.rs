@@ -1,0 +1,360 @@
+//! Where requests come from beside the events of kinds: handlers that read or wait, watches that come late; and queues of
+//! the operator's own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use operator_runtime::cache::ListOptions;
+use operator_runtime::controller::{Requests, Watch};
+use operator_runtime::event::Event;
+use operator_runtime::queue::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
+use operator_runtime::{ControllerOptions, Kind, handler, prelude::*};
+use serde_json::json;
+use tracing_subscriber::Registry;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
+
+async fn create(bench: &Bench, name: &str) {
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    let config = config_map(name, "1");
+    configs.create(&PostParams::default(), &config).await.unwrap();
+}
+
+async fn touch(bench: &Bench, name: &str) {
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    let patch = Patch::Merge(json!({"data": {"touched": "yes"}}));
+    configs
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn handler_that_reads_finds_who_is_concerned() {
+    let bench = Bench::new().await;
+    for (name, size) in [("a", 1), ("b", 1), ("c", 2)] {
+        bench.create(name, size).await;
+    }
+    create(&bench, "1").await;
+    let manager = bench.manager().await;
+    manager
+        .cache()
+        .add_index::<Widget>("size", |widget: &Widget| vec![widget.spec.size.to_string()])
+        .unwrap();
+    let client = manager.client().clone();
+    let of_size = handler::map_async(move |config: Arc<ConfigMap>| {
+        let client = client.clone();
+        async move {
+            let size = config.metadata.name.as_deref().unwrap_or_default();
+            let widgets = client
+                .list::<Widget>(ListOptions::all().index("size", size))
+                .await?;
+            Ok(widgets
+                .iter()
+                .map(|widget| Request::of(widget.as_ref()))
+                .collect())
+        }
+    });
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .named("by-size")
+        .watches::<ConfigMap>(of_size)
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    for _ in 0..2 {
+        let mut names = [told.next().await, told.next().await].map(|(key, _)| key.name().to_owned());
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        touch(&bench, "1").await;
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
+    let bench = Bench::new().await;
+    for name in ["broken", "fine"] {
+        create(&bench, name).await;
+        bench.create(name, 1).await;
+    }
+    let manager = bench.manager().await;
+    let failures = Arc::new(parking_lot::Mutex::new(3));
+    let found = handler::map_async(move |config: Arc<ConfigMap>| {
+        let failures = failures.clone();
+        async move {
+            let name = config.metadata.name.clone().unwrap_or_default();
+            let mut left = failures.lock();
+            if name == "broken" && *left > 0 {
+                *left -= 1;
+                return Err(Error::msg("not yet"));
+            }
+            Ok(vec![key(&name)])
+        }
+    });
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .named("found")
+        .watches::<ConfigMap>(found)
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    // What was there first is found before anything is reconciled, so it comes in the order in which it was found.
+    assert_eq!(told.next().await.0, key("fine"));
+    assert_eq!(told.next().await.0, key("broken"));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn handler_decides_when_and_how_urgently() {
+    let bench = Bench::new().await;
+    for name in ["later", "low", "high"] {
+        create(&bench, name).await;
+        bench.create(name, 1).await;
+    }
+    let manager = bench.manager().await;
+    let handler = handler::queued(|event: &Event<ConfigMap>, queue: &Requests| {
+        let name = event.object().metadata.name.clone().unwrap_or_default();
+        let add = match name.as_str() {
+            "later" => Add {
+                after: Duration::from_millis(200),
+                priority: 1000,
+                ..Add::default()
+            },
+            "high" => Add {
+                priority: 10,
+                ..Add::default()
+            },
+            // The usual priority of the first list.
+            "low" => return queue.add(key("low")),
+            _ => return,
+        };
+        queue.add_with(key(&name), add);
+    });
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .named("queued")
+        .watches::<ConfigMap>(handler)
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    for name in ["high", "low", "later"] {
+        assert_eq!(told.next().await.0, key(name));
+    }
+    let metrics = manager.metrics().to_text();
+    for line in [
+        "workqueue_retries_total{name=\"queued\",controller=\"queued\"} 1\n",
+        "workqueue_depth{name=\"queued\",controller=\"queued\",priority=\"-100\"} 0\n",
+        "workqueue_depth{name=\"queued\",controller=\"queued\",priority=\"1000\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn controller_is_told_what_else_to_watch() {
+    let bench = Bench::new().await;
+    for name in ["before", "after"] {
+        create(&bench, name).await;
+    }
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    let controller = Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .build(reconciler)
+        .unwrap();
+    assert_eq!(controller.name(), "widget");
+    let named = |name: &'static str| {
+        handler::map(move |config: &ConfigMap| match config.metadata.name.as_deref() {
+            Some(found) if found == name => vec![key(found)],
+            _ => Vec::new(),
+        })
+    };
+    controller.watch(Watch::new(), named("before")).unwrap();
+    let running = run(&manager);
+    told.until("before", None).await;
+    controller.watch(Watch::new(), named("after")).unwrap();
+    told.until("after", None).await;
+    touch(&bench, "after").await;
+    told.until("after", None).await;
+    // A kind that nobody watched before, without a type.
+    let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
+    controller
+        .watch(Watch::dynamic(&secrets), handler::for_object())
+        .unwrap();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sesame"}});
+    let api: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(bench.client.clone());
+    api.create(&PostParams::default(), &serde_json::from_value(secret).unwrap())
+        .await
+        .unwrap();
+    told.until("sesame", None).await;
+    controller
+        .watch_raw(async |requests, _| {
+            requests.add(key("raw"));
+            Ok(())
+        })
+        .unwrap();
+    told.until("raw", None).await;
+    running.end().await.unwrap();
+    let error = controller.watch(Watch::new(), named("late")).unwrap_err();
+    assert_eq!(error.to_string(), "controller widget has ended");
+}
+
+/// Serves whoever was added last first.
+#[derive(Debug)]
+struct LastFirst {
+    inner: Queue<Request>,
+    next: i32,
+}
+
+impl RateLimitingQueue for LastFirst {
+    fn add(&mut self, key: Request, add: Add, now: Instant) {
+        self.next += 1;
+        let priority = self.next;
+        self.inner.add(key, Add { priority, ..add }, now);
+    }
+
+    fn forget(&mut self, key: &Request) {
+        self.inner.forget(key);
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<Popped<Request>> {
+        self.inner.pop(now)
+    }
+
+    fn done(&mut self, key: &Request, now: Instant) {
+        self.inner.done(key, now);
+    }
+
+    fn next_ready(&self) -> Option<Instant> {
+        self.inner.next_ready()
+    }
+
+    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
+        self.inner.depth(now)
+    }
+
+    fn counts(&self) -> Counts {
+        self.inner.counts()
+    }
+}
+
+#[tokio::test]
+async fn queue_of_ones_own_decides_who_is_next() {
+    let bench = Bench::new().await;
+    for name in ["a", "b", "c"] {
+        bench.create(name, 1).await;
+    }
+    let of = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let names = of.clone();
+    let new_queue = NewQueue::new(move |controller, limiter| {
+        names.lock().push(controller.to_owned());
+        let inner = Queue::new(limiter, NewQueue::PATIENCE);
+        Box::new(LastFirst { inner, next: 0 })
+    });
+    let options = ControllerOptions {
+        new_queue: Some(new_queue),
+        ..ControllerOptions::default()
+    };
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.controller_options(options).build().await.unwrap();
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    assert_eq!(*of.lock(), ["widget"]);
+    let running = run(&manager);
+    let mut served = Vec::new();
+    for _ in 0..3 {
+        served.push(told.next().await.0.name().to_owned());
+    }
+    // The first list comes in any order, and is served in the opposite one.
+    let metrics = manager.metrics().to_text();
+    for priority in 1..=3 {
+        let line =
+            format!("workqueue_depth{{name=\"widget\",controller=\"widget\",priority=\"{priority}\"}} 0\n");
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+    assert!(
+        metrics.contains("workqueue_adds_total{name=\"widget\",controller=\"widget\"} 3\n"),
+        "{metrics}"
+    );
+    served.sort();
+    assert_eq!(served, ["a", "b", "c"]);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn controllers_of_a_manager_share_a_span_unless_they_have_their_own() {
+    let _log = tracing::subscriber::set_default(Registry::default());
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let options = |name: &str| ControllerOptions {
+        parent_span: Some(match name {
+            "common" => tracing::info_span!("common"),
+            _ => tracing::info_span!("own"),
+        }),
+        ..ControllerOptions::default()
+    };
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager
+        .controller_options(options("common"))
+        .build()
+        .await
+        .unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for (name, own) in [("plain", None), ("special", Some(options("own")))] {
+        let tell = tell.clone();
+        let (reconciler, _) = teller(move |ctx: Context, _| {
+            let spans = tracing::Span::current().with_subscriber(|(id, dispatch)| {
+                let span = dispatch.downcast_ref::<Registry>().unwrap().span(id).unwrap();
+                let fields: Vec<_> = span
+                    .metadata()
+                    .fields()
+                    .iter()
+                    .map(|field| field.name())
+                    .collect();
+                let names: Vec<_> = span.scope().map(|span| span.name()).collect();
+                (names.join(" in "), fields.join(" "))
+            });
+            let _ = tell.send((
+                ctx.controller().to_owned(),
+                spans.unwrap(),
+                ctx.reconcile_id().to_owned(),
+            ));
+            async { Ok(Action::done()) }
+        });
+        Controller::managed_by(&manager)
+            .named(name)
+            .for_::<Widget>()
+            .options(own.unwrap_or_default())
+            .complete(reconciler)
+            .unwrap();
+    }
+    let running = run(&manager);
+    let mut seen = [
+        in_time(told.recv()).await.unwrap(),
+        in_time(told.recv()).await.unwrap(),
+    ];
+    seen.sort();
+    let fields = "controller controllerGroup controllerKind namespace name reconcileID";
+    for ((controller, (spans, found), id), (wanted, in_spans)) in seen
+        .iter()
+        .zip([("plain", "reconcile in common"), ("special", "reconcile in own")])
+    {
+        assert_eq!(
+            (controller.as_str(), spans.as_str(), found.as_str()),
+            (wanted, in_spans, fields)
+        );
+        // A UUID of version 4, as controller-runtime's.
+        let lengths: Vec<_> = id.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
+        assert_eq!(id.as_bytes()[14], b'4');
+    }
+    running.end().await.unwrap();
+}
