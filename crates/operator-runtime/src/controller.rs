@@ -188,7 +188,7 @@ pub struct Controller {
 /// use operator_runtime::controller::ControllerError;
 ///
 /// let (mine, _requests) = recorder();
-/// let mistake = Controller::managed_by(manager).owns::<ConfigMap>().complete(mine);
+/// let mistake = Controller::managed_by(manager).named("owner").owns::<ConfigMap>().complete(mine);
 /// assert!(matches!(mistake, Err(ControllerError::OwnsWithoutFor(kind)) if kind == "ConfigMap"));
 /// # Ok(()) }) }
 /// ```
@@ -778,7 +778,7 @@ impl Controller {
     /// use operator_runtime::controller::ControllerError;
     ///
     /// # let ((deaf, _deaf), (mine, _mine)) = (recorder(), recorder());
-    /// assert!(matches!(Controller::managed_by(manager).complete(deaf), Err(ControllerError::NoWatches)));
+    /// assert!(matches!(Controller::managed_by(manager).named("deaf").complete(deaf), Err(ControllerError::NoWatches)));
     ///
     /// Controller::managed_by(manager).for_::<Deployment>().complete(mine)?;
     /// # Ok(()) }) }
@@ -792,6 +792,15 @@ impl Controller {
     }
 
     /// [`Controller::complete`], with a handle to the controller, which can be told later what else to watch.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, _seen) = recorder();
+    /// let controller = Controller::managed_by(manager).for_::<Deployment>().build(mine)?;
+    /// assert_eq!(controller.name(), "deployment");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`Controller::complete`].

@@ -24,6 +24,8 @@ type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 pub(crate) struct Checks {
     health: Arc<Mutex<BTreeMap<String, Check>>>,
     ready: Arc<Mutex<BTreeMap<String, Check>>>,
+    /// The paths of the two.
+    endpoints: [String; 2],
 }
 
 /// What a query asks for.
@@ -36,10 +38,11 @@ struct Query<'a> {
 
 impl Checks {
     /// `ping` for both, and `caches` for readiness.
-    pub(crate) fn new(cache: Cache) -> Self {
+    pub(crate) fn new(cache: Cache, endpoints: [String; 2]) -> Self {
         let checks = Self {
             health: Arc::default(),
             ready: Arc::default(),
+            endpoints,
         };
         checks.add_health("ping", || Ok(()));
         checks.add_ready("ping", || Ok(()));
@@ -83,23 +86,30 @@ impl Checks {
 
     /// The answer to a path and its query.
     async fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
-        let (endpoint, one) = match path.trim_matches('/').split_once('/') {
-            Some((endpoint, one)) => (endpoint, Some(one)),
-            None => (path.trim_matches('/'), None),
+        let [liveness, readiness] = &self.endpoints;
+        let (endpoint, checks, one) = match (below(path, liveness), below(path, readiness)) {
+            (Some(one), _) => ("healthz", &self.health, one),
+            (None, Some(one)) => ("readyz", &self.ready, one),
+            (None, None) => return not_found(),
         };
-        let checks = match endpoint {
-            "healthz" => self.health.lock().clone(),
-            "readyz" => self.ready.lock().clone(),
-            _ => return not_found(),
-        };
-        match one {
-            None => all(endpoint, &checks, &Query::parse(query)).await,
-            Some(name) => match checks.get(name) {
-                Some(check) => single(check().await),
-                None => not_found(),
-            },
+        let checks = checks.lock().clone();
+        if one.is_empty() {
+            return all(endpoint, &checks, &Query::parse(query)).await;
+        }
+        match checks.get(one) {
+            Some(check) => single(check().await),
+            None => not_found(),
         }
     }
+}
+
+/// What a path has below that of an endpoint: nothing, or the name of a check.
+fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
+    let rest = path.trim_matches('/').strip_prefix(endpoint.trim_matches('/'))?;
+    if rest.is_empty() {
+        return Some(rest);
+    }
+    rest.strip_prefix('/')
 }
 
 fn not_found() -> (StatusCode, String) {
@@ -187,7 +197,8 @@ pub(crate) async fn serve(listener: TcpListener, checks: Checks, stop: Cancellat
         }),
         tls: None,
         http2: false,
-        grace: GRACE,
+        grace: Some(GRACE),
+        limits: serve::Limits::default(),
     };
     server.serve(listener, stop).await;
 }
@@ -214,6 +225,7 @@ mod tests {
         let checks = Checks {
             health: Arc::default(),
             ready: Arc::default(),
+            endpoints: ["/healthz", "/readyz"].map(str::to_owned),
         };
         checks.add_health("ping", || Ok(()));
         checks.add_ready("ping", || Ok(()));
@@ -283,5 +295,17 @@ mod tests {
             &text,
         )
         .await;
+    }
+    #[tokio::test]
+    async fn endpoints_are_where_they_are_said_to_be() {
+        let checks = Checks {
+            endpoints: ["/", "/probes/ready/"].map(str::to_owned),
+            ..checks()
+        };
+        let code = async |path: &str| checks.answer(path, "").await.0.as_u16();
+        assert_eq!(code("/").await, 200);
+        assert_eq!(code("/probes/ready").await, 500);
+        assert_eq!(code("/probes/ready/ping").await, 200);
+        assert_eq!(code("/probes/readyz").await, 404);
     }
 }

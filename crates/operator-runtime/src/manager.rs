@@ -28,7 +28,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -57,6 +57,7 @@ mod connection;
 mod error;
 mod lifecycle;
 mod runnable;
+mod server;
 mod servers;
 mod signals;
 mod user_agent;
@@ -70,6 +71,7 @@ pub use cluster::Cluster;
 pub use error::ManagerError;
 use runnable::Member;
 pub use runnable::Runnable;
+pub use server::Server;
 use webhooks::Webhooks;
 
 /// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
@@ -105,14 +107,13 @@ pub struct Manager {
 
 struct Inner {
     options: Options,
-    kube: kube::Client,
     client: Client,
     recorder: EventRecorder,
     metrics: Metrics,
     checks: Checks,
     health_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
-    webhook_address: OnceLock<SocketAddr>,
+    webhooks: Mutex<Webhooks>,
     elected: watch::Sender<bool>,
     /// Whether this instance leads, if the election can tell.
     leadership: Option<watch::Receiver<Leadership>>,
@@ -141,7 +142,6 @@ enum Phase {
 struct Setup {
     members: Vec<Member>,
     metrics_server: Option<(MetricsServer, TcpListener)>,
-    webhooks: Webhooks,
     recorder: Recorder,
     election: Option<Box<dyn Election>>,
 }
@@ -316,11 +316,12 @@ impl Manager {
     /// # }
     /// ```
     pub fn webhook_address(&self) -> Option<SocketAddr> {
-        self.inner.webhook_address.get().copied()
+        self.inner.webhooks.lock().address()
     }
 
     /// Serves the webhooks of a kind, on every instance and from before the caches are filled: the API server calls a
-    /// conversion while they are. `/readyz` has the check `webhook` from now on.
+    /// conversion while they are. While the manager runs they are served at once. `/readyz` has the check `webhook` from
+    /// the first one on.
     ///
     /// ```no_run
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -332,9 +333,9 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// If the port is in use, a path is served already, or the manager runs.
+    /// If the port is in use, a path is served already, or the manager stops.
     pub fn add_webhook<K: Object>(&self, webhook: Webhook<K>) -> Result<(), ManagerError> {
-        self.serve_webhook(|server| server.add(webhook))
+        self.serve_webhooks(|server| server.add(webhook))
     }
 
     /// Answers admission requests at a path, for webhooks that are about several kinds or about subresources; otherwise
@@ -366,7 +367,7 @@ impl Manager {
         path: &str,
         handler: impl AdmissionHandler,
     ) -> Result<(), ManagerError> {
-        self.serve_webhook(|server| server.add_admission(path, handler))
+        self.serve_webhooks(|server| server.add_admission(path, handler))
     }
 
     /// Answers token reviews at a path; otherwise as [`Manager::add_admission_handler`].
@@ -395,7 +396,7 @@ impl Manager {
         path: &str,
         authenticator: impl Authenticator,
     ) -> Result<(), ManagerError> {
-        self.serve_webhook(|server| server.add_authentication(path, authenticator))
+        self.serve_webhooks(|server| server.add_authentication(path, authenticator))
     }
 
     /// Answers all requests at a path of the webhook server in any way, as [`WebhookServer::raw`] does; otherwise as
@@ -417,22 +418,28 @@ impl Manager {
         F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
-        self.serve_webhook(|server| server.add_raw(path, handler))
+        self.serve_webhooks(|server| server.add_raw(path, handler))
     }
 
-    fn serve_webhook(
+    fn serve_webhooks(
         &self,
-        add: impl FnOnce(&mut WebhookServer) -> Result<(), WebhookError>,
+        add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>,
     ) -> Result<(), ManagerError> {
-        let mut phase = self.inner.phase.lock();
-        match phase.setup()?.webhooks.add(&self.inner.checks, add)? {
-            Some(address) => {
-                // It is the same each time.
-                let _ = self.inner.webhook_address.set(address);
-            }
-            None => tracing::info!("Webhooks are not served: their port is switched off"),
+        let phase = self.inner.phase.lock();
+        if matches!(*phase, Phase::Stopping) {
+            return Err(ManagerError::Stopping);
         }
-        Ok(())
+        let mut webhooks = self.inner.webhooks.lock();
+        webhooks.add(add)?;
+        match &*phase {
+            Phase::Running(members) => match webhooks.start() {
+                Some(server) => members
+                    .send(Member::Webhooks(Box::new(server)))
+                    .map_err(|_| ManagerError::Stopping),
+                None => Ok(()),
+            },
+            Phase::Setup(_) | Phase::Stopping => Ok(()),
+        }
     }
 
     /// Adds a check to `/healthz`, which says whether the process is alive; the kubelet restarts the container where
@@ -447,15 +454,25 @@ impl Manager {
     /// use std::sync::atomic::{AtomicBool, Ordering};
     /// use operator_runtime::prelude::*;
     ///
-    /// fn watch_worker(manager: &Manager, stuck: Arc<AtomicBool>) {
+    /// fn watch_worker(manager: &Manager, stuck: Arc<AtomicBool>) -> Result<()> {
     ///     manager.add_health_check("worker", move || match stuck.load(Ordering::Relaxed) {
     ///         true => Err(Error::msg("the worker is stuck")),
     ///         false => Ok(()),
-    ///     });
+    ///     })?;
+    ///     Ok(())
     /// }
     /// ```
-    pub fn add_health_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+    ///
+    /// # Errors
+    /// If the manager runs: what is asked of a process does not change while it lives.
+    pub fn add_health_check(
+        &self,
+        name: &str,
+        check: impl Fn() -> Result<()> + Send + Sync + 'static,
+    ) -> Result<(), ManagerError> {
+        self.before_start("healthz")?;
         self.inner.checks.add_health(name, check);
+        Ok(())
     }
 
     /// [`Manager::add_health_check`], with a check that waits for something.
@@ -463,19 +480,25 @@ impl Manager {
     /// ```
     /// use operator_runtime::prelude::*;
     ///
-    /// fn setup(manager: &Manager) {
+    /// fn setup(manager: &Manager) -> Result<()> {
     ///     manager.add_async_health_check("disk", || async {
     ///         tokio::fs::metadata("/data").await?;
     ///         Ok(())
-    ///     });
+    ///     })?;
+    ///     Ok(())
     /// }
     /// ```
-    pub fn add_async_health_check<F, R>(&self, name: &str, check: F)
+    ///
+    /// # Errors
+    /// As [`Manager::add_health_check`].
+    pub fn add_async_health_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
     {
+        self.before_start("healthz")?;
         self.inner.checks.add_health_async(name, check);
+        Ok(())
     }
 
     /// Adds a check to `/readyz`, which says whether the instance is of use: where it fails, Services do not lead to
@@ -486,15 +509,31 @@ impl Manager {
     /// ```
     /// use operator_runtime::prelude::*;
     ///
-    /// fn needs_license(manager: &Manager) {
+    /// fn needs_license(manager: &Manager) -> Result<()> {
     ///     manager.add_ready_check("license", || {
     ///         std::fs::metadata("/etc/license/key")?;
     ///         Ok(())
-    ///     });
+    ///     })?;
+    ///     Ok(())
     /// }
     /// ```
-    pub fn add_ready_check(&self, name: &str, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+    ///
+    /// # Errors
+    /// As [`Manager::add_health_check`].
+    pub fn add_ready_check(
+        &self,
+        name: &str,
+        check: impl Fn() -> Result<()> + Send + Sync + 'static,
+    ) -> Result<(), ManagerError> {
+        self.before_start("readyz")?;
         self.inner.checks.add_ready(name, check);
+        Ok(())
+    }
+
+    fn before_start(&self, endpoint: &'static str) -> Result<(), ManagerError> {
+        let mut phase = self.inner.phase.lock();
+        phase.setup().map_err(|_| ManagerError::LateCheck(endpoint))?;
+        Ok(())
     }
 
     /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The
@@ -502,16 +541,22 @@ impl Manager {
     ///
     /// ```no_run
     /// # async fn ping() -> std::io::Result<()> { Ok(()) }
-    /// # fn example(manager: operator_runtime::Manager) {
-    /// manager.add_async_ready_check("database", || async { Ok(ping().await?) });
+    /// # fn example(manager: operator_runtime::Manager) -> operator_runtime::Result<()> {
+    /// manager.add_async_ready_check("database", || async { Ok(ping().await?) })?;
+    /// # Ok(())
     /// # }
     /// ```
-    pub fn add_async_ready_check<F, R>(&self, name: &str, check: F)
+    ///
+    /// # Errors
+    /// As [`Manager::add_health_check`].
+    pub fn add_async_ready_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
     {
+        self.before_start("readyz")?;
         self.inner.checks.add_ready_async(name, check);
+        Ok(())
     }
 
     /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
@@ -548,8 +593,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Adds something to run beside the controllers. While the manager runs it is started at once: what needs the
-    /// leader as soon as this instance leads.
+    /// Adds something to run beside the controllers, a [`Runnable`] or a [`Server`]. While the manager runs
+    /// it is started at once: what needs the leader as soon as this instance leads.
     ///
     /// ```
     /// use operator_runtime::manager::Runnable;
@@ -566,8 +611,8 @@ impl Manager {
     ///
     /// # Errors
     /// If the manager stops already.
-    pub fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
-        self.add_member(Member::Runnable(runnable))
+    pub fn add(&self, runnable: impl Into<Runnable>) -> Result<(), ManagerError> {
+        self.add_member(Member::Runnable(runnable.into()))
     }
 
     fn add_member(&self, member: Member) -> Result<(), ManagerError> {
@@ -583,7 +628,7 @@ impl Manager {
 
     /// Adds another cluster under a name. Its cache is started and stopped with that of the manager, at once where the
     /// manager runs already; its watches have the check `caches-NAME` of `/readyz`. Writes to it have the name of the
-    /// operator as well.
+    /// operator as well, and requests to it are counted with its own as `host`.
     ///
     /// Objects of it that cannot be decoded are logged and told as Events there, as elsewhere, and are in no metric.
     ///
@@ -615,11 +660,11 @@ impl Manager {
         if !self.inner.clusters.lock().insert(name.to_owned()) {
             return Err(ManagerError::DuplicateCluster(name.to_owned()));
         }
-        let client = connection::over(client, &self.inner.options);
         let operator = &self.inner.options.name;
         let instance = builder::instance(operator);
-        let (recorder, sender) = event_recorder::recorder(client.clone(), operator, &instance);
         let requests = self.inner.metrics.rest_client_layer(name);
+        let client = connection::adopt(client, &self.inner.options, &requests);
+        let (recorder, sender) = event_recorder::recorder(client.clone(), operator, &instance);
         let metrics = (CacheMetrics::default(), requests);
         let cache = Cache::new(client.clone(), operator, options, metrics, recorder.clone());
         self.inner

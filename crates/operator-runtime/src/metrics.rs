@@ -146,7 +146,7 @@ impl Metrics {
     /// use operator_runtime::metrics::Metrics;
     ///
     /// let metrics = Metrics::new();
-    /// metrics.queue("memcached").added();
+    /// metrics.queue("memcached").added(1);
     /// assert!(metrics.to_text().contains(r#"workqueue_adds_total{name="memcached",controller="memcached"} 1"#));
     /// ```
     pub fn queue(&self, name: &str) -> QueueMetrics {

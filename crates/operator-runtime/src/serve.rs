@@ -2,6 +2,7 @@
 //! an end that lets requests finish. It never knows what it serves.
 
 use std::convert::Infallible;
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -21,35 +22,45 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A client that does not finish its request headers in this time is let go, as is one that is silent between requests.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+pub(crate) use patience::Limits;
+use patience::{Patience, Patient};
+
+mod patience;
+
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_MAX: usize = 1 << 20;
 /// How long a client that has asked nothing yet may take to do so once the server stops.
 const SILENCE: Duration = Duration::from_secs(1);
+/// How often a client of HTTP/2 is asked whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(32);
 /// The wait before the next attempt when no connection can be accepted, for want of file descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type Answer = Response<Full<Bytes>>;
-pub(crate) type Handler = Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Answer> + Send + Sync>;
+pub(crate) type Handler<B = Full<Bytes>> =
+    Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<B>> + Send + Sync>;
 
 /// What to serve, and how.
-#[derive(Clone)]
-pub(crate) struct Server {
-    pub(crate) handler: Handler,
+pub(crate) struct Server<B = Full<Bytes>> {
+    pub(crate) handler: Handler<B>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) http2: bool,
-    /// How long requests may take to finish after the stop.
-    pub(crate) grace: Duration,
+    /// How long requests may take to finish after the stop; `None` is for ever.
+    pub(crate) grace: Option<Duration>,
+    pub(crate) limits: Limits,
 }
 
 // === impl Server ===
 
-impl Server {
+impl<B> Server<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
+{
     /// Serves until `stop`, and then until the last request is answered or the grace is over.
     pub(crate) async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let connections = TaskTracker::new();
-        let end = CancellationToken::new();
+        let (end, grace) = (CancellationToken::new(), self.grace);
+        let server = Arc::new(self);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -57,7 +68,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (server, stop, end) = (self.clone(), stop.clone(), end.clone());
+                    let (server, stop, end) = (server.clone(), stop.clone(), end.clone());
                     connections.spawn(async move {
                         tokio::select! {
                             () = server.connection(stream, stop) => {}
@@ -73,11 +84,14 @@ impl Server {
         }
         drop(listener);
         connections.close();
-        if tokio::time::timeout(self.grace, connections.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(grace = ?self.grace, "Requests did not finish in time");
+        match grace {
+            None => connections.wait().await,
+            Some(grace) => {
+                let in_time = tokio::time::timeout(grace, connections.wait()).await;
+                if in_time.is_err() {
+                    tracing::warn!(?grace, "Requests did not finish in time");
+                }
+            }
         }
         end.cancel();
     }
@@ -107,11 +121,17 @@ impl Server {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         stop: CancellationToken,
     ) {
-        let begun = AtomicBool::new(false);
+        let (begun, patience) = (AtomicBool::new(false), Patience::new(self.limits));
+        let stream = Patient::new(stream, patience.clone());
         let service = service_fn(|request| {
             begun.store(true, Ordering::Relaxed);
+            let busy = patience.busy();
             let answer = (self.handler)(request);
-            async move { Ok::<_, Infallible>(answer.await) }
+            async move {
+                let answer = answer.await;
+                drop(busy);
+                Ok::<_, Infallible>(answer)
+            }
         });
         let mut server = auto::Builder::new(TokioExecutor::new());
         if !self.http2 {
@@ -120,12 +140,14 @@ impl Server {
         server
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
+            // `Patient` has a shorter one for headers than for pauses.
+            .header_read_timeout(None)
             .max_buf_size(HEADERS_MAX);
         server
             .http2()
             .timer(TokioTimer::new())
-            .keep_alive_interval(HEADER_TIMEOUT);
+            .max_header_list_size(u32::try_from(HEADERS_MAX).unwrap_or(u32::MAX))
+            .keep_alive_interval(KEEP_ALIVE);
         let mut connection = std::pin::pin!(server.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -151,4 +173,101 @@ pub(crate) fn text(code: http::StatusCode, text: impl Into<Bytes>) -> Answer {
     let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(http::header::CONTENT_TYPE, plain);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const HEADERS: Duration = Duration::from_millis(300);
+    const IDLE: Duration = Duration::from_millis(900);
+
+    /// A connection to a server of little patience.
+    async fn connection(http2: bool) -> (TcpStream, tokio_util::sync::DropGuard) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server {
+            handler: Arc::new(|_| Box::pin(async { text(http::StatusCode::OK, "hello") })),
+            tls: None,
+            http2,
+            grace: None,
+            limits: Limits {
+                headers: HEADERS,
+                idle: IDLE,
+            },
+        };
+        let stop = CancellationToken::new();
+        tokio::spawn(server.serve(listener, stop.clone()));
+        (TcpStream::connect(address).await.unwrap(), stop.drop_guard())
+    }
+
+    /// How long the server takes to end the connection.
+    async fn ends(stream: &mut TcpStream) -> Duration {
+        let since = Instant::now();
+        let mut rest = Vec::new();
+        // It may be an end or an error.
+        let _ = stream.read_to_end(&mut rest).await;
+        since.elapsed()
+    }
+
+    async fn ask(stream: &mut TcpStream) {
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"hello") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_controller_runtime() {
+        let seconds = |duration: Duration| duration.as_secs();
+        let limits = Limits::default();
+        assert_eq!((seconds(limits.headers), seconds(limits.idle)), (32, 90));
+    }
+
+    #[tokio::test]
+    async fn client_that_does_not_finish_its_headers_is_let_go() {
+        for http2 in [false, true] {
+            let (mut silent, _server) = connection(http2).await;
+            let took = ends(&mut silent).await;
+            assert!(HEADERS <= took && took < IDLE, "{took:?}");
+            let (mut slow, _server) = connection(http2).await;
+            ask(&mut slow).await;
+            slow.write_all(b"GET / HTTP/1.1\r\nHos").await.unwrap();
+            let took = ends(&mut slow).await;
+            assert!(HEADERS <= took && took < IDLE, "{took:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn connection_is_kept_for_the_next_request() {
+        let (mut client, _server) = connection(false).await;
+        ask(&mut client).await;
+        tokio::time::sleep(HEADERS * 2).await;
+        ask(&mut client).await;
+        let took = ends(&mut client).await;
+        assert!(IDLE <= took + Duration::from_millis(50), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn headers_have_a_limit() {
+        let (mut client, _server) = connection(false).await;
+        let line = format!("X-Long: {}\r\n", "x".repeat(HEADERS_MAX));
+        client
+            .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n")
+            .await
+            .unwrap();
+        // The server may be gone before it is all there.
+        let _ = client.write_all(line.as_bytes()).await;
+        let mut answer = String::new();
+        let _ = client.read_to_string(&mut answer).await;
+        assert!(!answer.contains(" 200 "), "{answer}");
+    }
 }

@@ -50,7 +50,7 @@ pub struct ManagedCertificates {
 }
 
 /// What a webhook server serves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Served {
     pub(crate) paths: Vec<String>,
     /// The names of the CRDs that are converted.
@@ -117,20 +117,36 @@ impl ManagedCertificates {
         self,
         client: kube::Client,
         certificates: Certificates,
-        served: Served,
+        served: watch::Receiver<Served>,
         stop: CancellationToken,
     ) {
         let (told, bundle) = watch::channel(certificates.bundle());
-        let injector = Injector {
-            client: client.clone(),
-            namespace: self.namespace.clone(),
-            paths: served.paths,
-            crds: served.crds,
-        };
         tokio::select! {
-            () = injector.run(bundle) => {}
+            () = self.inject(&client, served, bundle) => {}
             () = self.renew(&client, &certificates, &told) => {}
             () = stop.cancelled() => {}
+        }
+    }
+
+    /// Writes the bundle into what names a served path; begins anew when there are more of them.
+    async fn inject(
+        &self,
+        client: &kube::Client,
+        mut served: watch::Receiver<Served>,
+        bundle: watch::Receiver<String>,
+    ) {
+        loop {
+            let Served { paths, crds } = served.borrow_and_update().clone();
+            let injector = Injector {
+                client: client.clone(),
+                namespace: self.namespace.clone(),
+                paths,
+                crds,
+            };
+            tokio::select! {
+                () = injector.run(bundle.clone()) => {}
+                Ok(()) = served.changed() => {}
+            }
         }
     }
 

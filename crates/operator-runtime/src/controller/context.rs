@@ -131,7 +131,7 @@ impl Context {
         &self.controller
     }
 
-    /// Names this reconcile in the logs, as `reconcile_id`: unique to it, for what is logged or asked elsewhere.
+    /// Names this reconcile in the logs, as `reconcileID`: unique to it, for what is logged or asked elsewhere.
     ///
     /// ```
     /// use operator_runtime::prelude::*;

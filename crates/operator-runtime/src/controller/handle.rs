@@ -39,6 +39,15 @@ pub struct ControllerHandle {
 
 impl ControllerHandle {
     /// The name of the controller.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, _seen) = recorder();
+    /// let controller = Controller::managed_by(manager).for_::<Deployment>().named("auditor").build(mine)?;
+    /// assert_eq!(controller.name(), "auditor");
+    /// # Ok(()) }) }
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -46,6 +55,20 @@ impl ControllerHandle {
     /// Reconciles what `handler` makes of each event of a kind: at once if the controller runs, and from its start if it
     /// does not yet. A controller that runs does not wait for the first list. The permissions that the watch needs are
     /// not implied: they need an `#[rbac]` attribute.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, client| {
+    /// use operator_runtime::controller::Watch;
+    /// use operator_runtime::handler;
+    ///
+    /// # let (mine, mut seen) = recorder();
+    /// let controller = Controller::managed_by(manager).for_::<Deployment>().build(mine)?;
+    /// client.create(config_map("settings", "1")).await?;
+    /// controller.watch(Watch::<ConfigMap>::new(), handler::for_object())?;
+    /// while seen.recv().await != Some(Request::namespaced("default", "settings")) {}
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the controller has ended.
@@ -59,6 +82,19 @@ impl ControllerHandle {
     }
 
     /// Reconciles the keys that a function adds, as [`Controller::watches_raw`](super::Controller::watches_raw) does.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// let controller = Controller::managed_by(manager).for_::<Deployment>().build(mine)?;
+    /// controller.watch_raw(async |requests, _stop| {
+    ///     requests.add(Request::cluster("report"));
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(seen.recv().await, Some(Request::cluster("report")));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// If the controller has ended.

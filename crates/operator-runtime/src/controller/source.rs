@@ -195,6 +195,19 @@ impl Requests {
     }
 
     /// Reconciles the key after the backoff, as if a reconcile of it had failed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// let source = async |requests: operator_runtime::controller::Requests, _stop| {
+    ///     requests.add_rate_limited(Request::cluster("flapping"));
+    ///     Ok(())
+    /// };
+    /// # Controller::managed_by(manager).named("raw").watches_raw(source).complete(mine)?;
+    /// # assert_eq!(seen.recv().await, Some(Request::cluster("flapping")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn add_rate_limited(&self, key: impl Into<ObjectKey>) {
         let add = Add {
             priority: self.priority,
@@ -205,6 +218,23 @@ impl Requests {
     }
 
     /// Reconciles the key with a priority of its own, and after whatever wait.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |manager, _| {
+    /// # let (mine, mut seen) = recorder();
+    /// use std::time::Duration;
+    /// use operator_runtime::queue::Add;
+    ///
+    /// let source = async |requests: operator_runtime::controller::Requests, _stop| {
+    ///     let add = Add { priority: 10, after: Duration::from_millis(5), ..Add::default() };
+    ///     requests.add_with(Request::cluster("urgent"), add);
+    ///     Ok(())
+    /// };
+    /// # Controller::managed_by(manager).named("raw").watches_raw(source).complete(mine)?;
+    /// # assert_eq!(seen.recv().await, Some(Request::cluster("urgent")));
+    /// # Ok(()) }) }
+    /// ```
     pub fn add_with(&self, key: impl Into<ObjectKey>, add: Add) {
         self.queue.add(key.into(), add);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::servers::{self, address, listen};
-use super::webhooks::{Source, WebhookOptions, Webhooks};
+use super::webhooks::{self, Source, WebhookOptions, Webhooks};
 use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, connection};
 use crate::cache::{Cache, CacheOptions, Namespaces};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
 use crate::controller::ControllerOptions;
-use crate::election::{Election, LeaderElection};
+use crate::election::{Election, LeaderElection, Timing};
 use crate::event_recorder;
 use crate::health::Checks;
 use crate::metrics::Metrics;
@@ -40,9 +40,20 @@ pub(super) struct Options {
     pub(super) silence_timeout: Option<Duration>,
     /// `None` is for ever.
     pub(super) graceful_shutdown_timeout: Option<Duration>,
-    leader_election: bool,
-    leader_election_id: String,
-    leader_election_namespace: String,
+    leader_election: LeaseOptions,
+    /// The paths of liveness and readiness.
+    endpoints: [String; 2],
+}
+
+/// How a leader is elected through a Lease.
+#[derive(Clone, Debug)]
+struct LeaseOptions {
+    on: bool,
+    id: String,
+    namespace: String,
+    timing: Timing,
+    labels: BTreeMap<String, String>,
+    release: bool,
 }
 
 /// How the metrics are served.
@@ -76,7 +87,9 @@ pub(super) struct MetricsOptions {
 pub struct ManagerBuilder {
     options: Options,
     client: Option<DebugClient>,
+    metrics: Option<Metrics>,
     election: Option<DebugElection>,
+    election_client: Option<DebugClient>,
 }
 
 /// `kube::Client` does not implement `Debug`.
@@ -104,12 +117,20 @@ impl ManagerBuilder {
                 kubeconfig: None,
                 silence_timeout: Some(connection::SILENCE),
                 graceful_shutdown_timeout: Some(Duration::from_secs(30)),
-                leader_election: false,
-                leader_election_id: name.to_owned(),
-                leader_election_namespace: String::new(),
+                leader_election: LeaseOptions {
+                    on: false,
+                    id: name.to_owned(),
+                    namespace: String::new(),
+                    timing: Timing::default(),
+                    labels: BTreeMap::new(),
+                    release: true,
+                },
+                endpoints: ["/healthz", "/readyz"].map(str::to_owned),
             },
             client: None,
+            metrics: None,
             election: None,
+            election_client: None,
         }
     }
 
@@ -132,8 +153,8 @@ impl ManagerBuilder {
         self.options.kubeconfig = args.kubeconfig.clone();
         self.options.cache.namespaces = args.namespaces().into();
         self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
-        self.options.leader_election = args.leader_elect;
-        self.options.leader_election_namespace = args.leader_election_namespace.clone();
+        self.options.leader_election.on = args.leader_elect;
+        self.options.leader_election.namespace = args.leader_election_namespace.clone();
         self
     }
 
@@ -157,7 +178,7 @@ impl ManagerBuilder {
     /// # }
     /// ```
     pub fn leader_election(mut self, on: bool) -> Self {
-        self.options.leader_election = on;
+        self.options.leader_election.on = on;
         self
     }
 
@@ -169,7 +190,66 @@ impl ManagerBuilder {
     /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_id("example-canary");
     /// ```
     pub fn leader_election_id(mut self, id: &str) -> Self {
-        self.options.leader_election_id = id.to_owned();
+        self.options.leader_election.id = id.to_owned();
+        self
+    }
+
+    /// The times of the election: 15 s, 10 s and 2 s unless said otherwise. All instances should have the same.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::election::Timing;
+    ///
+    /// let timing = Timing { lease_duration: Duration::from_secs(30), ..Timing::default() };
+    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_timing(timing);
+    /// ```
+    pub fn leader_election_timing(mut self, timing: Timing) -> Self {
+        self.options.leader_election.timing = timing;
+        self
+    }
+
+    /// Labels of the Lease, when this instance creates it.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").leader_election_labels([("team", "storage")]);
+    /// ```
+    pub fn leader_election_labels<'a>(
+        mut self,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let labels = labels.into_iter();
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        self.options.leader_election.labels.extend(labels);
+        self
+    }
+
+    /// Whether the Lease is given back at the end, so that the next leader need not wait for it to run out; yes unless
+    /// said otherwise. By then everything that ran has ended or was aborted.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_release_on_cancel(false);
+    /// ```
+    pub fn leader_election_release_on_cancel(mut self, release: bool) -> Self {
+        self.options.leader_election.release = release;
+        self
+    }
+
+    /// The client that the election is held with, such as one of another cluster; the manager's own unless said
+    /// otherwise. Its requests are counted as those of host `leader-election`.
+    ///
+    /// ```
+    /// use operator_runtime::Manager;
+    /// use operator_runtime::manager::ManagerBuilder;
+    ///
+    /// fn arbitrated(arbiter: kube::Client) -> ManagerBuilder {
+    ///     Manager::builder("example-operator").leader_election(true).leader_election_client(arbiter)
+    /// }
+    /// ```
+    pub fn leader_election_client(mut self, client: kube::Client) -> Self {
+        self.election_client = Some(DebugClient(client));
         self
     }
 
@@ -181,13 +261,13 @@ impl ManagerBuilder {
     /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_namespace("operators");
     /// ```
     pub fn leader_election_namespace(mut self, namespace: &str) -> Self {
-        self.options.leader_election_namespace = namespace.to_owned();
+        self.options.leader_election.namespace = namespace.to_owned();
         self
     }
 
-    /// Uses this client instead of one from the kubeconfig or the service account. Its requests carry the `User-Agent`
-    /// of the operator too; they are not in the metrics `rest_client_*` unless it has a
-    /// [`Metrics::rest_client_layer`](crate::metrics::Metrics::rest_client_layer).
+    /// Uses this client instead of one from the kubeconfig or the service account. As otherwise, its requests carry the
+    /// `User-Agent` of the operator and are in the metrics `rest_client_*`, with an empty `host`, which a client does not
+    /// tell; and the warnings of the API server are logged.
     ///
     /// ```
     /// use operator_envtest::TestEnv;
@@ -202,6 +282,30 @@ impl ManagerBuilder {
     /// ```
     pub fn client(mut self, client: kube::Client) -> Self {
         self.client = Some(DebugClient(client));
+        self
+    }
+
+    /// Counts in this registry instead of one of the manager's own: for what has to count before the manager is there,
+    /// such as an election of one's own.
+    ///
+    /// ```no_run
+    /// use operator_runtime::election::LeaderElection;
+    /// use operator_runtime::metrics::Metrics;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// # async fn example(arbiter: kube::Client) -> Result<()> {
+    /// let metrics = Metrics::new();
+    /// let election = LeaderElection::builder(arbiter, "example-operator")
+    ///     .namespace("arbitration")
+    ///     .identity("east")
+    ///     .metrics(metrics.leader("example-operator"))
+    ///     .build()?;
+    /// let manager = Manager::builder("example-operator").metrics(metrics).election(election).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 
@@ -250,6 +354,30 @@ impl ManagerBuilder {
     /// ```
     pub fn health_probe_bind_address(mut self, address: &str) -> Self {
         self.options.health_probe_bind_address = address.to_owned();
+        self
+    }
+
+    /// The path of liveness; `/healthz` unless said otherwise. Each check has a path of its own below it.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").liveness_endpoint_name("/live").readiness_endpoint_name("/ready");
+    /// ```
+    pub fn liveness_endpoint_name(mut self, path: &str) -> Self {
+        let [liveness, _] = &mut self.options.endpoints;
+        *liveness = path.to_owned();
+        self
+    }
+
+    /// The path of readiness; `/readyz` unless said otherwise, with a path for each check below it.
+    ///
+    /// ```
+    /// # use operator_runtime::Manager;
+    /// let builder = Manager::builder("example-operator").readiness_endpoint_name("/probes/ready");
+    /// ```
+    pub fn readiness_endpoint_name(mut self, path: &str) -> Self {
+        let [_, readiness] = &mut self.options.endpoints;
+        *readiness = path.to_owned();
         self
     }
 
@@ -510,16 +638,26 @@ impl ManagerBuilder {
         options.webhook.min_tls_version = options.min_tls_version;
         options.webhook.client_authority = options.webhook_client_authority.clone();
         options.cache.check()?;
-        let metrics = Metrics::new();
+        let metrics = self.metrics.unwrap_or_default();
         let (kube, requests) = match self.client {
-            Some(DebugClient(client)) => (connection::over(client, &options), metrics.rest_client_layer("")),
+            Some(DebugClient(client)) => {
+                let requests = metrics.rest_client_layer("");
+                (connection::adopt(client, &options, &requests), requests)
+            }
             None => connection::connect(&options, &metrics).await?,
         };
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
         let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
         let election = match self.election {
             Some(DebugElection(election)) => Some(election),
-            None if options.leader_election => Some(election(&kube, &options, &metrics)?),
+            None if options.leader_election.on => {
+                let other = self.election_client.map(|DebugClient(client)| {
+                    let requests = metrics.rest_client_layer("leader-election");
+                    connection::adopt(client, &options, &requests)
+                });
+                let client = other.unwrap_or_else(|| kube.clone());
+                Some(election(client, &options.leader_election, &metrics)?)
+            }
             None => None,
         };
         let leadership = election.as_ref().and_then(|election| election.leadership());
@@ -532,29 +670,34 @@ impl ManagerBuilder {
             (metrics.cache(), requests),
             recorder.clone(),
         );
-        let checks = Checks::new(cache.clone());
+        let checks = Checks::new(cache.clone(), options.endpoints.clone());
         let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
         let health = health.map(|listener| Member::Runnable(servers::health(listener, checks.clone())));
         let metrics_server = match scrapes {
             Some(listener) => Some((servers::metrics(&options.metrics, &metrics, &kube)?, listener)),
             None => None,
         };
+        let webhooks = webhooks::Shared {
+            name: options.name.clone(),
+            kube: kube.clone(),
+            metrics: metrics.clone(),
+            checks: checks.clone(),
+        };
+        let webhooks = Webhooks::new(options.webhook.clone(), webhooks);
         let setup = Setup {
             members: health.into_iter().collect(),
             metrics_server,
-            webhooks: Webhooks::new(options.webhook.clone()),
             recorder: sender,
             election,
         };
         let inner = Inner {
             client: Client::new(kube.clone(), cache, metrics.client()),
-            kube,
             recorder,
             metrics,
             checks,
             health_address,
             metrics_address,
-            webhook_address: OnceLock::new(),
+            webhooks: Mutex::new(webhooks),
             elected: watch::Sender::new(false),
             leadership,
             reconciles: TaskTracker::new(),
@@ -571,14 +714,17 @@ impl ManagerBuilder {
 }
 
 fn election(
-    kube: &kube::Client,
-    options: &Options,
+    client: kube::Client,
+    options: &LeaseOptions,
     metrics: &Metrics,
 ) -> Result<Box<dyn Election>, ManagerError> {
-    let id = &options.leader_election_id;
-    let mut election = LeaderElection::builder(kube.clone(), id).metrics(metrics.leader(id));
-    if !options.leader_election_namespace.is_empty() {
-        election = election.namespace(&options.leader_election_namespace);
+    let mut election = LeaderElection::builder(client, &options.id)
+        .timing(options.timing)
+        .labels(options.labels.clone())
+        .release_on_stop(options.release)
+        .metrics(metrics.leader(&options.id));
+    if !options.namespace.is_empty() {
+        election = election.namespace(&options.namespace);
     }
     Ok(Box::new(election.build().map_err(ManagerError::Election)?))
 }

@@ -1,4 +1,6 @@
-//! The connection to the API server: what every request of the manager passes on its way.
+//! The connection of a manager to an API server: what every request of the manager passes on its way, whether it made the
+//! client or was handed one. Requests are counted, carry the name of the operator, and do not wait for ever; the warnings
+//! in the answers are told in the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,15 +50,11 @@ pub(super) async fn connect(
     let retries = std::mem::take(&mut config.default_retry).then(|| requests.retries());
     let token = TokenFileLayer::take(&mut config.auth_info)?;
     let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
-    let warnings = Arc::new(Warnings::default());
     let client = client
         .with_layer(&SilenceLayer::new(options.silence_timeout))
         .with_layer(&option_layer(token))
-        .with_layer(&requests);
-    let client = client.with_layer(&MapResponseLayer::new(move |answer: Response<_>| {
-        warnings.log(answer.headers());
-        answer
-    }));
+        .with_layer(&requests)
+        .with_layer(&told());
     let client = match retries {
         Some(retries) => client
             .with_layer(&BufferLayer::new(CONCURRENT_REQUESTS))
@@ -67,19 +65,9 @@ pub(super) async fn connect(
     Ok((client, requests))
 }
 
-async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
-    let failed = |source| ManagerError::Kubeconfig {
-        path: path.to_owned(),
-        source,
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failed)
-}
-
-/// A client that sends everything through another one, in the name of the operator, and does not wait for ever.
-pub(super) fn over(client: kube::Client, options: &Options) -> kube::Client {
+/// A client that sends everything through another one, in the name of the operator, and does not wait for ever. Whatever
+/// the other one tries again by itself is one request.
+pub(super) fn adopt(client: kube::Client, options: &Options, requests: &RestClientLayer) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
     let (key, value) = user_agent::header(&options.name);
     let service = tower::service_fn(move |mut request: Request<Body>| {
@@ -92,5 +80,27 @@ pub(super) fn over(client: kube::Client, options: &Options) -> kube::Client {
     });
     ClientBuilder::new(service, namespace)
         .with_layer(&SilenceLayer::new(options.silence_timeout))
+        .with_layer(requests)
+        .with_layer(&told())
         .build()
+}
+
+/// Logs the warnings of answers, each once.
+fn told<B>() -> MapResponseLayer<impl FnMut(Response<B>) -> Response<B> + Clone> {
+    let warnings = Arc::new(Warnings::default());
+    MapResponseLayer::new(move |answer: Response<B>| {
+        warnings.log(answer.headers());
+        answer
+    })
+}
+
+async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
+    let failed = |source| ManagerError::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failed)
 }

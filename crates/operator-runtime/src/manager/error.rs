@@ -77,6 +77,9 @@ pub enum ManagerError {
     /// A manager runs once, and some things must be there before it does.
     #[error("manager already started")]
     AlreadyStarted,
+    /// Checks are there before the manager runs.
+    #[error("unable to add new checker because {0} endpoint has already been created")]
+    LateCheck(&'static str),
     /// Clusters have names of their own.
     #[error("there is a cluster {0:?} already: give one of the two another name")]
     DuplicateCluster(String),

@@ -82,10 +82,20 @@ pub(super) async fn run(
     }
     let leads = groups.leads();
     let grace = inner.options.graceful_shutdown_timeout;
-    let stopped = tokio::select! {
-        stopped = groups.stop_within(inner.client.cache(), grace) => stopped,
-        error = keep(&mut election), if leads && outcome.is_ok() => Err(error),
+    let told = |error: Error| tracing::error!(%error, "Error received after stop sequence was engaged");
+    let stopped = {
+        let mut stopping = pin!(groups.stop_within(inner.client.cache(), grace));
+        loop {
+            tokio::select! {
+                stopped = &mut stopping => break stopped,
+                error = keep(&mut election), if leads && outcome.is_ok() => break Err(error),
+                Some(error) = failed.recv() => told(error),
+            }
+        }
     };
+    while let Ok(error) = failed.try_recv() {
+        told(error);
+    }
     // Whatever has not ended is aborted before the next leader may act.
     drop(groups);
     let has_ended = have_ended(&inner.reconciles).await;
@@ -157,11 +167,8 @@ impl Groups {
             let serve = async |stop| Ok(server.serve(listener, stop).await?);
             self.servers.spawn(serve);
         }
-        if setup.webhooks.is_needed() {
-            let (name, kube) = (inner.options.name.clone(), inner.kube.clone());
-            let (metrics, checks) = (inner.metrics.clone(), inner.checks.clone());
-            self.webhooks
-                .spawn(move |stop| setup.webhooks.run(name, kube, metrics, checks, stop));
+        if let Some(server) = inner.webhooks.lock().start() {
+            self.webhooks.spawn(|stop| server.run(stop));
         }
         inner.client.cache().start();
         others.into_iter().for_each(|member| self.add(member));
@@ -171,6 +178,7 @@ impl Groups {
     fn add(&mut self, mut member: Member) {
         let tasks = match member.group() {
             Group::Servers => &mut self.servers,
+            Group::Webhooks => &mut self.webhooks,
             Group::Caches => &mut self.caches,
             Group::Others => &mut self.others,
             Group::Leader => match &mut self.of_leader {
@@ -235,7 +243,7 @@ impl Tasks {
         let failures = self.failures.clone();
         let task = async move {
             if let Err(error) = running.await {
-                // Nobody listens once the manager stops: the first error is the one that it returns.
+                // The first error is the one that the manager returns; the others are logged, while it is there.
                 let _ = failures.send(error);
             }
         };

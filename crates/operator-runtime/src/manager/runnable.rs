@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;
+use super::webhooks::Serving;
 use crate::controller::Worker;
 use crate::error::Result;
 
@@ -40,6 +41,7 @@ pub struct Runnable {
 pub(super) enum Group {
     /// Servers that must answer while the caches are filled.
     Servers,
+    Webhooks,
     /// The caches of other clusters.
     Caches,
     /// What runs on every instance.
@@ -53,6 +55,7 @@ pub(super) enum Member {
     Runnable(Runnable),
     Controller(Worker),
     Cluster(Box<cluster::Running>),
+    Webhooks(Box<Serving>),
 }
 
 // === impl Runnable ===
@@ -140,6 +143,7 @@ impl Member {
             Self::Controller(worker) if worker.shared.options.needs_leader_election => Group::Leader,
             Self::Controller(_) => Group::Others,
             Self::Cluster(_) => Group::Caches,
+            Self::Webhooks(_) => Group::Webhooks,
         }
     }
 
@@ -158,6 +162,7 @@ impl Member {
             }
             Self::Controller(worker) => Box::pin(worker.run(stop)),
             Self::Cluster(cluster) => Box::pin(cluster.run(stop)),
+            Self::Webhooks(server) => Box::pin(server.run(stop)),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The webhook server of a manager: which address, which certificates, and from when it answers.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::ManagerError;
 use super::servers::bind;
 use crate::certificates::{
-    CertificateError, Certificates, ManagedCertificates, Served, TlsOptions, TlsVersion, shake_hands,
+    CertificateError, Certificates, ManagedCertificates, TlsOptions, TlsVersion, shake_hands,
 };
 use crate::election;
 use crate::error::{Error, Result, describe};
@@ -56,11 +55,30 @@ pub(super) enum Source {
     Given(Certificates),
 }
 
-/// The server as it is set up before the manager runs. It listens from the first webhook on.
+/// The webhook server of a manager. It listens from the first webhook on.
 pub(super) struct Webhooks {
-    pub(super) options: WebhookOptions,
+    options: WebhookOptions,
     server: WebhookServer,
-    listener: Option<TcpListener>,
+    /// Where it listens; and with what, as long as it does not serve.
+    bound: Option<(SocketAddr, Option<TcpListener>)>,
+    shared: Shared,
+}
+
+/// What of a manager the webhook server needs.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) kube: kube::Client,
+    pub(super) metrics: Metrics,
+    pub(super) checks: Checks,
+}
+
+/// The webhook server, to be run.
+pub(super) struct Serving {
+    options: WebhookOptions,
+    server: WebhookServer,
+    listener: TcpListener,
+    shared: Shared,
 }
 
 // === impl WebhookOptions ===
@@ -99,59 +117,71 @@ impl WebhookOptions {
 // === impl Webhooks ===
 
 impl Webhooks {
-    pub(super) fn new(options: WebhookOptions) -> Self {
+    pub(super) fn new(options: WebhookOptions, shared: Shared) -> Self {
         Self {
             options,
-            server: WebhookServer::new(),
-            listener: None,
+            server: WebhookServer::new().metrics(shared.metrics.clone()),
+            bound: None,
+            shared,
         }
     }
 
-    /// Adds webhooks, and says where they will be served, if they will.
+    /// Where the server listens, or will.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.bound.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Adds webhooks; a server that runs serves them at once.
     pub(super) fn add(
         &mut self,
-        checks: &Checks,
-        add: impl FnOnce(&mut WebhookServer) -> Result<(), WebhookError>,
-    ) -> Result<Option<SocketAddr>, ManagerError> {
+        add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>,
+    ) -> Result<(), ManagerError> {
         if self.options.is_off() {
-            add(&mut self.server)?;
-            return Ok(None);
+            tracing::info!("Webhooks are not served: their port is switched off");
+        } else {
+            self.bind()?;
         }
-        let address = &self.options.bind_address;
-        let listener = match self.listener.take() {
-            Some(listener) => listener,
-            None => bind(FLAG, address)?,
-        };
-        let local = local(&listener, address)?;
-        self.listener = Some(listener);
-        add(&mut self.server)?;
-        // Until the server runs.
-        checks.add_ready(CHECK, || {
-            Err(Error::msg("webhook server has not been started yet"))
-        });
-        Ok(Some(local))
+        add(&self.server)?;
+        self.server.count();
+        Ok(())
     }
 
-    /// Whether there is anything to serve.
-    pub(super) fn is_needed(&self) -> bool {
-        self.listener.is_some()
+    fn bind(&mut self) -> Result<(), ManagerError> {
+        if self.bound.is_none() {
+            let address = &self.options.bind_address;
+            let listener = bind(FLAG, address)?;
+            self.bound = Some((local(&listener, address)?, Some(listener)));
+            // Until the server runs.
+            self.shared.checks.add_ready(CHECK, || {
+                Err(Error::msg("webhook server has not been started yet"))
+            });
+        }
+        Ok(())
     }
 
+    /// The server, when it is needed for the first time.
+    pub(super) fn start(&mut self) -> Option<Serving> {
+        let (_, listener) = self.bound.as_mut()?;
+        Some(Serving {
+            options: self.options.clone(),
+            server: self.server.share(),
+            listener: listener.take()?,
+            shared: self.shared.clone(),
+        })
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
     /// Serves until `stop`.
-    pub(super) async fn run(
-        self,
-        name: String,
-        kube: kube::Client,
-        metrics: Metrics,
-        checks: Checks,
-        stop: CancellationToken,
-    ) -> Result<()> {
-        let Some(listener) = self.listener else {
-            return Ok(());
-        };
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+    pub(super) async fn run(self, stop: CancellationToken) -> Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let address = reachable_at(listener.local_addr()?);
-        let server = self.server.metrics(metrics).tls(self.options.tls()?);
+        let Shared {
+            name, kube, checks, ..
+        } = self.shared;
+        let server = self.server.tls(self.options.tls()?);
         let managed = match self.options.certificates {
             Source::Given(certificates) => Err(certificates),
             Source::Files { certificate, key } => Err(Certificates::from_files(&certificate, &key)?),
@@ -159,11 +189,8 @@ impl Webhooks {
             Source::Own => own(&name)?,
         };
         checks.add_ready(CHECK, || Err(Error::msg("webhook server has no certificate yet")));
-        let served = Served {
-            paths: server.paths().map(str::to_owned).collect(),
-            crds: server.converted().to_vec(),
-        };
-        tracing::info!(address = ?listener.local_addr().ok(), paths = ?served.paths, "Serving webhooks");
+        let paths: Vec<_> = server.paths().collect();
+        tracing::info!(address = ?listener.local_addr().ok(), ?paths, "Serving webhooks");
         match managed {
             Err(certificates) => {
                 checks.add_ready_async(CHECK, move || reachable(address));
@@ -175,7 +202,7 @@ impl Webhooks {
                     () = stop.cancelled() => return Ok(()),
                 };
                 checks.add_ready_async(CHECK, move || reachable(address));
-                let keep = managed.keep(kube, certificates.clone(), served, stop.clone());
+                let keep = managed.keep(kube, certificates.clone(), server.served(), stop.clone());
                 let (served, ()) = tokio::join!(server.serve(listener, certificates, stop), keep);
                 served?;
             }
@@ -234,13 +261,4 @@ fn local(listener: &TcpListener, address: &str) -> Result<SocketAddr, ManagerErr
         address: address.to_owned(),
         source,
     })
-}
-
-impl fmt::Debug for Webhooks {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Webhooks")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
 }

@@ -29,7 +29,7 @@ const OTHER_PRIORITIES: &str = "exceeded_cardinality_limit";
 ///
 /// let metrics = Metrics::new();
 /// let queue = metrics.queue("importer");
-/// queue.added();
+/// queue.added(1);
 /// let running = queue.started(Duration::from_millis(2));
 /// // … work …
 /// drop(running);

@@ -221,7 +221,8 @@ impl MetricsServer {
             }),
             tls,
             http2,
-            grace: GRACE,
+            grace: Some(GRACE),
+            limits: serve::Limits::default(),
         };
         let watch = async {
             if let Some(certificates) = certificates {

@@ -332,7 +332,13 @@ mod tests {
                         let index = (number * 7 + source * 5) % KEYS;
                         work[index].wanted.fetch_add(1, SeqCst);
                         let after = Duration::from_micros([0, 0, 200, 900][number % 4]);
-                        queue.add_after(key(&index.to_string()), [0, -100, 5][number % 3], after);
+                        let priority = [0, -100, 5][number % 3];
+                        let add = Add {
+                            priority,
+                            after,
+                            ..Add::default()
+                        };
+                        queue.add(key(&index.to_string()), add);
                         if number % 64 == 0 {
                             tokio::task::yield_now().await;
                         }
@@ -428,7 +434,7 @@ mod tests {
 
     #[tokio::test]
     async fn failures_count_until_a_run_succeeds_or_says_when() {
-        let hours = |hours| Duration::from_secs(3600 * hours);
+        let hours = |hours: u64| Duration::from_secs(3600 * hours);
         let limit = RateLimit::Exponential(Backoff {
             base: hours(1),
             max: hours(100),

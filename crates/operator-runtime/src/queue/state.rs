@@ -70,6 +70,19 @@ pub struct Popped<K> {
 }
 
 /// What has happened in a queue since it was made.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use operator_runtime::ObjectKey;
+/// use operator_runtime::controller::RateLimit;
+/// use operator_runtime::queue::{Add, Counts, Queue};
+///
+/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+/// let (now, after) = (Instant::now(), Duration::from_secs(5));
+/// queue.add(ObjectKey::cluster("now"), Add::default(), now);
+/// queue.add(ObjectKey::cluster("later"), Add { after, ..Add::default() }, now);
+/// assert_eq!(queue.counts(), Counts { adds: 1, retries: 1 });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// How often a key became ready, at once or when its time had come: `workqueue_adds_total`.
@@ -119,22 +132,127 @@ pub struct Counts {
 /// ```
 pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
     /// Adds a key.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key.clone(), Add { rate_limited: true, ..Add::default() }, now);
+    /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
+    /// ```
     fn add(&mut self, key: K, add: Add, now: Instant);
+
     /// Forgets the failures of a key; the key itself stays where it is.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key.clone(), Add::default(), now);
+    /// queue.forget(&key);
+    /// assert!(queue.pop(now).is_some());
+    /// ```
     fn forget(&mut self, key: &K);
+
     /// Hands out the next key that is ready; it is running until `done`.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key.clone(), Add::default(), now);
+    /// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key));
+    /// assert!(queue.pop(now).is_none());
+    /// ```
     fn pop(&mut self, now: Instant) -> Option<Popped<K>>;
+
     /// Says that the run of a key is over.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key.clone(), Add::default(), now);
+    /// queue.pop(now);
+    /// queue.add(key.clone(), Add::default(), now);
+    /// assert!(queue.pop(now).is_none(), "it runs");
+    /// queue.done(&key, now);
+    /// assert!(queue.pop(now).is_some());
+    /// ```
     fn done(&mut self, key: &K, now: Instant);
+
     /// When to ask again, if nothing is ready now and nothing is added.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// let after = Duration::from_secs(5);
+    /// queue.add(key, Add { after, ..Add::default() }, now);
+    /// assert_eq!(queue.next_ready(), Some(now + after));
+    /// ```
     fn next_ready(&self) -> Option<Instant>;
+
     /// How many keys of each priority are ready, those too that run and are to run again.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key, Add { priority: 7, ..Add::default() }, now);
+    /// assert_eq!(queue.depth(now), [(7, 1)]);
+    /// ```
     fn depth(&mut self, now: Instant) -> Vec<(i32, usize)>;
+
     /// What has happened so far.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
+    ///
+    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
+    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+    /// queue.add(key, Add::default(), now);
+    /// assert_eq!(queue.counts().adds, 1);
+    /// ```
     fn counts(&self) -> Counts;
 }
 
-/// Makes the queue of a controller, given its name and its rate limiter.
+/// Makes the queue of a controller, given its name and its rate limiter; see [`RateLimitingQueue`] for one that is not the
+/// usual one.
+///
+/// ```
+/// use operator_runtime::ControllerOptions;
+/// use operator_runtime::queue::NewQueue;
+///
+/// let options = ControllerOptions { new_queue: Some(NewQueue::default()), ..ControllerOptions::default() };
+/// ```
 #[derive(Clone)]
 pub struct NewQueue(Arc<Make>);
 
@@ -433,6 +551,19 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// What has happened so far. Keys whose time came count when somebody next asks for one, or for the depth.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use operator_runtime::ObjectKey;
+    /// use operator_runtime::controller::RateLimit;
+    /// use operator_runtime::queue::{Add, Queue};
+    ///
+    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
+    /// for _ in 0..3 {
+    ///     queue.add(ObjectKey::cluster("a"), Add::default(), Instant::now());
+    /// }
+    /// assert_eq!(queue.counts().adds, 1);
+    /// ```
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -575,9 +706,21 @@ impl<K: Debug> Debug for Queue<K> {
 
 impl NewQueue {
     /// How long keys of a controller may be ready before they go before every priority: one minute.
+    ///
+    /// ```
+    /// assert_eq!(operator_runtime::queue::NewQueue::PATIENCE.as_secs(), 60);
+    /// ```
     pub const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Makes the queue with this function, which is given the name of the controller and its rate limiter.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use operator_runtime::queue::{NewQueue, Queue};
+    ///
+    /// // Whatever the priorities: nobody waits for more than a second.
+    /// let hasty = NewQueue::new(|_, limiter| Box::new(Queue::new(limiter, Duration::from_secs(1))));
+    /// ```
     pub fn new(
         make: impl Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync + 'static,
     ) -> Self {

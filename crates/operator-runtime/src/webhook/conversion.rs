@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use kube::core::Status;
 use kube::core::conversion::{ConversionRequest, ConversionResponse};
@@ -257,7 +258,7 @@ fn metadata(sent: &Value, converted: &Value) -> Value {
 }
 
 /// Converts all the objects of a review, or none.
-pub(super) fn convert(converters: &[Box<dyn Converter>], request: ConversionRequest) -> ConversionResponse {
+pub(super) fn convert(converters: &[Arc<dyn Converter>], request: ConversionRequest) -> ConversionResponse {
     let converted: Result<Vec<Value>> = request
         .objects
         .iter()
@@ -270,7 +271,7 @@ pub(super) fn convert(converters: &[Box<dyn Converter>], request: ConversionRequ
     }
 }
 
-fn convert_one(converters: &[Box<dyn Converter>], object: &Value, api_version: &str) -> Result<Value> {
+fn convert_one(converters: &[Arc<dyn Converter>], object: &Value, api_version: &str) -> Result<Value> {
     let (from, kind) = (text(object, "apiVersion"), text(object, "kind"));
     if from == api_version {
         return Ok(object.clone());
@@ -294,7 +295,7 @@ fn items(object: &Value) -> Option<&Vec<Value>> {
 
 /// Converts each object of a list, or none.
 fn convert_list(
-    converters: &[Box<dyn Converter>],
+    converters: &[Arc<dyn Converter>],
     list: &Value,
     items: &[Value],
     api_version: &str,

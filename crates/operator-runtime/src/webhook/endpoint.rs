@@ -52,9 +52,9 @@ pub(super) struct AdmissionEndpoint {
 }
 
 /// Converts objects of all kinds that are converted.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ConversionEndpoint {
-    pub(super) converters: Vec<Box<dyn Converter>>,
+    pub(super) converters: Vec<Arc<dyn Converter>>,
 }
 
 /// Answers in a way of its own.

@@ -8,14 +8,16 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
+use parking_lot::RwLock;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::AdmissionHandler;
 use super::authentication::{AuthenticationEndpoint, Authenticator};
 use super::endpoint::{AdmissionEndpoint, BodyError, ConversionEndpoint, Endpoint, RawEndpoint};
 use super::registration::{CONVERT, Webhook, crd};
-use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
+use crate::certificates::{CertificateError, Certificates, Served, TlsOptions, TlsVersion};
 use crate::metrics::{Metrics, WebhookMetrics};
 use crate::object::Object;
 use crate::serve::{self, Answer};
@@ -41,13 +43,20 @@ const GRACE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 #[must_use = "call `serve`"]
 pub struct WebhookServer {
-    endpoints: BTreeMap<String, Box<dyn Endpoint>>,
+    routes: Arc<RwLock<Arc<Routes>>>,
+    served: watch::Sender<Served>,
+    metrics: Metrics,
+    tls: TlsOptions,
+}
+
+/// Who answers what. A server that runs takes a new table for an old one when webhooks are added.
+#[derive(Clone, Default)]
+struct Routes {
+    endpoints: BTreeMap<String, Arc<dyn Endpoint>>,
     conversions: ConversionEndpoint,
     /// The names of the CRDs that are converted.
     converted: Vec<String>,
-    metrics: Metrics,
     counts: BTreeMap<String, WebhookMetrics>,
-    tls: TlsOptions,
 }
 
 /// Why webhooks cannot be served.
@@ -105,7 +114,7 @@ impl WebhookServer {
     ///
     /// # Errors
     /// If a path is none, or is served already.
-    pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Result<Self, WebhookError> {
+    pub fn webhook<K: Object>(self, webhook: Webhook<K>) -> Result<Self, WebhookError> {
         self.add(webhook)?;
         Ok(self)
     }
@@ -129,7 +138,7 @@ impl WebhookServer {
     ///
     /// # Errors
     /// If the path is none, or is served already.
-    pub fn handler(mut self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
+    pub fn handler(self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
         self.add_admission(path, handler)?;
         Ok(self)
     }
@@ -146,11 +155,7 @@ impl WebhookServer {
     ///
     /// # Errors
     /// If the path is none, or is served already.
-    pub fn authentication(
-        mut self,
-        path: &str,
-        authenticator: impl Authenticator,
-    ) -> Result<Self, WebhookError> {
+    pub fn authentication(self, path: &str, authenticator: impl Authenticator) -> Result<Self, WebhookError> {
         self.add_authentication(path, authenticator)?;
         Ok(self)
     }
@@ -169,7 +174,7 @@ impl WebhookServer {
     ///
     /// # Errors
     /// If the path is none, or is served already.
-    pub fn raw<F, R>(mut self, path: &str, handler: F) -> Result<Self, WebhookError>
+    pub fn raw<F, R>(self, path: &str, handler: F) -> Result<Self, WebhookError>
     where
         F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
@@ -178,52 +183,72 @@ impl WebhookServer {
         Ok(self)
     }
 
-    pub(crate) fn add<K: Object>(&mut self, webhook: Webhook<K>) -> Result<(), WebhookError> {
+    /// Adds the webhooks of a kind, all or none; while the server runs they are served at once.
+    pub(crate) fn add<K: Object>(&self, webhook: Webhook<K>) -> Result<(), WebhookError> {
         let (admissions, converter) = webhook.into_parts();
-        for admission in admissions {
-            self.mount(&admission.path, Box::new(admission.endpoint))?;
-        }
-        if let Some(converter) = converter {
-            self.conversions.converters.push(converter);
-            self.converted.push(crd::<K>());
-        }
-        Ok(())
+        self.change(|routes| {
+            for admission in admissions {
+                routes.mount(&admission.path, Arc::new(admission.endpoint))?;
+            }
+            if let Some(converter) = converter {
+                routes.conversions.converters.push(converter.into());
+                routes.converted.push(crd::<K>());
+            }
+            Ok(())
+        })
     }
 
     pub(crate) fn add_admission(
-        &mut self,
+        &self,
         path: &str,
         handler: impl AdmissionHandler,
     ) -> Result<(), WebhookError> {
-        self.mount(path, Box::new(AdmissionEndpoint::new(Box::new(handler))))
+        self.mount(path, Arc::new(AdmissionEndpoint::new(Box::new(handler))))
     }
 
     pub(crate) fn add_authentication(
-        &mut self,
+        &self,
         path: &str,
         authenticator: impl Authenticator,
     ) -> Result<(), WebhookError> {
-        self.mount(path, Box::new(AuthenticationEndpoint(authenticator)))
+        self.mount(path, Arc::new(AuthenticationEndpoint(authenticator)))
     }
 
-    pub(crate) fn add_raw<F, R>(&mut self, path: &str, handler: F) -> Result<(), WebhookError>
+    pub(crate) fn add_raw<F, R>(&self, path: &str, handler: F) -> Result<(), WebhookError>
     where
         F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
-        self.mount(path, Box::new(RawEndpoint(handler)))
+        self.mount(path, Arc::new(RawEndpoint(handler)))
     }
 
-    fn mount(&mut self, path: &str, endpoint: Box<dyn Endpoint>) -> Result<(), WebhookError> {
-        let path = path.to_owned();
-        if path == CONVERT || self.endpoints.contains_key(&path) {
-            return Err(WebhookError::DuplicatePath(path));
-        }
-        if !is_path(&path) {
-            return Err(WebhookError::InvalidPath(path));
-        }
-        self.endpoints.insert(path, endpoint);
+    fn mount(&self, path: &str, endpoint: Arc<dyn Endpoint>) -> Result<(), WebhookError> {
+        self.change(|routes| routes.mount(path, endpoint))
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Routes) -> Result<(), WebhookError>,
+    ) -> Result<(), WebhookError> {
+        let mut current = self.routes.write();
+        let mut routes = current.as_ref().clone();
+        change(&mut routes)?;
+        self.served.send_replace(Served {
+            paths: routes.paths().map(str::to_owned).collect(),
+            crds: routes.converted.clone(),
+        });
+        *current = Arc::new(routes);
         Ok(())
+    }
+
+    /// A handle to the same webhooks, with metrics and TLS of its own.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            routes: self.routes.clone(),
+            served: self.served.clone(),
+            metrics: self.metrics.clone(),
+            tls: self.tls.clone(),
+        }
     }
 
     /// Counts requests, and readings of certificates, in this registry; in one that nobody sees by default.
@@ -289,9 +314,9 @@ impl WebhookServer {
         self
     }
 
-    /// The names of the CRDs whose versions are converted here.
-    pub(crate) fn converted(&self) -> &[String] {
-        &self.converted
+    /// The paths that are served and the CRDs that are converted, now and later.
+    pub(crate) fn served(&self) -> watch::Receiver<Served> {
+        self.served.subscribe()
     }
 
     /// The paths that are served, in order.
@@ -305,11 +330,8 @@ impl WebhookServer {
     /// assert_eq!(server.paths().collect::<Vec<_>>(), ["/debug", "/version"]);
     /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
     /// ```
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        let convert = (!self.converted.is_empty()).then_some(CONVERT);
-        convert
-            .into_iter()
-            .chain(self.endpoints.keys().map(String::as_str))
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        self.served.borrow().paths.clone().into_iter()
     }
 
     /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB are
@@ -334,7 +356,7 @@ impl WebhookServer {
     /// # Errors
     /// If TLS cannot be set up.
     pub async fn serve(
-        mut self,
+        self,
         listener: TcpListener,
         certificates: Certificates,
         stop: CancellationToken,
@@ -350,38 +372,65 @@ impl WebhookServer {
             }),
             tls,
             http2,
-            grace: GRACE,
+            grace: Some(GRACE),
+            limits: serve::Limits::default(),
         };
         tokio::join!(server.serve(listener, stop.clone()), certificates.watch(stop));
         Ok(())
     }
 
     /// Makes every webhook show in the metrics.
-    pub(super) fn count(&mut self) {
-        let counts = self
+    pub(crate) fn count(&self) {
+        let mut current = self.routes.write();
+        let mut routes = current.as_ref().clone();
+        let counts = routes
             .paths()
-            .map(|path| (path.to_owned(), self.metrics.webhook(path)))
-            .collect();
-        self.counts = counts;
+            .map(|path| (path.to_owned(), self.metrics.webhook(path)));
+        routes.counts = counts.collect();
+        *current = Arc::new(routes);
     }
 
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
+        let routes = self.routes.read().clone();
         let path = request.uri().path();
-        let Some(metrics) = self.counts.get(path) else {
+        let Some(metrics) = routes.counts.get(path) else {
             return serve::text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
-        let endpoint: &dyn Endpoint = match self.endpoints.get(path) {
+        let endpoint: &dyn Endpoint = match routes.endpoints.get(path) {
             Some(endpoint) => endpoint.as_ref(),
-            None => &self.conversions,
+            None => &routes.conversions,
         };
         let counted = metrics.request();
         let request = request.map(|body| body.map_err(|error| BodyError(error.into())).boxed_unsync());
         let answer = endpoint.answer(request, metrics).await;
         counted.answered(answer.status());
         answer
+    }
+}
+
+// === impl Routes ===
+
+impl Routes {
+    fn mount(&mut self, path: &str, endpoint: Arc<dyn Endpoint>) -> Result<(), WebhookError> {
+        let path = path.to_owned();
+        if path == CONVERT || self.endpoints.contains_key(&path) {
+            return Err(WebhookError::DuplicatePath(path));
+        }
+        if !is_path(&path) {
+            return Err(WebhookError::InvalidPath(path));
+        }
+        self.endpoints.insert(path, endpoint);
+        Ok(())
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        let convert = (!self.converted.is_empty()).then_some(CONVERT);
+        convert
+            .into_iter()
+            .chain(self.endpoints.keys().map(String::as_str))
     }
 }
 

@@ -119,7 +119,7 @@ fn webhook() -> Webhook<Memcached> {
 
 fn server(metrics: &Metrics) -> WebhookServer {
     let server = WebhookServer::new().webhook(webhook()).unwrap();
-    let mut server = server.metrics(metrics.clone());
+    let server = server.metrics(metrics.clone());
     server.count();
     server
 }
@@ -143,7 +143,7 @@ fn served<K: crate::Object>(webhook: Webhook<K>) -> WebhookServer {
     counted(WebhookServer::new().webhook(webhook).unwrap())
 }
 
-fn counted(mut server: WebhookServer) -> WebhookServer {
+fn counted(server: WebhookServer) -> WebhookServer {
     server.count();
     server
 }
@@ -526,7 +526,7 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
     let server = WebhookServer::new()
         .webhook(Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options))
         .unwrap();
-    let mut server = server.metrics(metrics.clone());
+    let server = server.metrics(metrics.clone());
     server.count();
     let request = json!({"uid": "u-1", "operation": "CREATE", "object": memcached(&json!({"size": 13}))});
     let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
@@ -658,7 +658,7 @@ async fn raw_handlers_answer_in_any_way() {
             .body(Full::new(request.into_body()))
             .unwrap()
     };
-    let mut server = WebhookServer::new()
+    let server = WebhookServer::new()
         .raw("/echo", echo)
         .unwrap()
         .metrics(metrics.clone());

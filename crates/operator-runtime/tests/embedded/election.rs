@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_envtest::{Backend, TestEnv};
 use operator_runtime::election::{Election, LeaderElection, LeaderForLife, Leadership, Timing};
+use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
 use serde_json::{Value, json};
 
@@ -126,6 +127,114 @@ async fn manager_that_is_cut_off_ends_before_another_may_lead() {
         Leadership::Leader { until: Some(_) }
     ));
     other.release().await;
+}
+
+#[tokio::test]
+async fn options_of_the_manager_are_those_of_its_election() {
+    let bench = Bench::without_widgets();
+    let elsewhere = Bench::without_widgets();
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .leader_election(true)
+        .leader_election_id("widget-lock")
+        .leader_election_namespace("default")
+        .leader_election_timing(Timing {
+            lease_duration: Duration::from_secs(7),
+            ..Timing {
+                renew_deadline: Duration::from_secs(3),
+                ..FAST
+            }
+        })
+        .leader_election_labels([("app", "tester")])
+        .leader_election_release_on_cancel(false)
+        .leader_election_client(elsewhere.client.clone())
+        .build()
+        .await
+        .unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let metrics = manager.metrics().to_text();
+    for line in [
+        "leader_election_master_status{name=\"widget-lock\"} 1\n",
+        "rest_client_requests_total{code=\"201\",method=\"POST\",host=\"leader-election\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    running.end().await.unwrap();
+    let leases: Api<Lease> = Api::default_namespaced(elsewhere.client.clone());
+    let lease = leases.get("widget-lock").await.unwrap();
+    assert_eq!(lease.metadata.labels.unwrap()["app"], "tester");
+    let spec = lease.spec.unwrap();
+    assert_eq!(spec.lease_duration_seconds, Some(7));
+    assert!(
+        spec.holder_identity.is_some_and(|holder| !holder.is_empty()),
+        "the lease was given back"
+    );
+    assert_eq!(bench.network.count(|request| request.contains("leases")), 0);
+}
+
+#[tokio::test]
+async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
+    let bench = Bench::without_widgets();
+    let builder = || {
+        let builder = Manager::builder("tester").client(bench.client.clone());
+        builder.leader_election(true).leader_election_namespace("default")
+    };
+    let error = async |builder: operator_runtime::manager::ManagerBuilder| {
+        Error::from(builder.build().await.unwrap_err()).to_string()
+    };
+    let timing = |lease, renew, retry| Timing {
+        lease_duration: Duration::from_secs(lease),
+        renew_deadline: Duration::from_secs(renew),
+        retry_period: Duration::from_secs(retry),
+    };
+    for (timing, text) in [
+        (
+            timing(10, 10, 2),
+            "leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            timing(15, 12, 10),
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+        (timing(15, 10, 0), "retryPeriod must be greater than zero"),
+    ] {
+        let error = error(builder().leader_election_timing(timing)).await;
+        assert!(error.contains(text), "{error}");
+    }
+    let unnamed = error(builder().leader_election_id("")).await;
+    assert!(
+        unnamed.contains("LeaderElectionID must be configured"),
+        "{unnamed}"
+    );
+    let homeless = error(builder().leader_election_namespace("")).await;
+    assert!(
+        homeless.contains(
+            "unable to find leader election namespace: not running in-cluster, please specify LeaderElectionNamespace"
+        ),
+        "{homeless}"
+    );
+}
+
+#[tokio::test]
+async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
+    let (bench, metrics) = (Bench::without_widgets(), Metrics::new());
+    let election = LeaderElection::builder(bench.client.clone(), "widget-lock")
+        .namespace("default")
+        .timing(FAST)
+        .metrics(metrics.leader("widget-lock"))
+        .build()
+        .unwrap();
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.metrics(metrics).election(election).build().await.unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let text = manager.metrics().to_text();
+    assert!(
+        text.contains("leader_election_master_status{name=\"widget-lock\"} 1\n"),
+        "{text}"
+    );
+    running.end().await.unwrap();
 }
 
 /// Says when it goes.

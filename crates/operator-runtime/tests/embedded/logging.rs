@@ -136,5 +136,5 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     assert_eq!(error["error"], "a is not to my liking");
     let about = ["controller", "namespace", "name"].map(|field| &error[field]);
     assert_eq!(json!(about), json!(["widget", "default", "a"]));
-    assert!(error["reconcile_id"].is_string(), "{error}");
+    assert!(error["reconcileID"].is_string(), "{error}");
 }

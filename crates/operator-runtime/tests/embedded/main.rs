@@ -25,6 +25,8 @@ mod process;
 mod requests;
 mod robustness;
 mod selection;
+mod servers;
+mod sources;
 mod support;
 mod watching;
 mod webhooks;

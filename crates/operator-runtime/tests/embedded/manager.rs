@@ -193,7 +193,10 @@ async fn controllers_added_while_the_manager_runs_reconcile() {
     told.until("a", Some(1)).await;
     let (other, mut told_other) = plain_teller();
     let error = build().complete(plain_teller().0).unwrap_err().to_string();
-    assert!(error.contains("controller widget exists already"), "{error}");
+    assert!(
+        error.contains("controller with name widget already exists"),
+        "{error}"
+    );
     let same_name = ControllerOptions {
         skip_name_validation: Some(true),
         ..ControllerOptions::default()
@@ -239,24 +242,81 @@ async fn nothing_is_waited_for_without_grace() {
 }
 
 #[tokio::test]
-async fn grace_may_be_endless() {
+async fn grace_is_as_long_as_it_is_said_to_be_or_endless() {
+    const SHORT: Duration = Duration::from_millis(100);
     let bench = Bench::without_widgets();
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.graceful_shutdown_timeout(None).build().await.unwrap();
-    let gate = Arc::<Notify>::default();
-    let opened = gate.clone();
-    let slow = Runnable::new("slow", move |_| async move {
-        opened.notified().await;
+    for grace in [Some(SHORT), None] {
+        let manager = Manager::builder("tester").client(bench.client.clone());
+        let manager = manager.graceful_shutdown_timeout(grace).build().await.unwrap();
+        // No test waits for longer than the default.
+        let options = format!("{manager:?}");
+        assert!(
+            options.contains(&format!("graceful_shutdown_timeout: {grace:?}")),
+            "{options}"
+        );
+        let gate = Arc::<Notify>::default();
+        let opened = gate.clone();
+        let slow = Runnable::new("slow", move |_| async move {
+            opened.notified().await;
+            Ok(())
+        });
+        manager.add(slow).unwrap();
+        let running = run(&manager);
+        in_time(manager.elected()).await;
+        let mut ended = running.stop();
+        let early = tokio::time::timeout(SHORT * 4, &mut ended).await;
+        if grace.is_some() {
+            let error = early.unwrap().unwrap().unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "failed waiting for all runnables to end within grace period of 100ms"
+            );
+        } else {
+            assert!(early.is_err(), "the manager did not wait");
+            gate.notify_one();
+            in_time(ended).await.unwrap().unwrap();
+        }
+    }
+}
+
+/// What is logged, line by line.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[tokio::test]
+async fn errors_that_come_while_the_manager_stops_are_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    let _log = tracing::subscriber::set_default(subscriber);
+    let bench = Bench::without_widgets();
+    let manager = bench.manager().await;
+    let failing = Runnable::new("failing", |stop| async move {
+        stop.cancelled().await;
+        Err(Error::msg("cannot say goodbye"))
     });
-    manager.add(slow).unwrap();
+    manager.add(failing).unwrap();
     let running = run(&manager);
     in_time(manager.elected()).await;
-    let mut ended = running.stop();
-    let early = tokio::time::timeout(Duration::from_millis(50), &mut ended).await;
-    assert!(early.is_err(), "the manager did not wait");
-    gate.notify_one();
-    in_time(ended).await.unwrap().unwrap();
+    running.end().await.unwrap();
+    let log = String::from_utf8(log.0.lock().clone()).unwrap();
+    let line = log.lines().find(|line| line.contains("cannot say goodbye"));
+    assert!(
+        line.is_some_and(|line| line.contains("Error received after stop sequence was engaged")),
+        "{log}"
+    );
 }
 
 /// The names of the spans that this code runs in, innermost first.

@@ -409,3 +409,35 @@ async fn metrics_are_for_those_whom_the_server_lets() {
     serving.await.unwrap().unwrap();
     env.stop().await;
 }
+
+#[tokio::test]
+async fn requests_are_counted_and_signed_whatever_the_client() {
+    let (home, west) = (Bench::new().await, Bench::new().await);
+    home.create("a", 1).await;
+    let manager = home.manager().await;
+    let cluster = manager
+        .add_cluster(
+            "west",
+            west.client.clone(),
+            operator_runtime::cache::CacheOptions::default(),
+        )
+        .unwrap();
+    manager.client().live().get::<Widget>(&key("a")).await.unwrap();
+    cluster.client().live().get::<Widget>(&key("a")).await.unwrap();
+    let text = manager.metrics().to_text();
+    for (code, host) in [(200, ""), (404, "west")] {
+        for line in [
+            format!("rest_client_requests_total{{code=\"{code}\",method=\"GET\",host=\"{host}\"}} 1\n"),
+            format!("rest_client_request_duration_seconds_count{{verb=\"GET\",host=\"{host}\"}} 1\n"),
+            format!("rest_client_response_size_bytes_count{{verb=\"GET\",host=\"{host}\"}} 1\n"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+    for bench in [&home, &west] {
+        assert_eq!(
+            bench.network.agents().last().map(String::as_str),
+            Some(concat!("tester operator-runtime/", env!("CARGO_PKG_VERSION")))
+        );
+    }
+}

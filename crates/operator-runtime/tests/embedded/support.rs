@@ -62,6 +62,7 @@ pub(crate) struct Bench {
 pub(crate) struct Network {
     server: ApiServer,
     log: Arc<Mutex<Vec<String>>>,
+    agents: Arc<Mutex<Vec<String>>>,
     refuse: Arc<Mutex<Refuse>>,
     /// Ends the watches that are open.
     cut: Arc<Mutex<CancellationToken>>,
@@ -87,6 +88,7 @@ impl Bench {
         let network = Network {
             server: ApiServer::builder().build().unwrap(),
             log: Arc::default(),
+            agents: Arc::default(),
             refuse: Arc::new(Mutex::new(Box::new(|_| None))),
             cut: Arc::default(),
             held: Arc::new(watch::Sender::new(false)),
@@ -193,6 +195,11 @@ impl Network {
         StreamBody::new(frames.take_until(cut.cancelled_owned())).boxed_unsync()
     }
 
+    /// The `User-Agent` of each request, empty where there was none.
+    pub(crate) fn agents(&self) -> Vec<String> {
+        self.agents.lock().clone()
+    }
+
     /// Ends all watches, and new ones as soon as they are opened.
     pub(crate) fn end_watches(&self) {
         self.server.shutdown();
@@ -224,6 +231,9 @@ impl Service<HttpRequest<kube::client::Body>> for Network {
 
     fn call(&mut self, request: HttpRequest<kube::client::Body>) -> Self::Future {
         let what = format!("{} {}", request.method(), request.uri());
+        let agent = request.headers().get(http::header::USER_AGENT);
+        let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        self.agents.lock().push(agent.to_owned());
         let refused = (self.refuse.lock())(&what);
         self.log.lock().push(what);
         let (mut server, network) = (self.server.clone(), self.clone());

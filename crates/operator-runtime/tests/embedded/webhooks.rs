@@ -144,7 +144,80 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     assert!(metrics.contains(&counted), "{metrics}");
     running.end().await.unwrap();
     let late = manager.add_webhook(webhook()).unwrap_err();
-    assert_eq!(late.to_string(), "manager already started");
+    assert_eq!(
+        late.to_string(),
+        "can't accept new runnable as stop procedure is already engaged"
+    );
+}
+
+/// Lets nothing through.
+struct Gate;
+
+impl AdmissionHandler for Gate {
+    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
+        AdmissionResponse::denied(Denied::new("the gate is shut"))
+    }
+}
+
+#[tokio::test]
+async fn webhooks_that_come_while_the_manager_runs_are_served() {
+    let bench = Bench::without_widgets();
+    let certificates = Certificates::self_signed(["webhooks.test"]).unwrap();
+    let authority = certificates.authority().unwrap();
+    let manager = manager(&bench, |builder| builder.webhook_certificates(certificates)).await;
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    assert_eq!(manager.webhook_address(), None);
+    let ask = async |path| {
+        review(&manager, "webhooks.test", &authority, path, 0)
+            .await
+            .unwrap()
+    };
+    // The first one starts the server, the next one joins it.
+    manager.add_webhook(webhook()).unwrap();
+    assert_eq!(ask(MUTATE).await["patchType"], "JSONPatch");
+    manager.add_admission_handler("/gate", Gate).unwrap();
+    assert_eq!(ask("/gate").await["status"]["message"], "the gate is shut");
+    assert_eq!(ask(VALIDATE).await["allowed"], true);
+    let error = manager.add_admission_handler("/gate", Gate).unwrap_err();
+    assert!(
+        error.to_string().contains("\"/gate\" of a webhook is taken"),
+        "{error}"
+    );
+    let metrics = manager.metrics().to_text();
+    for path in ["/gate", MUTATE] {
+        let counted =
+            format!("controller_runtime_webhook_requests_total{{webhook=\"{path}\",code=\"200\"}} 1");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+    let (code, _) = support::probe(&manager, "/readyz/webhook").await;
+    assert_eq!(code, 200);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn authority_is_told_for_webhooks_that_come_late() {
+    let bench = Bench::without_widgets();
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(bench.client.clone());
+    configurations
+        .create(&PostParams::default(), &configuration("there"))
+        .await
+        .unwrap();
+    let managed = ManagedCertificates::new("default", "webhook-ca");
+    let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
+    manager.add_admission_handler("/gate", Gate).unwrap();
+    let running = run(&manager);
+    in_time(async {
+        while support::probe(&manager, "/readyz/webhook").await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    manager.add_webhook(webhook()).unwrap();
+    let bundle = bundle_of(&configurations, "there", |_| true).await;
+    let answer = review(&manager, "webhook-service.default.svc", &bundle, MUTATE, 3).await;
+    assert_eq!(answer.unwrap()["allowed"], true);
+    running.end().await.unwrap();
 }
 
 /// Says whose a token is.

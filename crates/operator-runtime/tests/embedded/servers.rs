@@ -1,0 +1,173 @@
+//! The HTTP servers of a manager: health under names of its own, and what the operator serves itself.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Response;
+use http_body_util::{Full, StreamBody};
+use hyper::body::Frame;
+use operator_runtime::election::Election;
+use operator_runtime::manager::Server;
+use operator_runtime::prelude::*;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc};
+
+use crate::support::{Bench, Widget, get, in_time, plain_teller, probe, run};
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn hello() -> Response<Full<Bytes>> {
+    Response::new(Full::new(Bytes::from("hello")))
+}
+
+/// Is won when the test says so.
+struct Lot(Arc<Notify>);
+
+impl Election for Lot {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.0.notified().await;
+            Ok(())
+        })
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn server_answers_on_every_instance_or_on_the_leader_alone() {
+    let (bench, won) = (Bench::without_widgets(), Arc::<Notify>::default());
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.election(Lot(won.clone())).build().await.unwrap();
+    let (everywhere, address) = listener().await;
+    manager
+        .add(Server::new("everywhere", everywhere, |request| async move {
+            let path = request.uri().path().to_owned();
+            // A body that comes in pieces.
+            let pieces = ["you asked for ".to_owned(), path]
+                .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from(piece))));
+            Response::new(StreamBody::new(futures::stream::iter(pieces)))
+        }))
+        .unwrap();
+    let (leader, leader_address) = listener().await;
+    manager
+        .add(Server::new("leader", leader, |_| async { hello() }).only_when_leader())
+        .unwrap();
+    let running = run(&manager);
+    let (code, text) = get(address, "/report").await;
+    assert_eq!(code, 200);
+    assert!(
+        text.contains("you asked for ") && text.contains("/report"),
+        "{text}"
+    );
+    let early = tokio::time::timeout(Duration::from_millis(50), get(leader_address, "/"));
+    assert!(early.await.is_err(), "nobody leads");
+    won.notify_one();
+    assert_eq!(get(leader_address, "/").await, (200, "hello".to_owned()));
+    running.end().await.unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn requests_may_finish_for_as_long_as_the_server_lets_them() {
+    let bench = Bench::without_widgets();
+    for patient in [true, false] {
+        let manager = bench.manager().await;
+        let (listener, address) = listener().await;
+        let (entered, mut inside) = mpsc::unbounded_channel();
+        let gate = Arc::<Notify>::default();
+        let opened = gate.clone();
+        let mut server = Server::new("slow", listener, move |_| {
+            let (opened, entered) = (opened.clone(), entered.clone());
+            async move {
+                let _ = entered.send(());
+                opened.notified().await;
+                hello()
+            }
+        });
+        if !patient {
+            server = server.shutdown_timeout(Duration::from_millis(50));
+        }
+        manager.add(server).unwrap();
+        let running = run(&manager);
+        let client = tokio::spawn(async move { get(address, "/").await });
+        in_time(inside.recv()).await.unwrap();
+        let mut ended = running.stop();
+        if patient {
+            let early = tokio::time::timeout(Duration::from_millis(200), &mut ended).await;
+            assert!(early.is_err(), "the request was cut off");
+            gate.notify_one();
+            assert_eq!(in_time(client).await.unwrap().1, "hello");
+        }
+        in_time(ended).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn endpoints_have_other_names_where_they_are_given() {
+    let bench = Bench::without_widgets();
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .health_probe_bind_address("127.0.0.1:0")
+        .liveness_endpoint_name("/probes/live")
+        .readiness_endpoint_name("/probes/ready");
+    let manager = manager.build().await.unwrap();
+    manager
+        .add_ready_check("database", || Err(Error::msg("it is gone")))
+        .unwrap();
+    manager.add_health_check("mood", || Ok(())).unwrap();
+    let running = run(&manager);
+    assert_eq!(probe(&manager, "/probes/live").await, (200, "ok".to_owned()));
+    assert_eq!(probe(&manager, "/probes/live/mood").await.0, 200);
+    let (code, text) = probe(&manager, "/probes/ready").await;
+    assert_eq!(code, 500);
+    assert!(text.contains("[-]database failed: reason withheld\n"), "{text}");
+    assert_eq!(probe(&manager, "/probes/ready/database").await.0, 500);
+    assert_eq!(probe(&manager, "/healthz").await.0, 404);
+    let late = manager.add_health_check("late", || Ok(())).unwrap_err();
+    assert_eq!(
+        late.to_string(),
+        "unable to add new checker because healthz endpoint has already been created"
+    );
+    let late = manager.add_ready_check("late", || Ok(())).unwrap_err();
+    assert!(late.to_string().contains("readyz endpoint"), "{late}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
+    let bench = Bench::new().await;
+    bench.create("a", 1).await;
+    let manager = Manager::builder("tester")
+        .client(bench.client.clone())
+        .health_probe_bind_address("127.0.0.1:0")
+        .metrics_bind_address("127.0.0.1:0")
+        .metrics_secure(false)
+        .election(Lot(Arc::default()));
+    let manager = manager.build().await.unwrap();
+    let (reconciler, mut told) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(manager.cache().list::<Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(probe(&manager, "/readyz").await.0, 200);
+    assert_eq!(get(manager.metrics_address().unwrap(), "/metrics").await.0, 200);
+    running.end().await.unwrap();
+    assert_eq!(told.unheard(), []);
+}
