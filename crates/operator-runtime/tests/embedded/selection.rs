@@ -224,7 +224,7 @@ async fn lists_select_by_fields_labels_and_indexes_together() {
     let tier = |config: &ConfigMap| config.labels().get("tier").cloned().into_iter().collect();
     let letter = |config: &ConfigMap| {
         vec![
-            if config.name_any() < "c".to_owned() {
+            if config.name_any().as_str() < "c" {
                 "early"
             } else {
                 "late"
