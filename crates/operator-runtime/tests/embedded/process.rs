@@ -29,6 +29,10 @@ const SLOW: i32 = -3;
 const RESTLESS: i32 = -4;
 const IDLE: i32 = -5;
 
+/// How many write at the same time in a restless reconcile, and how often.
+const WRITERS: usize = 8;
+const PERIOD: Duration = Duration::from_millis(300);
+
 #[derive(Serialize, Deserialize)]
 struct Settings {
     name: String,
@@ -109,15 +113,23 @@ impl Reconciler for Moody {
                 std::thread::sleep(Duration::from_millis(10));
             },
             SLOW => tokio::time::sleep(Duration::from_millis(300)).await,
-            RESTLESS => loop {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                let now = format!("{:?}", std::time::Instant::now());
-                ctx.apply(crate::support::config_map_in("default", request.name(), &now))
-                    .await?;
-            },
+            RESTLESS => {
+                let writers =
+                    (0..WRITERS).map(|number| write_for_ever(&ctx, format!("{}-{number}", request.name())));
+                futures::future::try_join_all(writers).await?;
+            }
             _ => {}
         }
         Sizer.reconcile(ctx, request).await
+    }
+}
+
+async fn write_for_ever(ctx: &Context, name: String) -> Result<()> {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let now = format!("{:?}", std::time::Instant::now());
+        ctx.apply(crate::support::config_map_in("default", &name, &now))
+            .await?;
     }
 }
 
@@ -351,12 +363,13 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
     bench.has_begun("restless").await;
     let before = bench.writes_of("second").len();
     in_time(async {
-        while bench.writes_of("second").len() < before + 2 {
+        while bench.writes_of("second").len() < before + 2 * WRITERS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
     .await;
-    // It sleeps now, and would write as soon as it goes on.
+    // Its writers sleep now, and would all write as soon as it goes on.
+    tokio::time::sleep(PERIOD / 4).await;
     second.signal("-STOP").await;
     let mut third = candidate("third");
     bench.want("w", 3).await;
