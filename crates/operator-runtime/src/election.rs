@@ -197,7 +197,7 @@ pub enum Leadership {
 /// let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
 /// assert_eq!(
 ///     lock.timing(timing).build().unwrap_err().to_string(),
-///     "lease duration (15s) must be greater than renew deadline (20s)",
+///     "leaseDuration must be greater than renewDeadline (15s, 20s)",
 /// );
 /// # Ok(()) }) }
 /// ```
