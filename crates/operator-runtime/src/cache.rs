@@ -115,8 +115,9 @@ pub struct CacheOptions {
     /// it is read is memory that the process keeps afterwards; where there are tens of thousands of objects, larger
     /// pages are there sooner.
     pub page_size: u32,
-    /// Ask for the first list as a stream of events (`sendInitialEvents`) instead of pages: less memory here and on the
-    /// server. A server that refuses, as those before Kubernetes 1.32 do, is asked for pages. True unless said otherwise.
+    /// Ask for the first list as a stream of events (`sendInitialEvents`) instead of pages: one request, and less memory on
+    /// the server. A server that refuses, as those before Kubernetes 1.32 do, is asked for pages. True unless said
+    /// otherwise.
     pub streaming_lists: bool,
     /// Whether the server tells each watch now and then how far it has come, so that a watch of a quiet kind can go on
     /// where it was; true unless said otherwise. What is watched without is listed in pages.
