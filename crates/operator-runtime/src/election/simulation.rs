@@ -1,6 +1,7 @@
-//! Whole campaigns on a simulated network: candidates that start at different times and whose clocks run at different
-//! speeds and whose wall clocks jump all the while, that are stopped for a while and go on without knowing it, requests and answers that are late or lost, candidates that crash and
-//! come back, leaders that give the lease back, and a server that knows nothing but resource versions.
+//! Whole campaigns on a simulated network: candidates that start at different times, whose clocks run at different
+//! speeds and whose wall clocks jump all the while, that are stopped for a while and go on without knowing it, that crash
+//! and come back, leaders that give the lease back, requests and answers that are late or lost, and a server that knows
+//! nothing but resource versions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -132,7 +133,7 @@ impl World {
         }
         for _ in 0..world.setup.pauses {
             let (at, node) = (world.below(CALM), world.below(world.nodes.len() as u64));
-            let until = at + world.below(60_000);
+            let until = CALM.min(at + world.below(60_000));
             let node = node as usize;
             world.after(at, Happening::Pause { node, until });
         }
