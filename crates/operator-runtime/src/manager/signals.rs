@@ -1,5 +1,6 @@
 //! SIGINT and SIGTERM.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -16,13 +17,17 @@ pub(super) struct Listener {
 }
 
 impl Listener {
+    /// From when this returns on no signal is missed.
     pub(super) fn start() -> Self {
         let ((heard, first), stop) = (oneshot::channel(), CancellationToken::new());
+        let (listens, is_listening) = mpsc::channel();
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("signals".to_owned());
-        if let Err(error) = thread.spawn(move || listen(heard, &stopped)) {
+        if let Err(error) = thread.spawn(move || listen(heard, &listens, &stopped)) {
             tracing::error!(%error, "Signals cannot be caught");
         }
+        // It fails if nobody can listen, which was told.
+        let _ = is_listening.recv();
         Self {
             first,
             _stop: stop.drop_guard(),
@@ -37,7 +42,7 @@ impl Listener {
     }
 }
 
-fn listen(heard: oneshot::Sender<()>, stop: &CancellationToken) {
+fn listen(heard: oneshot::Sender<()>, listens: &mpsc::Sender<()>, stop: &CancellationToken) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -45,6 +50,7 @@ fn listen(heard: oneshot::Sender<()>, stop: &CancellationToken) {
     };
     runtime.block_on(stop.run_until_cancelled(async {
         let mut signals = Signals::new();
+        let _ = listens.send(());
         signals.next().await;
         tracing::info!("Stopping; a second signal ends the process at once");
         // The manager may have ended.
