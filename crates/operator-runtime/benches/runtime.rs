@@ -68,9 +68,11 @@ fn uid(index: usize) -> String {
     format!("00000000-0000-4000-8000-{index:012}")
 }
 
-/// A server that has these objects, and whose watch brings `updates` of them and then nothing more.
+/// A server that has these objects, as a list or as a stream of events, and whose watch brings `updates` of them and then
+/// nothing more.
 fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
     let items: Vec<_> = (0..OBJECTS).map(|index| object(index, 1 + index)).collect();
+    let streamed = Bytes::from(items.iter().map(added).chain([end_of_list()]).collect::<String>());
     let metadata = json!({"resourceVersion": OBJECTS.to_string()});
     let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items});
     let list = Bytes::from(list.to_string());
@@ -80,18 +82,22 @@ fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
     });
     let events = Bytes::from(events.collect::<String>());
     let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
-        let is_watch = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("watch=true"));
+        let query = request.uri().query().unwrap_or_default();
+        let first = if query.contains("sendInitialEvents=true") {
+            streamed.clone()
+        } else {
+            Bytes::new()
+        };
+        let is_watch = query.contains("watch=true");
         let (list, events, go) = (list.clone(), events.clone(), go.clone());
         async move {
             let body = if is_watch {
+                let first = futures::stream::once(async { Ok::<_, Infallible>(Frame::data(first)) });
                 let events = futures::stream::once(async move {
                     go.notified().await;
-                    Ok::<_, Infallible>(Frame::data(events))
+                    Ok(Frame::data(events))
                 });
-                StreamBody::new(events.chain(futures::stream::pending())).boxed_unsync()
+                StreamBody::new(first.chain(events).chain(futures::stream::pending())).boxed_unsync()
             } else {
                 Full::from(list).boxed_unsync()
             };
@@ -99,6 +105,19 @@ fn server(updates: usize, go: Arc<Notify>) -> kube::Client {
         }
     });
     kube::Client::new(service, "default")
+}
+
+/// The event that brings an object of a list that is streamed.
+fn added(object: &Value) -> String {
+    format!("{}\n", json!({"type": "ADDED", "object": object}))
+}
+
+/// The bookmark after the last of them.
+fn end_of_list() -> String {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    let metadata = json!({"resourceVersion": OBJECTS.to_string(), "annotations": annotations});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
 }
 
 /// A manager whose cache has the objects.
@@ -109,10 +128,10 @@ struct Bench {
 
 impl Bench {
     fn new(updates: usize, go: Arc<Notify>) -> Self {
-        Self::with(updates, go, Unpacked::default())
+        Self::with(updates, go, CacheOptions::default())
     }
 
-    fn with(updates: usize, go: Arc<Notify>, unpacked: Unpacked) -> Self {
+    fn with(updates: usize, go: Arc<Notify>, options: CacheOptions) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -123,8 +142,7 @@ impl Bench {
         };
         let options = CacheOptions {
             sync_period: None,
-            unpacked,
-            ..CacheOptions::default()
+            ..options
         };
         let manager = Manager::builder("bench").client(client).cache_options(options);
         let manager = runtime.block_on(manager.build()).unwrap();
@@ -145,7 +163,7 @@ impl Bench {
     }
 
     fn filled_with(unpacked: Unpacked) -> Self {
-        let bench = Self::with(0, Arc::default(), unpacked);
+        let bench = Self::with(0, Arc::default(), keeping(unpacked));
         let shard = |config: &ConfigMap| {
             let labels = config.metadata.labels.iter().flatten();
             labels
@@ -169,6 +187,13 @@ impl Bench {
             .block_on(cache.list::<ConfigMap>(options))
             .unwrap()
             .len()
+    }
+}
+
+fn keeping(unpacked: Unpacked) -> CacheOptions {
+    CacheOptions {
+        unpacked,
+        ..CacheOptions::default()
     }
 }
 
@@ -314,17 +339,30 @@ mod cache {
 mod events {
     use super::*;
 
-    /// From the first byte of the list to the last object in the cache.
-    #[divan::bench(sample_count = 10)]
-    fn list_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
+    fn into_the_cache(bencher: Bencher<'_, '_>, options: impl Fn() -> CacheOptions) {
         bencher
             .counter(ItemsCount::new(OBJECTS))
-            .with_inputs(|| Bench::new(0, Arc::default()))
+            .with_inputs(|| Bench::with(0, Arc::default(), options()))
             .bench_local_values(|bench| {
                 bench.run();
                 assert_eq!(bench.list(ListOptions::all()), OBJECTS);
                 bench
             });
+    }
+
+    /// From the first byte of the first event to the last object in the cache.
+    #[divan::bench(sample_count = 10)]
+    fn stream_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
+        into_the_cache(bencher, CacheOptions::default);
+    }
+
+    /// The same of a list that is one answer.
+    #[divan::bench(sample_count = 10)]
+    fn list_of_10_000_into_the_cache(bencher: Bencher<'_, '_>) {
+        into_the_cache(bencher, || CacheOptions {
+            streaming_lists: false,
+            ..CacheOptions::default()
+        });
     }
 
     /// Tells when it was called so often.
@@ -413,7 +451,7 @@ mod memory {
 
     fn cache_with(bencher: Bencher<'_, '_>, unpacked: &Unpacked, read: &impl AsyncFn(&Manager)) {
         bencher
-            .with_inputs(|| Bench::with(0, Arc::default(), unpacked.clone()))
+            .with_inputs(|| Bench::with(0, Arc::default(), keeping(unpacked.clone())))
             .bench_local_values(|bench| {
                 bench.run();
                 bench.runtime.block_on(read(&bench.manager));
