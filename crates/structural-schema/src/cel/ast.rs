@@ -95,20 +95,36 @@ pub struct Issue {
     pub message: String,
 }
 
-/// Writes issues as the reference implementation does, with the line of source and a mark below it.
+/// The offset of an issue that concerns the whole source.
+pub const NOWHERE: usize = usize::MAX;
+/// The limit of issues that a description lists.
+const MAX_ISSUES: usize = 100;
+/// Longer lines are not shown.
+const MAX_SNIPPET: usize = 16 << 10;
+
+/// Describes issues in the format of the reference implementation: each with its line of source and a marker below it.
 pub fn describe(source: &str, issues: &[Issue]) -> String {
-    let mut sorted = issues.to_vec();
+    let mut sorted: Vec<&Issue> = issues.iter().collect();
     sorted.sort_by_key(|issue| issue.offset);
     let lines: Vec<&str> = source.split('\n').collect();
-    let described: Vec<String> = sorted
+    let mut described: Vec<String> = sorted
         .iter()
-        .take(100)
+        .take(MAX_ISSUES)
         .map(|issue| describe_one(&lines, issue))
         .collect();
+    if sorted.len() > MAX_ISSUES {
+        described.push(format!(
+            "{} more errors were truncated",
+            sorted.len() - MAX_ISSUES
+        ));
+    }
     described.join("\n")
 }
 
 fn describe_one(lines: &[&str], issue: &Issue) -> String {
+    if issue.offset == NOWHERE {
+        return format!("ERROR: <input>:-1:0: {}", issue.message);
+    }
     let (mut line, mut column) = (0, issue.offset);
     for text in lines {
         let len = text.chars().count();
@@ -118,7 +134,12 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
         column -= len + 1;
         line += 1;
     }
-    let text = lines.get(line).copied().unwrap_or("").replace('\t', " ");
+    let head = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.message);
+    let text = lines.get(line).copied().unwrap_or("");
+    if text.len() >= MAX_SNIPPET {
+        return head;
+    }
+    let text = text.replace('\t', " ");
     let wide = |c: char| !c.is_ascii();
     let mut mark: String = text
         .chars()
@@ -130,10 +151,5 @@ fn describe_one(lines: &[&str], issue: &Issue) -> String {
     } else {
         '^'
     });
-    format!(
-        "ERROR: <input>:{}:{}: {}\n | {text}\n | {mark}",
-        line + 1,
-        column + 1,
-        issue.message
-    )
+    format!("{head}\n | {text}\n | {mark}")
 }

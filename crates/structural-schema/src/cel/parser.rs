@@ -2,12 +2,14 @@
 
 mod macros;
 
-use super::ast::{Expr, Issue, Kind, Literal};
+use super::ast::{Expr, Issue, Kind, Literal, NOWHERE};
 use super::check::children;
 use super::lexer::{Token, TokenKind, tokenize};
 
-/// Expressions nested deeper are refused.
+/// The limit of nesting: of the source's expressions, and of the operators of the expanded tree.
 const MAX_DEPTH: usize = 250;
+/// The limit of syntax errors from which the parser recovers.
+const MAX_RECOVERIES: usize = 30;
 /// Longer expressions are refused.
 const MAX_LENGTH: usize = 100_000;
 
@@ -40,7 +42,10 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     let length = source.chars().count();
     if length > MAX_LENGTH {
         let message = format!("expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}");
-        return Err(vec![Issue { offset: 0, message }]);
+        return Err(vec![Issue {
+            offset: NOWHERE,
+            message,
+        }]);
     }
     let (tokens, issues) = tokenize(source);
     let mut parser = Parser {
@@ -51,11 +56,19 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
         next_id: 0,
         depth: 0,
         recovering: false,
-        too_deep: false,
+        recoveries: 0,
+        is_stopped: false,
+        too_deep: None,
         depths: vec![0],
     };
     let expr = parser.expr();
     parser.end();
+    if let Some(message) = parser.too_deep {
+        return Err(vec![Issue {
+            offset: NOWHERE,
+            message,
+        }]);
+    }
     if parser.issues.is_empty() {
         Ok(expr)
     } else {
@@ -72,13 +85,17 @@ struct Parser {
     depth: usize,
     /// After an error nothing more is said until a token fits again.
     recovering: bool,
-    too_deep: bool,
-    /// How deep the tree below each node is, by its id.
+    recoveries: usize,
+    /// The rest of the source is not read.
+    is_stopped: bool,
+    /// The error of an expression that is nested too deep. It replaces all others.
+    too_deep: Option<String>,
+    /// The depth of the tree below each node, by its id.
     depths: Vec<usize>,
 }
 
 impl Parser {
-    /// A new node; beyond the limit of depth there are no more, since whatever walks the tree recurses.
+    /// Creates a node. Code that processes the tree recurses, so nodes beyond the depth limit are replaced by `null`.
     fn new_expr(&mut self, offset: usize, kind: Kind) -> Expr {
         self.next_id += 1;
         let mut expr = Expr {
@@ -90,33 +107,27 @@ impl Parser {
             usize::try_from(child.id)
                 .ok()
                 .and_then(|id| self.depths.get(id))
-                .copied()
+                .map_or(1, |depth| depth + 1)
         };
-        let mut depth = children(&expr)
-            .into_iter()
-            .filter_map(depth_of)
-            .max()
-            .unwrap_or(0)
-            + 1;
+        let mut depth = children(&expr).into_iter().map(depth_of).max().unwrap_or(0);
         if depth > MAX_DEPTH {
-            self.refuse_depth(offset);
+            self.refuse_depth("max recursion depth exceeded".to_owned());
             expr.kind = Kind::Literal(Literal::Null);
-            depth = 1;
+            depth = 0;
         }
         self.depths.push(depth);
         expr
     }
 
-    fn refuse_depth(&mut self, offset: usize) {
-        if !self.too_deep {
-            self.report(
-                offset,
-                format!("expression recursion limit exceeded: {MAX_DEPTH}"),
-            );
-        }
-        self.too_deep = true;
+    fn refuse_depth(&mut self, message: String) {
+        self.too_deep.get_or_insert(message);
+        self.stop();
+    }
+
+    /// Skips the rest of the source.
+    fn stop(&mut self) {
+        self.is_stopped = true;
         self.at = self.tokens.len().saturating_sub(1);
-        self.recovering = true;
     }
 
     fn call(&mut self, offset: usize, function: &str, args: Vec<Expr>) -> Expr {
@@ -175,11 +186,20 @@ impl Parser {
     }
 
     fn syntax_error(&mut self, message: &str) {
+        if self.is_stopped {
+            return;
+        }
+        let offset = self.offset();
         if !self.recovering {
-            let offset = self.offset();
             self.report(offset, format!("Syntax error: {message}"));
         }
         self.recovering = true;
+        self.recoveries += 1;
+        if self.recoveries > MAX_RECOVERIES {
+            let message = format!("Syntax error: error recovery attempt limit exceeded: {MAX_RECOVERIES}");
+            self.report(offset, message);
+            self.stop();
+        }
     }
 
     /// The current token as the parser's messages show it.
@@ -254,8 +274,7 @@ impl Parser {
     fn expr(&mut self) -> Expr {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            let offset = self.offset();
-            self.refuse_depth(offset);
+            self.refuse_depth(format!("expression recursion limit exceeded: {MAX_DEPTH}"));
             self.depth -= 1;
             return self.failed();
         }
@@ -505,6 +524,7 @@ impl Parser {
             let message = format!("extraneous input {} expecting {STARTS}", self.shown());
             self.syntax_error(&message);
             self.advance();
+            // The recursion is bounded by the number of recoveries.
             return self.unary();
         }
         let message = format!("mismatched input {} expecting {STARTS}", self.shown());

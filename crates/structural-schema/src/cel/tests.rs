@@ -90,18 +90,74 @@ fn functions_outside_the_environment_are_unknown() {
     }
 }
 
+/// The errors of a source that does not parse, as the reference implementation describes them.
+#[track_caller]
+fn syntax_errors(source: &str) -> String {
+    let issues = parse(source).unwrap_err();
+    describe(source, &issues)
+}
+
 #[test]
-fn deep_nesting_is_refused_and_not_followed() {
-    for source in [
-        "(".repeat(5000),
-        "[".repeat(5000),
-        "!".repeat(5000) + "true",
-        "-".repeat(9999),
-        "a".to_owned() + &".b".repeat(5000),
-        "1".to_owned() + &"+1".repeat(20_000),
+fn nesting_has_the_limits_of_the_reference_implementation() {
+    for (source, closing) in [
+        ("(", ")"),
+        ("[", "]"),
+        ("true ? true : ", ""),
+        ("[1].map(a, a == ", ")"),
     ] {
-        assert!(run(&source).is_err() || source.contains('!'));
+        let nested = |depth: usize| source.repeat(depth) + "true" + &closing.repeat(depth);
+        assert!(parse(&nested(100)).is_ok() || source.contains("map"), "{source}");
+        for depth in [250, 5000] {
+            let errors = syntax_errors(&nested(depth));
+            assert!(
+                errors == "ERROR: <input>:-1:0: expression recursion limit exceeded: 250"
+                    || source.contains("map") && errors.contains("max recursion depth exceeded"),
+                "{source} × {depth}: {errors}"
+            );
+        }
     }
+    for (head, tail) in [("1", "+1"), ("a", ".b"), ("a", "[0]"), ("a", ".map(b, b)")] {
+        let chain = |length: usize| head.to_owned() + &tail.repeat(length);
+        let too_deep = "ERROR: <input>:-1:0: max recursion depth exceeded";
+        assert!(parse(&chain(240)).is_ok(), "{tail}");
+        for length in [251, 5000] {
+            assert_eq!(syntax_errors(&chain(length)), too_deep, "{tail} × {length}");
+        }
+    }
+    assert!(parse(&("!".repeat(5001) + "true")).is_ok());
+    assert!(parse(&("true".to_owned() + &" && true".repeat(5000))).is_ok());
+}
+
+#[test]
+fn the_parser_gives_up_after_thirty_recoveries() {
+    for source in ["+-", "!-", "-!", "*!", "*-!", "? ", ")(", "1 "] {
+        for depth in [2400, 20_000] {
+            let source = "1".to_owned() + &source.repeat(depth);
+            let errors = syntax_errors(&source);
+            assert!(errors.len() < 1 << 20, "{}", errors.len());
+        }
+    }
+    assert!(
+        syntax_errors(&("1".to_owned() + &"+-".repeat(2400)))
+            .contains("error recovery attempt limit exceeded: 30")
+    );
+}
+
+#[test]
+fn descriptions_of_errors_are_bounded() {
+    let many = syntax_errors(&("#\n".repeat(300) + "1"));
+    assert!(many.ends_with("\n200 more errors were truncated"), "{many}");
+    let long = syntax_errors(&(" ".repeat(20_000) + "#"));
+    assert_eq!(
+        long.lines().next(),
+        Some("ERROR: <input>:1:20001: Syntax error: token recognition error at: '#'")
+    );
+    assert!(!long.contains(" | "), "{}", long.len());
+    let too_long = syntax_errors(&" ".repeat(100_001));
+    assert_eq!(
+        too_long,
+        "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100001, limit 100000"
+    );
 }
 
 /// The types of a policy that patches: a family of objects, and one type with known fields.
