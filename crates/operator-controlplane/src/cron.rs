@@ -1,7 +1,7 @@
 //! Cron schedules: five fields, names, steps, ranges, and the `@` forms, as CronJobs have them.
 
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, Zoned};
+use jiff::{SignedDuration, Timestamp, Zoned};
 
 /// A schedule that has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +66,40 @@ impl Schedule {
     /// The first time after an instant, in a time zone.
     pub(crate) fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
-            Self::Every(seconds) => after.checked_add((*seconds).seconds()).ok(),
+            Self::Every(seconds) => after.checked_add(SignedDuration::from_secs(*seconds)).ok(),
             Self::Fields(fields) => fields.next(after, zone),
         }
+    }
+}
+
+/// The periods before now in which the last time of a schedule is looked for, in hours.
+const WINDOWS: [i64; 5] = [1, 24, 31 * 24, 366 * 24, 9 * 366 * 24];
+
+impl Schedule {
+    /// The last time after one instant and up to another, in a time zone.
+    pub(crate) fn last(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        if let Self::Every(seconds) = self {
+            let passed = until.as_second().saturating_sub(after.as_second());
+            let whole = passed.checked_div(*seconds)?.checked_mul(*seconds)?;
+            return after
+                .checked_add(SignedDuration::from_secs(whole))
+                .ok()
+                .filter(|last| *last > after);
+        }
+        for hours in WINDOWS {
+            let since = until
+                .checked_sub(SignedDuration::from_hours(hours))
+                .unwrap_or(after)
+                .max(after);
+            let next = |since| self.next(since, zone).filter(|next| *next <= until);
+            if let Some(first) = next(since) {
+                return std::iter::successors(Some(first), |last| next(*last)).last();
+            }
+            if since == after {
+                break;
+            }
+        }
+        None
     }
 }
 
@@ -76,9 +107,12 @@ impl Fields {
     fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let start = after.to_zoned(zone.clone());
         let mut day = start.date();
-        for _ in 0..DAYS_MAX {
+        for passed in 0..DAYS_MAX {
             if self.is_day(&day) {
-                let found = self.times().find_map(|(hour, minute)| {
+                // Clocks are put back by less than three hours.
+                let first = if passed == 0 { start.hour() - 3 } else { 0 };
+                let times = self.times().skip_while(|(hour, _)| *hour < first);
+                let found = times.into_iter().find_map(|(hour, minute)| {
                     let at = day.at(hour, minute, 0, 0).to_zoned(zone.clone()).ok()?;
                     (at > start && is_exact(&at, hour, minute)).then(|| at.timestamp())
                 });
@@ -165,7 +199,7 @@ fn number(text: &str, low: u32, names: &[&str]) -> Option<u32> {
 
 /// A duration as Go writes it, in whole seconds: `1h30m`, `90s`.
 fn seconds(text: &str) -> Option<i64> {
-    let mut total = 0;
+    let mut total = 0_i64;
     let mut digits = String::new();
     for letter in text.chars() {
         let unit = match letter {
@@ -178,7 +212,7 @@ fn seconds(text: &str) -> Option<i64> {
             }
             _ => return None,
         };
-        total += digits.parse::<i64>().ok()?.checked_mul(unit)?;
+        total = total.checked_add(digits.parse::<i64>().ok()?.checked_mul(unit)?)?;
         digits.clear();
     }
     (digits.is_empty() && total > 0).then_some(total)
@@ -229,5 +263,37 @@ mod tests {
     fn a_day_that_never_comes_has_no_next_time() {
         let never = Schedule::parse("0 0 31 2 *").unwrap();
         assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
+    }
+
+    #[test]
+    fn the_last_time_is_found_in_few_steps() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (long_ago, now) = (at("2001-01-01T00:00:00Z"), at("2024-03-10T12:34:56Z"));
+        for (schedule, last) in [
+            ("* * * * *", "2024-03-10T12:34:00Z"),
+            ("0-29 * * * *", "2024-03-10T12:29:00Z"),
+            ("* 0-5 * * *", "2024-03-10T05:59:00Z"),
+            ("15 3 * * 1", "2024-03-04T03:15:00Z"),
+            ("0 0 1 1 *", "2024-01-01T00:00:00Z"),
+            ("0 0 29 2 *", "2024-02-29T00:00:00Z"),
+            ("@every 1h30m", "2024-03-10T12:00:00Z"),
+        ] {
+            let found = Schedule::parse(schedule)
+                .unwrap()
+                .last(long_ago, now, &TimeZone::UTC);
+            assert_eq!(found, Some(at(last)), "{schedule}");
+        }
+        let hourly = Schedule::parse("@hourly").unwrap();
+        assert_eq!(hourly.last(at("2024-03-10T12:00:00Z"), now, &TimeZone::UTC), None);
+        let never = Schedule::parse("0 0 31 2 *").unwrap();
+        assert_eq!(never.last(long_ago, now, &TimeZone::UTC), None);
+    }
+
+    #[test]
+    fn durations_of_any_length_are_read() {
+        let text = "@every 9223372036854775807s9223372036854775807s";
+        assert_eq!(Schedule::parse(text), None);
+        let rare = Schedule::parse("@every 9223372036854775807s").unwrap();
+        assert_eq!(rare.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
     }
 }

@@ -83,6 +83,7 @@ impl Runner {
         client: &Client,
         clock: &Clock,
         recorder: &Arc<Recorder>,
+        max_pods: usize,
     ) -> Self {
         Self {
             controller,
@@ -90,7 +91,7 @@ impl Runner {
             cache: cache.clone(),
             client: client.clone(),
             clock: clock.clone(),
-            executor: Executor::new(client.clone(), cache.clone(), recorder.clone()),
+            executor: Executor::new(client.clone(), cache.clone(), recorder.clone(), max_pods),
             failures: HashMap::new(),
         }
     }

@@ -60,6 +60,10 @@ pub struct Options {
     pub nodes: usize,
     /// How long the stages of a simulated pod's life take. Default: no time.
     pub delays: Delays,
+    /// The number of pods in the cluster at which controllers stop creating more. It protects the process from a Job or
+    /// a Deployment with billions of pods. Owners report it like any refused creation, with a FailedCreate Event, and
+    /// retry. Pods that clients create are not limited. Default: 10,000.
+    pub max_pods: usize,
     /// Whether nodes record the Events Pulled, Created and Started for each container. Default: no.
     pub container_events: bool,
     /// The certificate of the server's authority in PEM, published in each namespace. Default: empty.
@@ -74,6 +78,7 @@ impl Default for Options {
             controllers: Controllers::All,
             nodes: 1,
             delays: Delays::default(),
+            max_pods: 10_000,
             container_events: false,
             root_ca: String::new(),
             clock: Clock::default(),
@@ -96,6 +101,7 @@ impl ControlPlane {
         let recorder = Arc::new(Recorder::new(client.clone(), options.clock.clone()));
         let mut subscribers = Vec::new();
         let clock = options.clock.clone();
+        let max_pods = options.max_pods;
         for controller in controllers(options) {
             let queue = Arc::new(Queue::default());
             controller.initial.iter().cloned().for_each(|key| queue.add(key));
@@ -103,7 +109,7 @@ impl ControlPlane {
                 keys: controller.keys,
                 queue: queue.clone(),
             });
-            let runner = Runner::new(controller, queue, &cache, client, &clock, &recorder);
+            let runner = Runner::new(controller, queue, &cache, client, &clock, &recorder, max_pods);
             tasks.spawn(runner.run());
         }
         if !subscribers.is_empty() {

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use operator_apiserver::client::{Event, EventType, Gvr};
 use serde_json::Value;
 
-use crate::kind::Kind;
+use crate::kind::{Kind, POD};
 use crate::object::Object;
 use crate::owner::controller_of;
+use crate::pod;
 
 /// Namespace (empty if cluster-scoped) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +55,8 @@ pub(crate) struct Objects {
     resources: HashMap<String, HashMap<String, Resource>>,
     uids: HashMap<String, Id>,
     dependents: HashMap<String, BTreeSet<Id>>,
+    /// The number of pods, and the memory that they take.
+    pods: (usize, usize),
 }
 
 impl Objects {
@@ -147,6 +150,11 @@ impl Objects {
             .filter_map(|id| self.find(&id.gvr, &id.key))
     }
 
+    /// The number of pods, and the memory that they take as counted by [`pod::weight`].
+    pub(crate) fn pods(&self) -> (usize, usize) {
+        self.pods
+    }
+
     /// Every object, for a comparison with a new snapshot.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Gvr>, &Arc<Value>)> {
         let objects = self
@@ -180,6 +188,10 @@ impl Objects {
         self.uids.insert(object.uid().to_owned(), id);
         let group = self.resources.entry(gvr.group.clone()).or_default();
         let resource = group.entry(gvr.resource.clone()).or_default();
+        if POD.is(gvr) {
+            self.pods.0 += 1;
+            self.pods.1 += pod::weight(object);
+        }
         if controller_of(object).is_none() {
             resource.uncontrolled.insert(key.clone());
         }
@@ -195,6 +207,10 @@ impl Objects {
         let Some((gvr, object)) = resource.objects.remove(key) else {
             return;
         };
+        if POD.is(&gvr) {
+            self.pods.0 -= 1;
+            self.pods.1 -= pod::weight(&object);
+        }
         let id = Id {
             gvr,
             key: key.clone(),
@@ -221,7 +237,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kind::{CONFIG_MAP, POD};
+    use crate::kind::CONFIG_MAP;
 
     fn put(objects: &mut Objects, kind: &Kind, object: Value) {
         objects.insert(&Arc::new(kind.gvr.clone()), &Arc::new(object));

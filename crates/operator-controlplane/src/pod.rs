@@ -1,5 +1,7 @@
 //! Facts about Pods, and Pods from templates.
 
+use std::collections::HashMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -68,10 +70,39 @@ pub(crate) fn from_template(kind: &Kind, owner: &Value, template: &Value, genera
     json!({"metadata": metadata, "spec": template.get("spec").cloned().unwrap_or_default()})
 }
 
+/// The most pods that a controller creates or deletes in one plan.
+pub(crate) const BURST: usize = 500;
+/// The most memory that the pods of one plan take, as counted by [`weight`].
+const BURST_WEIGHT: usize = 32 << 20;
+
+/// The number of pods of a template that a controller creates in one plan. The next plan creates the others.
+pub(crate) fn burst(template: &Value) -> usize {
+    (BURST_WEIGHT / weight(template).max(1)).clamp(1, BURST)
+}
+
+/// The number of bytes that an object takes in memory, approximately.
+pub(crate) fn weight(object: &Value) -> usize {
+    const NODE: usize = 64;
+    NODE + match object {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() + weight(value))
+            .sum(),
+        _ => 0,
+    }
+}
+
 /// The order in which pods are given up, the first first: not scheduled, not running, not ready, cheap to delete,
 /// crowded on one node, ready for a shorter time, restarted more often, younger.
 pub(crate) fn by_usefulness(pods: &mut [std::sync::Arc<Value>]) {
-    let crowds: Vec<usize> = pods.iter().map(|pod| crowd(pods, pod)).collect();
+    let mut by_node: HashMap<&str, usize> = HashMap::new();
+    for pod in pods.iter() {
+        *by_node.entry(pod.text("/spec/nodeName")).or_default() += 1;
+    }
+    let crowd = |pod: &Value| by_node.get(pod.text("/spec/nodeName")).copied().unwrap_or(0);
+    let crowds: Vec<usize> = pods.iter().map(|pod| crowd(pod)).collect();
     let mut ranked: Vec<_> = pods.iter().cloned().zip(crowds).collect();
     ranked.sort_by_cached_key(|(pod, crowd)| {
         let ready_since = pod
@@ -92,13 +123,6 @@ pub(crate) fn by_usefulness(pods: &mut [std::sync::Arc<Value>]) {
     for (slot, (pod, _)) in pods.iter_mut().zip(ranked) {
         *slot = pod;
     }
-}
-
-fn crowd(pods: &[std::sync::Arc<Value>], pod: &Value) -> usize {
-    let node = pod.text("/spec/nodeName");
-    pods.iter()
-        .filter(|other| other.text("/spec/nodeName") == node)
-        .count()
 }
 
 fn phase_rank(phase: &str) -> u8 {

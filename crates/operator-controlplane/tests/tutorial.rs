@@ -130,6 +130,58 @@ async fn a_deployment_comes_up_scales_rolls_and_goes() {
 }
 
 #[tokio::test]
+async fn controllers_stop_creating_pods_in_a_full_cluster() {
+    let stage = stage(Options {
+        max_pods: 20,
+        ..Options::default()
+    });
+    stage
+        .client
+        .create(
+            &gvr("apps", "deployments"),
+            NAMESPACE,
+            deployment(i32::MAX.into()),
+        )
+        .await
+        .unwrap();
+    let is_reported = |sets: &[Arc<Value>]| {
+        let conditions = sets
+            .iter()
+            .flat_map(|set| set["status"]["conditions"].as_array())
+            .flatten();
+        let mut messages = conditions.filter_map(|condition| condition["message"].as_str());
+        messages.any(|message| message.starts_with("the simulated cluster is full: it has 20 pods"))
+    };
+    stage.eventually(&gvr("apps", "replicasets"), is_reported).await;
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {
+            "completions": i32::MAX, "parallelism": i32::MAX,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/c:1"}]}},
+        },
+    });
+    stage
+        .client
+        .create(&gvr("batch", "jobs"), NAMESPACE, job)
+        .await
+        .unwrap();
+    let is_refused = |events: &[Arc<Value>]| {
+        events.iter().any(|event| {
+            event["reason"] == "FailedCreate"
+                && event["involvedObject"]["kind"] == "Job"
+                && event["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains("the simulated cluster is full"))
+        })
+    };
+    stage.eventually(&gvr("", "events"), is_refused).await;
+    let pods = stage.client.list(&gvr("", "pods"), NAMESPACE, "").await.unwrap();
+    assert_eq!(pods.items.len(), 20);
+    stage.patch(json!({"spec": {"replicas": 2}})).await;
+    stage.available(2).await;
+}
+
+#[tokio::test]
 async fn what_happens_is_told_in_events() {
     let stage = stage(Options {
         container_events: true,

@@ -19,9 +19,6 @@ use crate::plan::{Action, Note, Plan, World, create, delete, until, update_statu
 
 const COMPONENT: &str = "cronjob-controller";
 
-/// How many missed times are looked through before the schedule is thought to be out of order.
-const MISSED_MAX: usize = 1000;
-
 /// The controller.
 pub(crate) fn controller() -> Controller {
     Controller {
@@ -88,17 +85,7 @@ fn due(world: &World<'_>, cron: &Value, schedule: &Schedule, zone: &TimeZone) ->
     if let Some(earliest) = deadline.and_then(|deadline| world.now.checked_sub(deadline).ok()) {
         since = since.max(earliest);
     }
-    let mut last = None;
-    for _ in 0..MISSED_MAX {
-        match schedule.next(since, zone) {
-            Some(next) if next <= world.now => {
-                last = Some(next);
-                since = next;
-            }
-            _ => break,
-        }
-    }
-    last
+    schedule.last(since, world.now, zone)
 }
 
 fn job_name(cron: &Value, at: Timestamp) -> String {

@@ -163,6 +163,7 @@ fn tolerant(mut template: Value) -> Value {
 }
 
 fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
+    let burst = pod::burst(&history::template(&run.history.latest));
     let mut actions: Vec<Action> = run
         .misplaced
         .iter()
@@ -182,6 +183,9 @@ fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
         actions.extend(active.iter().skip(1).map(|pod| kill(run, pod)));
         if alive.is_empty() && pods.is_empty() {
             actions.push(start(run, node));
+        }
+        if actions.len() >= burst {
+            return actions;
         }
     }
     if actions.is_empty() && run.set.text("/spec/updateStrategy/type") != "OnDelete" {

@@ -10,7 +10,7 @@ use crate::controller::deployment::scaled;
 use crate::controller::key_of;
 use crate::engine::Controller;
 use crate::kind::{
-    DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
+    DEPLOYMENT, Kind, POD, POD_DISRUPTION_BUDGET, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
 };
 use crate::object::{Object, time};
 use crate::objects::{Key, Objects};
@@ -109,30 +109,40 @@ fn scale(world: &World<'_>, pods: &[&Arc<Value>]) -> i64 {
         .sum()
 }
 
-/// What scales a pod: its controller, or the Deployment of that.
+/// The object that scales a pod: its controller, or the Deployment of its ReplicaSet.
 fn scaled_owner<'a>(world: &World<'a>, pod: &Value) -> Option<&'a Arc<Value>> {
-    let owner = controller_of(pod)?;
-    let kinds = [
+    let (kind, owner) = scale_of(world, pod)?;
+    if REPLICA_SET.is(&kind.gvr) && controller_of(owner).is_some() {
+        return scale_of(world, owner).map(|(_, owner)| owner);
+    }
+    Some(owner)
+}
+
+/// The controller of an object, if it has a scale.
+fn scale_of<'a>(world: &World<'a>, object: &Value) -> Option<(&'static Kind, &'a Arc<Value>)> {
+    let owner = controller_of(object)?;
+    let kinds: [&'static Kind; 4] = [
         &*REPLICA_SET,
         &*REPLICATION_CONTROLLER,
         &*STATEFUL_SET,
         &*DEPLOYMENT,
     ];
     let kind = kinds.into_iter().find(|kind| kind.name == owner.text("/kind"))?;
-    let found = world.objects.get(kind, pod.namespace(), owner.text("/name"))?;
-    if REPLICA_SET.is(&kind.gvr) && controller_of(found).is_some() {
-        return scaled_owner(world, found);
-    }
-    Some(found)
+    let found = world.objects.get(kind, object.namespace(), owner.text("/name"))?;
+    Some((kind, found))
 }
 
 /// The pods that an eviction has been granted for and that are still there.
 fn disrupted(budget: &Value, pods: &[&Arc<Value>]) -> Option<Value> {
     let granted = budget.pointer("/status/disruptedPods")?.as_object()?;
-    let is_there = |name: &str| pods.iter().any(|pod| pod.name() == name && !pod.is_terminating());
+    let there: BTreeSet<&str> = pods
+        .iter()
+        .filter(|pod| !pod.is_terminating())
+        .map(|pod| pod.name())
+        .collect();
     let left: serde_json::Map<_, _> = granted
         .iter()
-        .filter(|(name, _)| is_there(name))
+        .filter(|(name, _)| there.contains(name.as_str()))
         .map(|(name, at)| (name.clone(), at.clone()))
         .collect();
     Some(left).filter(|left| !left.is_empty()).map(Value::Object)
@@ -209,5 +219,26 @@ mod tests {
             };
             assert_eq!(status["conditions"][0]["reason"], reason, "{spec}");
         }
+    }
+
+    #[test]
+    fn owners_that_own_each_other_are_not_followed() {
+        let mut scene = Scene::new();
+        let owner =
+            |name: &str| json!([{"kind": "ReplicaSet", "name": name, "uid": name, "controller": true}]);
+        for (name, other) in [("rs", "rs"), ("x", "y"), ("y", "x")] {
+            scene.put(&REPLICA_SET, json!({
+                "metadata": {"namespace": "a", "name": name, "uid": name, "ownerReferences": owner(other)},
+                "spec": {"replicas": 2},
+            }));
+            scene.put(&POD, json!({
+                "metadata": {"namespace": "a", "name": name, "uid": format!("pod-{name}"), "ownerReferences": owner(name)},
+                "status": {"phase": "Running"},
+            }));
+        }
+        scene.put(&POD_DISRUPTION_BUDGET, json!({
+            "metadata": {"namespace": "a", "name": "b", "uid": "b"}, "spec": {"selector": {}, "maxUnavailable": 1},
+        }));
+        assert!(scene.plan(plan, "a", "b").status.is_some());
     }
 }

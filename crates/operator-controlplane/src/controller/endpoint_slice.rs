@@ -1,5 +1,6 @@
 //! EndpointSlices: of Services that select pods, and copies of Endpoints that somebody else keeps.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use operator_apiserver::client::Event;
@@ -76,10 +77,12 @@ fn is_mirrored(endpoints: &Value) -> bool {
 
 fn of_pods(world: &World<'_>, service: &Value) -> Vec<Slice> {
     let mut groups: Vec<Slice> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for pod in endpoints::pods(world, service) {
         let ports = ports(service, pod);
         let endpoint = endpoint(service, pod);
-        match groups.iter_mut().find(|(known, _)| *known == ports) {
+        let place = *places.entry(json!(ports).to_string()).or_insert(groups.len());
+        match groups.get_mut(place) {
             Some((_, endpoints)) => endpoints.push(endpoint),
             None => groups.push((ports, vec![endpoint])),
         }

@@ -1,5 +1,6 @@
 //! Endpoints of Services that select pods.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use operator_apiserver::client::Event;
@@ -162,6 +163,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
 /// The pods by the ports that they have, ready and not ready apart.
 fn subsets(world: &World<'_>, service: &Value) -> Vec<Value> {
     let mut subsets: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     let publishes = service.flag("/spec/publishNotReadyAddresses");
     for pod in pods(world, service)
         .into_iter()
@@ -171,13 +173,10 @@ fn subsets(world: &World<'_>, service: &Value) -> Vec<Value> {
         if ports.is_empty() && !service.items("/spec/ports").is_empty() {
             continue;
         }
-        let at = subsets
-            .iter()
-            .position(|(known, ..)| *known == ports)
-            .unwrap_or_else(|| {
-                subsets.push((ports, Vec::new(), Vec::new()));
-                subsets.len() - 1
-            });
+        let at = *places.entry(json!(ports).to_string()).or_insert(subsets.len());
+        if at == subsets.len() {
+            subsets.push((ports, Vec::new(), Vec::new()));
+        }
         if let Some((_, ready, not_ready)) = subsets.get_mut(at) {
             let list = if is_serving(service, pod) {
                 ready

@@ -3,9 +3,11 @@
 //! A key is a uid. Semantics: kubernetes.io/docs/concepts/architecture/garbage-collection and the behaviour of
 //! kube-controller-manager 1.36.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use operator_apiserver::client::{Event, EventType, Gvr};
+use operator_apiserver::client::{Event, EventType, Gvr, ServedResource};
 use serde_json::{Value, json};
 
 use crate::engine::Controller;
@@ -18,6 +20,8 @@ use crate::plan::{Action, Delete, Note, Plan, World, patch_metadata, reference, 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 const COMPONENT: &str = "garbage-collector-controller";
+/// The most Events that one object causes about owners in other namespaces.
+const NOTES_MAX: usize = 10;
 
 /// The controller.
 pub(crate) fn controller() -> Controller {
@@ -99,7 +103,7 @@ fn terminate(world: &World<'_>, gvr: &Gvr, object: &Value) -> Plan {
     let dependents = || world.objects.dependents(object.uid());
     if object.has_finalizer(ORPHAN) {
         let mut actions: Vec<Action> = dependents()
-            .map(|(id, dependent)| disown(&id.gvr, dependent, &[object.uid()]))
+            .map(|(id, dependent)| disown(&id.gvr, dependent, &HashSet::from([object.uid()])))
             .collect();
         actions.push(remove_finalizer(gvr, object, ORPHAN));
         return Plan::actions(actions);
@@ -134,11 +138,17 @@ enum Owner {
 
 fn collect(world: &World<'_>, id: &Id, object: &Arc<Value>) -> Plan {
     let owners = object.items("/metadata/ownerReferences");
-    let weighed: Vec<Owner> = owners.iter().map(|owner| weigh(world, object, owner)).collect();
+    let served = OnceCell::new();
+    let served = || served.get_or_init(|| (world.resources)());
+    let weighed: Vec<Owner> = owners
+        .iter()
+        .map(|owner| weigh(world, &served, object, owner))
+        .collect();
     let notes: Vec<Action> = owners
         .iter()
         .filter_map(|owner| misplaced(world, object, owner))
-        .map(|owner| Action::Record(invalid_namespace(id, world, object, &owner)))
+        .take(NOTES_MAX)
+        .map(|owner| Action::Record(invalid_namespace(id, served(), object, &owner)))
         .collect();
     let mut plan = decide(world, &id.gvr, object, &weighed);
     if !plan.actions.is_empty() {
@@ -153,7 +163,7 @@ fn decide(world: &World<'_>, gvr: &Gvr, object: &Value, weighed: &[Owner]) -> Pl
     }
     let owners = object.items("/metadata/ownerReferences");
     if weighed.contains(&Owner::Solid) {
-        let dropped: Vec<&str> = owners
+        let dropped: HashSet<&str> = owners
             .iter()
             .zip(weighed)
             .filter(|(_, weight)| **weight != Owner::Solid)
@@ -202,8 +212,8 @@ fn delete(gvr: &Gvr, object: &Value, policy: &'static str) -> Action {
 }
 
 /// Takes owners away from an object.
-fn disown(gvr: &Gvr, object: &Value, uids: &[&str]) -> Action {
-    let left = owners_without(object, |owner| uids.contains(&owner.text("/uid")));
+fn disown(gvr: &Gvr, object: &Value, uids: &HashSet<&str>) -> Action {
+    let left = owners_without(object, |owner| uids.contains(owner.text("/uid")));
     patch_metadata(gvr, object, json!({"ownerReferences": left}))
 }
 
@@ -215,8 +225,11 @@ fn unblock(gvr: &Gvr, object: &Value) -> Action {
     patch_metadata(gvr, object, json!({"ownerReferences": owners}))
 }
 
-fn weigh(world: &World<'_>, object: &Value, owner: &Value) -> Owner {
-    let Some(namespaced) = scope(world, owner) else {
+/// Lists the served resources. The list is long, and made once per plan.
+type Served<'a> = dyn Fn() -> &'a Vec<ServedResource> + 'a;
+
+fn weigh<'a>(world: &World<'_>, served: &Served<'a>, object: &Value, owner: &Value) -> Owner {
+    let Some(namespaced) = scope(world, served, owner) else {
         return Owner::Unknown;
     };
     if namespaced && object.namespace().is_empty() {
@@ -229,16 +242,15 @@ fn weigh(world: &World<'_>, object: &Value, owner: &Value) -> Owner {
     }
 }
 
-/// Whether the kind of an owner is namespaced; `None` if nothing serves it.
-fn scope(world: &World<'_>, owner: &Value) -> Option<bool> {
+/// Reports whether the kind of an owner is namespaced; `None` if it is not served.
+fn scope<'a>(world: &World<'_>, served: &Served<'a>, owner: &Value) -> Option<bool> {
     if let Some((_, found)) = world.objects.by_uid(owner.text("/uid"))
         && found.text("/kind") == owner.text("/kind")
         && group(found.text("/apiVersion")) == group(owner.text("/apiVersion"))
     {
         return Some(!found.namespace().is_empty());
     }
-    let resources = (world.resources)();
-    let served = resources.iter().find(|served| {
+    let served = served().iter().find(|served| {
         served.kind == owner.text("/kind") && served.gvr.group == group(owner.text("/apiVersion"))
     });
     served.map(|served| served.namespaced)
@@ -265,13 +277,12 @@ fn misplaced(world: &World<'_>, object: &Value, owner: &Value) -> Option<Value> 
     is_elsewhere.then(|| owner.clone())
 }
 
-fn invalid_namespace(id: &Id, world: &World<'_>, object: &Value, owner: &Value) -> Note {
-    let resources = (world.resources)();
+fn invalid_namespace(id: &Id, resources: &[ServedResource], object: &Value, owner: &Value) -> Note {
     let is_same = |gvr: &Gvr| gvr.group == id.gvr.group && gvr.resource == id.gvr.resource;
     let kind = resources
-        .into_iter()
+        .iter()
         .find(|served| is_same(&served.gvr))
-        .map(|served| served.kind);
+        .map(|served| served.kind.clone());
     let api_version = match id.gvr.group.as_str() {
         "" => id.gvr.version.clone(),
         group => format!("{group}/{}", id.gvr.version),

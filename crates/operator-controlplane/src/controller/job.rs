@@ -4,10 +4,11 @@
 //! then they are counted. A crash between any two steps counts none twice.
 
 mod index;
+mod indexes;
 mod outcome;
 mod policy;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ impl<'a> Run<'a> {
     /// The successes, counted or not.
     pub(crate) fn successes(&self) -> i64 {
         if self.is_indexed() {
-            return count_of(&index::completed(self));
+            return index::completed(self).count();
         }
         let told = self.uncounted_uids("succeeded");
         let untold = self
@@ -245,10 +246,10 @@ fn count(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Vec<Act
 fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>>, Vec<&'r Arc<Value>>) {
     let verdict = verdict.filter(|verdict| verdict.is_told);
     let held = |pod: &&Arc<Value>| pod.has_finalizer(TRACKING);
-    let mut released: Vec<&Arc<Value>> = run.succeeded.iter().filter(held).collect();
-    let delayed = index::delayed(run);
-    let is_delayed =
-        |pod: &Arc<Value>| verdict.is_none() && delayed.values().any(|kept| kept.uid() == pod.uid());
+    let mut released: Vec<&Arc<Value>> = run.succeeded.iter().filter(held).take(pod::BURST).collect();
+    let mut known: HashSet<&str> = released.iter().map(|pod| pod.uid()).collect();
+    let delayed: HashSet<&str> = index::delayed(run).values().map(|pod| pod.uid()).collect();
+    let is_delayed = |pod: &Arc<Value>| verdict.is_none() && delayed.contains(pod.uid());
     let failures = run.failed.iter().filter(held).filter(|pod| !is_delayed(pod));
     let is_over = verdict.is_some() || run.job.is_terminating();
     let others = run
@@ -262,7 +263,10 @@ fn ended<'r>(run: &'r Run<'_>, verdict: Option<&Verdict>) -> (Vec<&'r Arc<Value>
         .map(|pod| (pod, true))
         .chain(others.map(|pod| (pod, false)))
     {
-        if released.iter().any(|known| known.uid() == pod.uid()) {
+        if released.len() >= pod::BURST {
+            break;
+        }
+        if !known.insert(pod.uid()) {
             continue;
         }
         released.push(pod);
@@ -302,10 +306,12 @@ fn tell(run: &Run<'_>, released: &[&Arc<Value>], failed: &[&Arc<Value>]) -> Valu
 fn decide(world: &World<'_>, run: &Run<'_>, verdict: Option<&Verdict>) -> Plan {
     let job = run.job;
     if verdict.is_some_and(|verdict| verdict.is_told) && !run.active.is_empty() {
-        return Plan::actions(run.active.iter().map(|pod| stop(job, pod)).collect());
+        let stopped = run.active.iter().take(pod::BURST);
+        return Plan::actions(stopped.map(|pod| stop(job, pod)).collect());
     }
     if verdict.is_none() && job.flag("/spec/suspend") && !run.active.is_empty() {
-        return Plan::actions(withdraw(job, &run.active));
+        let withdrawn = run.active.get(..pod::BURST).unwrap_or(&run.active);
+        return Plan::actions(withdraw(job, withdrawn));
     }
     let starts =
         !job.flag("/spec/suspend") && !job.is_terminating() && !job.text("/status/startTime").is_empty();
@@ -356,11 +362,14 @@ fn scale(world: &World<'_>, run: &Run<'_>) -> Plan {
         None if run.successes() > 0 => active,
         None => parallelism,
     };
-    let surplus = surplus(run, usize::try_from(active - wanted).unwrap_or(0));
+    let mut surplus = surplus(run, usize::try_from(active - wanted).unwrap_or(0));
+    surplus.truncate(pod::BURST);
     if !surplus.is_empty() {
         return Plan::actions(withdraw(run.job, &surplus));
     }
+    let template = run.job.pointer("/spec/template").unwrap_or(&Value::Null);
     let missing = usize::try_from(wanted - active - occupied).unwrap_or(0);
+    let missing = missing.min(pod::burst(template));
     if missing == 0 {
         return Plan::done();
     }

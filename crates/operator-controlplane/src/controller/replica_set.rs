@@ -19,9 +19,6 @@ use crate::plan::{Action, Note, Plan, World, create, delete, sooner, until, upda
 use crate::pod;
 use crate::selector::{selects, selects_map};
 
-/// How many pods are created or deleted in one plan.
-const BURST: usize = 500;
-
 /// The controller of ReplicaSets.
 pub(crate) fn controller() -> Controller {
     Controller {
@@ -102,11 +99,11 @@ fn scale(kind: &Kind, component: &'static str, owner: &Value, mut active: Vec<Ar
             "SuccessfulCreate",
             "Created pod: {name}".to_owned(),
         );
-        let missing = (wanted - active.len()).min(BURST);
+        let missing = (wanted - active.len()).min(pod::burst(&template));
         let one = |_| create(&POD, pod.clone(), Some(note.clone().or("FailedCreate")));
         return (0..missing).map(one).collect();
     }
-    let surplus = (active.len() - wanted).min(BURST);
+    let surplus = (active.len() - wanted).min(pod::BURST);
     pod::by_usefulness(&mut active);
     let one = |pod: &Arc<Value>| {
         let message = format!("Deleted pod: {}", pod.name());

@@ -2,7 +2,8 @@
 
 mod identity;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +43,10 @@ struct Run<'a> {
     set: &'a Value,
     history: History,
     current: Arc<Value>,
-    /// The pods that should be, by ordinal; `None` where one is missing.
-    replicas: Vec<(i64, Option<Arc<Value>>)>,
+    /// The ordinals of the set. There can be billions, so only existing pods are listed.
+    ordinals: Range<i64>,
+    /// The existing pods of these ordinals.
+    replicas: BTreeMap<i64, Arc<Value>>,
     /// The pods that should not be, highest ordinal first.
     condemned: Vec<Arc<Value>>,
 }
@@ -52,16 +55,17 @@ impl<'a> Run<'a> {
     fn sort(set: &'a Value, history: History, pods: Vec<Arc<Value>>) -> Self {
         let first = set.int("/spec/ordinals/start").unwrap_or(0);
         let count = set.int("/spec/replicas").unwrap_or(1);
-        let mut replicas: Vec<(i64, Option<Arc<Value>>)> =
-            (first..first + count).map(|ordinal| (ordinal, None)).collect();
+        let ordinals = first..first.saturating_add(count);
+        let mut replicas = BTreeMap::new();
         let mut condemned = Vec::new();
         for pod in pods {
             let Some(ordinal) = identity::ordinal(set, &pod) else {
                 continue;
             };
-            match replicas.iter_mut().find(|(wanted, _)| *wanted == ordinal) {
-                Some((_, slot)) => *slot = Some(pod),
-                None => condemned.push((ordinal, pod)),
+            if ordinals.contains(&ordinal) {
+                replicas.insert(ordinal, pod);
+            } else {
+                condemned.push((ordinal, pod));
             }
         }
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
@@ -69,16 +73,14 @@ impl<'a> Run<'a> {
             current: history.named(set.text("/status/currentRevision")),
             set,
             history,
+            ordinals,
             replicas,
             condemned: condemned.into_iter().map(|(_, pod)| pod).collect(),
         }
     }
 
     fn pods(&self) -> impl Iterator<Item = &Arc<Value>> {
-        self.replicas
-            .iter()
-            .filter_map(|(_, pod)| pod.as_ref())
-            .chain(&self.condemned)
+        self.replicas.values().chain(&self.condemned)
     }
 
     fn is_ordered(&self) -> bool {
@@ -142,11 +144,13 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
 /// The first of the steps that has something to do: fill the ordinals, stop what is too many, replace what is old.
 fn steps(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
-    for (ordinal, pod) in &run.replicas {
-        let step = fill(world, run, *ordinal, pod.as_deref());
-        let is_waiting = run.is_ordered() && !pod.as_ref().is_some_and(|pod| run.is_healthy(pod, world));
+    let burst = pod::burst(&history::template(&run.history.latest));
+    for ordinal in run.ordinals.clone() {
+        let pod = run.replicas.get(&ordinal);
+        let step = fill(world, run, ordinal, pod.map(|pod| &**pod));
+        let is_waiting = run.is_ordered() && !pod.is_some_and(|pod| run.is_healthy(pod, world));
         actions.extend(step);
-        if is_waiting {
+        if is_waiting || actions.len() >= burst {
             return actions;
         }
     }
@@ -206,8 +210,8 @@ fn condemn(world: &World<'_>, set: &Value, pod: &Value) -> Vec<Action> {
 /// Replaces pods of an old revision, one at a time from the highest ordinal down.
 fn replace(world: &World<'_>, run: &Run<'_>) -> Vec<Action> {
     let latest = run.history.latest.name();
-    for (ordinal, pod) in run.replicas.iter().rev() {
-        let Some(pod) = pod.as_ref().filter(|_| *ordinal >= run.partition()) else {
+    for ordinal in run.ordinals.clone().rev() {
+        let Some(pod) = run.replicas.get(&ordinal).filter(|_| ordinal >= run.partition()) else {
             return Vec::new();
         };
         if pod.label(HASH) != Some(latest) && !pod.is_terminating() {

@@ -28,14 +28,20 @@ pub(crate) struct Executor {
     client: Client,
     cache: Arc<Cache>,
     recorder: Arc<Recorder>,
+    max_pods: usize,
 }
 
+/// The most memory that all pods take, as counted by [`weight`](crate::pod::weight), before controllers stop creating
+/// more.
+const PODS_WEIGHT_MAX: usize = 256 << 20;
+
 impl Executor {
-    pub(crate) fn new(client: Client, cache: Arc<Cache>, recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn new(client: Client, cache: Arc<Cache>, recorder: Arc<Recorder>, max_pods: usize) -> Self {
         Self {
             client,
             cache,
             recorder,
+            max_pods,
         }
     }
 
@@ -91,6 +97,9 @@ impl Executor {
 
     async fn create(&self, gvr: &Gvr, object: Value, note: Option<Note>) -> Result<(), Refusal> {
         let namespace = object.namespace().to_owned();
+        if let Some(full) = self.full(gvr) {
+            return Err(self.refused("FailedCreate", "Error creating: ", full, note).await);
+        }
         let created = self.client.create(gvr, &namespace, object).await;
         match created {
             Err(status) if is_namespace_terminating(&status) || status.reason() == "AlreadyExists" => {
@@ -171,6 +180,22 @@ impl Executor {
         Ok(())
     }
 
+    /// The reason why no more pods are created, if the cluster has as many as it may have.
+    fn full(&self, gvr: &Gvr) -> Option<String> {
+        if !POD.is(gvr) {
+            return None;
+        }
+        let (count, weight) = self.cache.objects.read().pods();
+        if count < self.max_pods && weight < PODS_WEIGHT_MAX {
+            return None;
+        }
+        Some(format!(
+            "the simulated cluster is full: it has {count} pods, and controllers create at most {} pods or {} MiB of pods",
+            self.max_pods,
+            PODS_WEIGHT_MAX >> 20
+        ))
+    }
+
     async fn failed(
         &self,
         reason: &'static str,
@@ -178,19 +203,26 @@ impl Executor {
         status: &Status,
         note: Option<Note>,
     ) -> Refusal {
+        self.refused(reason, prefix, status.to_string(), note).await
+    }
+
+    async fn refused(
+        &self,
+        reason: &'static str,
+        prefix: &str,
+        message: String,
+        note: Option<Note>,
+    ) -> Refusal {
         if let Some(note) = note.filter(|note| !note.refused.is_empty()) {
             let warning = Note {
                 kind: "Warning",
                 reason: note.refused,
-                message: format!("{prefix}{status}"),
+                message: format!("{prefix}{message}"),
                 ..note
             };
             self.recorder.record(&warning).await;
         }
-        Refusal::Failed(Failure {
-            reason,
-            message: status.to_string(),
-        })
+        Refusal::Failed(Failure { reason, message })
     }
 }
 

@@ -25,15 +25,24 @@ pub(super) fn bounds(deployment: &Value, wanted: i64) -> (i64, i64) {
     (surge, unavailable.min(wanted))
 }
 
-/// A number, or a percentage of a total, rounded up or down. Missing values read as 25 %.
+/// A number, or a percentage of a total, rounded up or down; at most the largest number of replicas. Missing values
+/// read as 25 %.
 pub(crate) fn scaled(value: &Value, total: i64, up: bool) -> i64 {
+    unlimited(value, total, up).min(i32::MAX.into())
+}
+
+fn unlimited(value: &Value, total: i64, up: bool) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
     }
     let text = value.as_str().unwrap_or("25%");
     let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
     let product = percent.saturating_mul(total);
-    if up { (product + 99) / 100 } else { product / 100 }
+    if up {
+        product.saturating_add(99) / 100
+    } else {
+        product / 100
+    }
 }
 
 /// How many replicas may exist in all; none if none is wanted.

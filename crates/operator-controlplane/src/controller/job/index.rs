@@ -1,10 +1,11 @@
 //! Indexed Jobs: one success for each index from 0.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::controller::job::indexes::Indexes;
 use crate::controller::job::{Run, TRACKING, policy};
 use crate::object::{Object, set};
 use crate::pod;
@@ -34,18 +35,18 @@ pub(super) fn failures(pod: &Value) -> i64 {
 }
 
 /// The indexes that have succeeded.
-pub(super) fn completed(run: &Run<'_>) -> BTreeSet<i64> {
-    let mut indexes = parse(run.job.text("/status/completedIndexes"));
+pub(super) fn completed(run: &Run<'_>) -> Indexes {
+    let mut indexes = Indexes::parse(run.job.text("/status/completedIndexes"));
     indexes.extend(run.succeeded.iter().filter_map(|pod| of(run, pod)));
     indexes
 }
 
 /// The indexes that have failed for good; none where the limit is the Job's.
-pub(super) fn failed(run: &Run<'_>) -> BTreeSet<i64> {
+pub(super) fn failed(run: &Run<'_>) -> Indexes {
     let Some(limit) = run.job.int("/spec/backoffLimitPerIndex") else {
-        return BTreeSet::new();
+        return Indexes::default();
     };
-    let mut indexes = parse(run.job.text("/status/failedIndexes"));
+    let mut indexes = Indexes::parse(run.job.text("/status/failedIndexes"));
     let given_up = run.failed.iter().filter(|pod| {
         let judgement = policy::judge(run.job, pod);
         pod.has_finalizer(TRACKING)
@@ -61,11 +62,11 @@ pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
     if !run.limits_each_index() {
         return delayed;
     }
-    let mut settled: BTreeSet<i64> = run.active.iter().filter_map(|pod| of(run, pod)).collect();
-    settled.extend(completed(run));
-    settled.extend(failed(run));
+    let mut settled = completed(run);
+    settled.add(&failed(run));
+    settled.extend(run.active.iter().filter_map(|pod| of(run, pod)));
     for pod in run.failed.iter().filter(|pod| pod.has_finalizer(TRACKING)) {
-        let Some(index) = of(run, pod).filter(|index| !settled.contains(index)) else {
+        let Some(index) = of(run, pod).filter(|index| !settled.contains(*index)) else {
             continue;
         };
         let last = delayed.entry(index).or_insert(pod);
@@ -79,24 +80,23 @@ pub(super) fn delayed<'r>(run: &'r Run<'_>) -> BTreeMap<i64, &'r Arc<Value>> {
 /// Some of the indexes that need a pod: not done, not given up, and without one.
 pub(super) fn free(run: &Run<'_>, count: usize) -> Vec<i64> {
     let mut busy = completed(run);
-    busy.extend(failed(run));
+    busy.add(&failed(run));
     busy.extend(run.active.iter().filter_map(|pod| of(run, pod)));
     if run.replaces_only_failed() {
         busy.extend(run.ending.iter().filter_map(|pod| of(run, pod)));
     }
-    let all = 0..run.completions().unwrap_or(0);
-    all.filter(|index| !busy.contains(index)).take(count).collect()
+    busy.gaps(run.completions().unwrap_or(0)).take(count).collect()
 }
 
 /// Writes the indexes into a status; whether it said so before.
 pub(super) fn tell(status: &mut Value, run: &Run<'_>) -> bool {
     let completed = completed(run);
     if !completed.is_empty() {
-        set(status, &["completedIndexes"], ranges(&completed).into());
-        set(status, &["succeeded"], completed.len().into());
+        set(status, &["completedIndexes"], completed.to_string().into());
+        set(status, &["succeeded"], completed.count().into());
     }
     if run.limits_each_index() {
-        set(status, &["failedIndexes"], ranges(&failed(run)).into());
+        set(status, &["failedIndexes"], failed(run).to_string().into());
     }
     let before = run.job.get("status");
     ["completedIndexes", "failedIndexes", "succeeded"]
@@ -154,45 +154,4 @@ pub(super) fn number(made: &mut Value, job: &str, index: i64) {
         }
     }
     debug_assert!(!pod::is_finished(made));
-}
-
-/// Indexes as `1,3-5,7`.
-pub(super) fn ranges(indexes: &BTreeSet<i64>) -> String {
-    let mut ranges: Vec<(i64, i64)> = Vec::new();
-    for index in indexes {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *index => *last = *index,
-            _ => ranges.push((*index, *index)),
-        }
-    }
-    let text = |(first, last): &(i64, i64)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first},{last}"),
-        _ => format!("{first}-{last}"),
-    };
-    let texts: Vec<String> = ranges.iter().map(text).collect();
-    texts.join(",")
-}
-
-pub(super) fn parse(text: &str) -> BTreeSet<i64> {
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    parts
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some(first.parse().ok()?..=last.parse().ok()?)
-        })
-        .flatten()
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_written_and_read() {
-        for text in ["", "0", "0,1", "0-2", "1,3-5,7"] {
-            assert_eq!(ranges(&parse(text)), text);
-        }
-    }
 }

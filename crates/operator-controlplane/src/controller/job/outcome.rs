@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::controller::job::{COMPONENT, Run, count_of, index, now, policy};
+use crate::controller::job::{COMPONENT, Run, index, now, policy};
 use crate::kind::JOB;
 use crate::object::{Object, set, unset};
 use crate::plan::{Action, Note, World, until, update_status};
@@ -94,14 +94,14 @@ fn reached(world: &World<'_>, run: &Run<'_>) -> Option<(&'static str, String, bo
     }
     let (completed, failed) = (index::completed(run), index::failed(run));
     let limit = job.int("/spec/maxFailedIndexes");
-    if limit.is_some_and(|limit| count_of(&failed) > limit) {
+    if limit.is_some_and(|limit| failed.count() > limit) {
         return verdict(
             "MaxFailedIndexesExceeded",
             "Job has exceeded the specified maximal number of failed indexes",
             false,
         );
     }
-    let settled = count_of(&failed) + count_of(&completed);
+    let settled = failed.count().saturating_add(completed.count());
     if !failed.is_empty() && run.completions().is_some_and(|count| settled >= count) {
         return verdict("FailedIndexes", "Job has failed indexes", false);
     }

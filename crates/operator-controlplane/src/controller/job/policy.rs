@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::controller::job::index;
+use crate::controller::job::indexes::Indexes;
 use crate::object::Object;
 
 /// What a failed pod means.
@@ -80,21 +80,19 @@ fn exit<'p>(rule: &Value, pod: &'p Value) -> Option<(&'p str, i64)> {
 }
 
 /// Why the indexes that have succeeded are enough.
-pub(super) fn success(job: &Value, completed: &BTreeSet<i64>) -> Option<String> {
+pub(super) fn success(job: &Value, completed: &Indexes) -> Option<String> {
     if completed.is_empty() {
         return None;
     }
     let rules = job.items("/spec/successPolicy/rules");
     let at = rules.iter().position(|rule| {
-        let count = rule
-            .int("/succeededCount")
-            .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+        let count = rule.int("/succeededCount");
         match rule.get("succeededIndexes").and_then(Value::as_str) {
             Some(text) => {
-                let required = index::parse(text);
-                required.intersection(completed).count() >= count.unwrap_or(required.len())
+                let required = Indexes::parse(text);
+                required.common(completed) >= count.unwrap_or(required.count())
             }
-            None => count.is_some_and(|count| completed.len() >= count),
+            None => count.is_some_and(|count| completed.count() >= count),
         }
     });
     at.map(|at| format!("Matched rules at index {at}"))
@@ -156,7 +154,7 @@ mod tests {
             {"succeededIndexes": "5-9", "succeededCount": 2},
             {"succeededCount": 6},
         ]}}});
-        let met = |text: &str| success(&job, &index::parse(text));
+        let met = |text: &str| success(&job, &Indexes::parse(text));
         assert_eq!(met(""), None);
         assert_eq!(met("0,2,3"), None);
         assert_eq!(met("0-4").as_deref(), Some("Matched rules at index 0"));

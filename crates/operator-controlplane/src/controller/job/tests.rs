@@ -412,3 +412,63 @@ fn a_job_of_another_manager_is_left_alone() {
     stage.settle();
     assert_eq!((stage.created, &stage.job()["status"]), (0, &json!({})));
 }
+
+#[test]
+fn billions_of_pods_are_started_in_portions() {
+    for mode in ["NonIndexed", "Indexed"] {
+        let mut stage = Stage::new(&json!({
+            "completions": i32::MAX, "parallelism": i32::MAX, "completionMode": mode,
+        }));
+        let mut job = stage.job();
+        job["status"] = json!({"startTime": time(stage.scene.now)});
+        stage.scene.put(&JOB, job);
+        let plan = stage.scene.plan(plan, "a", "j");
+        assert_eq!(plan.actions.len(), 500, "{mode}");
+    }
+}
+
+#[test]
+fn a_status_may_name_billions_of_indexes() {
+    for field in ["completedIndexes", "failedIndexes"] {
+        let mut stage = Stage::new(&json!({
+            "completions": i32::MAX, "parallelism": 5, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
+            "successPolicy": {"rules": [{"succeededIndexes": "0-2147483646"}]},
+        }));
+        let mut job = stage.job();
+        job["status"] = json!({"startTime": time(stage.scene.now), field: "0-2147483644,2147483646"});
+        stage.scene.put(&JOB, job);
+        let mut created = Vec::new();
+        for _ in 0..3 {
+            let plan = stage.scene.plan(plan, "a", "j");
+            for action in plan.actions.into_iter().chain(plan.status) {
+                if let Action::Create { object, .. } = &action {
+                    created.push(object.text("/spec/hostname").to_owned());
+                }
+                stage.carry_out(action);
+            }
+        }
+        assert_eq!(created, ["j-2147483645"], "{field}");
+    }
+}
+
+#[test]
+fn ended_pods_are_counted_in_portions() {
+    let mut stage = Stage::new(&json!({"completions": 5000, "parallelism": 5000, "backoffLimit": 10_000}));
+    let owner = crate::owner::controller_reference(&JOB, &stage.job());
+    for number in 0..2000 {
+        let name = format!("p{number}");
+        let pod = json!({
+            "metadata": {
+                "namespace": "a", "name": name, "uid": name,
+                "labels": {"job": "j"}, "finalizers": [TRACKING], "ownerReferences": [owner],
+            },
+            "status": {"phase": "Failed"},
+        });
+        stage.scene.put(&POD, pod);
+    }
+    let plan = stage.scene.plan(plan, "a", "j");
+    let [Action::Update { object, .. }] = plan.actions.as_slice() else {
+        panic!("{:?}", names(&plan.actions))
+    };
+    assert_eq!(object.items("/status/uncountedTerminatedPods/failed").len(), 500);
+}

@@ -207,3 +207,35 @@ fn a_pod_on_its_way_out_counts_as_ready_as_long_as_it_is_available() {
     );
     assert_eq!(set.int("/status/updatedReplicas"), None);
 }
+
+#[test]
+fn billions_of_replicas_are_started_in_portions() {
+    for (policy, start, created) in [
+        ("OrderedReady", 0, 1),
+        ("Parallel", 0, 500),
+        ("Parallel", i32::MAX, 500),
+    ] {
+        let mut stage = Stage::new(&json!({
+            "replicas": i32::MAX, "podManagementPolicy": policy, "ordinals": {"start": start},
+        }));
+        let revision = stage.scene.plan(plan, "a", "db").actions;
+        revision.into_iter().for_each(|action| stage.carry_out(action));
+        let actions = stage.scene.plan(plan, "a", "db").actions;
+        assert_eq!(actions.len(), created, "{policy}");
+    }
+}
+
+#[test]
+fn large_templates_are_started_in_small_portions() {
+    let template = json!({
+        "metadata": {"labels": {"app": "db"}, "annotations": {"large": "x".repeat(1 << 20)}},
+        "spec": {"containers": [{"name": "c", "image": "x:1"}]},
+    });
+    let mut stage = Stage::new(&json!({
+        "replicas": 500, "podManagementPolicy": "Parallel", "template": template,
+    }));
+    let revision = stage.scene.plan(plan, "a", "db").actions;
+    revision.into_iter().for_each(|action| stage.carry_out(action));
+    let actions = stage.scene.plan(plan, "a", "db").actions;
+    assert!((1..=32).contains(&actions.len()), "{}", actions.len());
+}
