@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use super::limiter::RateLimiter;
 use crate::object::ObjectKey;
 
+/// While keys starve, one of so many served keys is the oldest.
+const SHARE: u32 = 10;
+
 /// How many priorities are remembered that no key has any more.
 const REMEMBERED_PRIORITIES: usize = 25;
 
@@ -261,8 +264,9 @@ type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + S
 /// The queue of a controller, as a value: it decides which key is next, and never waits.
 ///
 /// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
-/// * Ready keys are served by priority, and in the order of becoming ready within one priority. A key that has been
-///   ready for longer than `patience` is served before any priority, so that nothing starves.
+/// * Ready keys are served by priority, and in the order of becoming ready within one priority.
+/// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing starves;
+///   the other nine are served by priority, so that a backlog of old keys delays urgent ones by a ninth at most.
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
 ///
 /// ```
@@ -293,6 +297,8 @@ pub struct Queue<K> {
     depth: BTreeMap<i32, usize>,
     counts: Counts,
     sequence: u64,
+    /// How many keys were served by priority since an old one was.
+    passed: u32,
 }
 
 /// Where a key that is due some time stands.
@@ -317,7 +323,8 @@ enum Place {
 // === impl Queue ===
 
 impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
-    /// An empty queue; a key that has been ready for longer than `patience` is served before any priority.
+    /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key that is served is the
+    /// oldest of them, whatever its priority.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -326,11 +333,13 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// use operator_runtime::queue::{Add, Queue};
     ///
     /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let (old, fresh) = (ObjectKey::cluster("old"), ObjectKey::cluster("fresh"));
     /// let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(61));
-    /// queue.add(old.clone(), Add { priority: -100, ..Add::default() }, now);
-    /// queue.add(fresh, Add::default(), later);
-    /// assert_eq!(queue.pop(later).map(|popped| popped.key), Some(old));
+    /// queue.add(ObjectKey::cluster("old"), Add { priority: -100, ..Add::default() }, now);
+    /// for number in 0..20 {
+    ///     queue.add(ObjectKey::cluster(&format!("urgent-{number}")), Add::default(), later);
+    /// }
+    /// let mut served = std::iter::from_fn(|| queue.pop(later)).map(|popped| popped.key);
+    /// assert_eq!(served.position(|key| key == ObjectKey::cluster("old")), Some(9));
     /// ```
     pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
@@ -344,6 +353,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
             depth: BTreeMap::new(),
             counts: Counts::default(),
             sequence: 0,
+            passed: 0,
         }
     }
 
@@ -465,9 +475,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// ```
     pub fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
-        let key = self
-            .starving(now)
-            .or_else(|| self.ready.values().next().cloned())?;
+        let key = self.turn(now)?;
         let entry = self.entries.get(&key).copied()?;
         self.remove(&key, entry);
         self.running.insert(key.clone());
@@ -642,9 +650,21 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
         }
     }
 
-    fn starving(&self, now: Instant) -> Option<K> {
-        let ((since, _), key) = self.by_age.first_key_value()?;
-        (now.saturating_duration_since(*since) > self.patience).then(|| key.clone())
+    /// The key whose turn it is: the first by priority, or now and then the oldest.
+    fn turn(&mut self, now: Instant) -> Option<K> {
+        let first = self.ready.values().next()?;
+        let ((since, _), oldest) = self.by_age.first_key_value()?;
+        let is_starving = now.saturating_duration_since(*since) > self.patience;
+        if !is_starving || first == oldest {
+            self.passed = 0;
+            return Some(first.clone());
+        }
+        self.passed += 1;
+        if self.passed < SHARE {
+            return Some(first.clone());
+        }
+        self.passed = 0;
+        Some(oldest.clone())
     }
 }
 
@@ -705,7 +725,8 @@ impl<K: Debug> Debug for Queue<K> {
 // === impl NewQueue ===
 
 impl NewQueue {
-    /// How long keys of a controller may be ready before they go before every priority: one minute.
+    /// How long keys of a controller may be ready before they get a share of the workers whatever their priority: one
+    /// minute.
     ///
     /// ```
     /// assert_eq!(operator_runtime::queue::NewQueue::PATIENCE.as_secs(), 60);
@@ -718,7 +739,7 @@ impl NewQueue {
     /// use std::time::Duration;
     /// use operator_runtime::queue::{NewQueue, Queue};
     ///
-    /// // Whatever the priorities: nobody waits for more than a second.
+    /// // Keys that are ready for more than a second get their share.
     /// let hasty = NewQueue::new(|_, limiter| Box::new(Queue::new(limiter, Duration::from_secs(1))));
     /// ```
     pub fn new(
