@@ -26,6 +26,8 @@ pub(super) struct Injector {
     pub(super) client: kube::Client,
     /// The namespace of the operator's Service.
     pub(super) namespace: String,
+    /// The names that the Service of the webhooks may have.
+    pub(super) services: Vec<String>,
     /// The paths that the operator serves.
     pub(super) paths: Vec<String>,
     /// The names of the CRDs that it converts.
@@ -120,9 +122,23 @@ impl Injector {
         }
     }
 
+    /// Tells whether the client configuration of a webhook calls this operator.
     fn is_ours(&self, config: &Value) -> bool {
         let service = &config["service"];
         let path = service["path"].as_str().unwrap_or("/");
-        service["namespace"] == self.namespace.as_str() && self.paths.iter().any(|ours| ours == path)
+        if service["namespace"] != self.namespace.as_str() || !self.paths.iter().any(|ours| ours == path) {
+            return false;
+        }
+        let name = service["name"].as_str().unwrap_or_default();
+        let is_ours = self.services.iter().any(|ours| ours == name);
+        if !is_ours {
+            tracing::info!(
+                service = name,
+                path,
+                expected = ?self.services,
+                "A webhook of another Service has a path of this operator; if it is this operator's, set WEBHOOK_SERVICE"
+            );
+        }
+        is_ours
     }
 }

@@ -9,6 +9,9 @@ use super::injector::Injector;
 use super::{Authority, CertificateError, Certificates};
 use crate::error::describe;
 
+/// The Service of the scaffolds, before kustomize adds the prefix of the operator.
+const SERVICE: &str = "webhook-service";
+
 /// How often the Secret is read again, unless said otherwise.
 const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
 /// The waits between attempts to read the Secret the first time.
@@ -46,6 +49,10 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 pub struct ManagedCertificates {
     namespace: String,
     secret: String,
+    /// The name of the Service; `None` is the one of the scaffolds.
+    service: Option<String>,
+    /// The prefix that the scaffolds give to names.
+    operator: String,
     check_every: Duration,
 }
 
@@ -73,6 +80,8 @@ impl ManagedCertificates {
         Self {
             namespace: namespace.to_owned(),
             secret: secret.to_owned(),
+            service: None,
+            operator: String::new(),
             check_every: CHECK_EVERY,
         }
     }
@@ -91,6 +100,34 @@ impl ManagedCertificates {
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.check_every = interval;
         self
+    }
+
+    /// Sets the name of the Service through which the API server calls the webhooks. The `caBundle` is written only where
+    /// the Service, its namespace and the path are this operator's. The default is `webhook-service`, and the same with the
+    /// operator's name and `-` before it, as the scaffolds call it; the manager also reads `WEBHOOK_SERVICE`.
+    ///
+    /// ```
+    /// use operator_runtime::certificates::ManagedCertificates;
+    ///
+    /// let certificates = ManagedCertificates::new("operators", "example-webhook-ca").service("example-webhooks");
+    /// ```
+    #[must_use]
+    pub fn service(mut self, name: &str) -> Self {
+        self.service = Some(name.to_owned());
+        self
+    }
+
+    /// Says which operator the certificates are for.
+    pub(crate) fn of_operator(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.operator);
+        self
+    }
+
+    fn services(&self) -> Vec<String> {
+        match &self.service {
+            Some(service) => vec![service.clone()],
+            None => vec![SERVICE.to_owned(), format!("{}-{SERVICE}", self.operator)],
+        }
     }
 
     /// The certificates to serve with, once the authority is known, which is tried until it is.
@@ -140,6 +177,7 @@ impl ManagedCertificates {
             let injector = Injector {
                 client: client.clone(),
                 namespace: self.namespace.clone(),
+                services: self.services(),
                 paths,
                 crds,
             };

@@ -20,6 +20,9 @@ use crate::webhook::{WebhookError, WebhookServer};
 /// Names the namespace of the operator where there is no service account, as while developing.
 const NAMESPACE: &str = "POD_NAMESPACE";
 
+/// The variable that names the Service of the webhooks.
+const SERVICE: &str = "WEBHOOK_SERVICE";
+
 /// Where the port comes from.
 const FLAG: &str = "webhook-port";
 
@@ -185,7 +188,7 @@ impl Serving {
         let managed = match self.options.certificates {
             Source::Given(certificates) => Err(certificates),
             Source::Files { certificate, key } => Err(Certificates::from_files(&certificate, &key)?),
-            Source::Managed(managed) => Ok(managed),
+            Source::Managed(managed) => Ok(managed.of_operator(&name)),
             Source::Own => own(&name)?,
         };
         checks.add_ready(CHECK, || Err(Error::msg("webhook server has no certificate yet")));
@@ -215,10 +218,15 @@ impl Serving {
 fn own(name: &str) -> Result<Result<ManagedCertificates, Certificates>> {
     let given = std::env::var(NAMESPACE).ok().filter(|name| !name.is_empty());
     match given.or_else(|| election::namespace().ok()) {
-        Some(namespace) => Ok(Ok(ManagedCertificates::new(
-            &namespace,
-            &format!("{name}-webhook-ca"),
-        ))),
+        Some(namespace) => {
+            let managed =
+                ManagedCertificates::new(&namespace, &format!("{name}-webhook-ca")).of_operator(name);
+            let service = std::env::var(SERVICE).ok().filter(|service| !service.is_empty());
+            Ok(Ok(match service {
+                Some(service) => managed.service(&service),
+                None => managed,
+            }))
+        }
         None => {
             tracing::warn!(
                 "Webhooks have a certificate for localhost that no API server trusts: outside of a cluster, set \

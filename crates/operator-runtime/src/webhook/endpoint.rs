@@ -25,6 +25,10 @@ use crate::serve::{self, Answer};
 /// Twice the largest object, an old and a new one, and the rest of the review.
 pub(super) const BODY_MAX: usize = 7 * 1024 * 1024;
 
+/// Maximum size of a conversion review. The API server converts all objects of a list in one review, up to 10,000 when it
+/// fills its watch cache. controller-runtime has no limit.
+const CONVERSION_MAX: usize = 128 * 1024 * 1024;
+
 pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
 
 /// Why a body cannot be read.
@@ -164,7 +168,7 @@ impl Endpoint for ConversionEndpoint {
     fn answer<'a>(&'a self, request: Request<Body>, metrics: &'a WebhookMetrics) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let (code, body) = match body::read_json(&parts, body, BODY_MAX).await {
+            let (code, body) = match body::read_json(&parts, body, CONVERSION_MAX).await {
                 Ok(body) => self.convert(&body, metrics),
                 Err(malformed) => unconverted(&malformed),
             };

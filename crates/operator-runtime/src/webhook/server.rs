@@ -334,8 +334,8 @@ impl WebhookServer {
         self.served.borrow().paths.clone().into_iter()
     }
 
-    /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB are
-    /// answered with 413; certificates that change are served anew.
+    /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB, or
+    /// 128 MiB for conversions, which are of whole lists, are answered with 413; certificates that change are served anew.
     ///
     /// ```
     /// use operator_runtime::certificates::Certificates;

@@ -679,6 +679,21 @@ async fn raw_handlers_answer_in_any_way() {
     assert!(text.contains(counted), "{text}");
 }
 
+/// The API server converts whole lists at once.
+#[tokio::test]
+async fn conversions_may_be_larger_than_admissions() {
+    let server = server(&Metrics::new());
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u", "desiredAPIVersion": "cache.example.com/v1", "objects": [old(3)]},
+    });
+    let mut body = vec![b' '; 8 * 1024 * 1024];
+    body.extend(review.to_string().into_bytes());
+    let (code, answer) = post(&server, "/convert", body).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(answer["response"]["result"]["status"], "Success", "{answer}");
+}
+
 #[tokio::test]
 async fn lists_are_converted_item_by_item() {
     let server = server(&Metrics::new());
