@@ -583,6 +583,7 @@ impl Cache {
         };
         registry.by_type.retain(|_, other| !Arc::ptr_eq(other, &informer));
         informer.token().cancel();
+        informer.remove_metrics();
         true
     }
 

@@ -14,21 +14,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::api::{DeleteParams, DynamicObject, Patch};
-use kube::core::PartialObjectMeta;
-use serde::Serialize;
-use tokio::sync::watch;
-
 use crate::cache::{Cache, ListOptions};
-use crate::election::Leadership;
 use crate::error::Result;
 use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
 use crate::rest_mapper::RestMapper;
+use kube::api::{DeleteParams, DynamicObject, Patch};
+use kube::core::PartialObjectMeta;
+use serde::Serialize;
 
 mod error;
+pub(crate) mod leadership;
 mod live;
 mod merge;
 mod mutate;
@@ -287,10 +285,9 @@ impl Client {
         self.with(|options| options.consistency = crate::cache::Consistency::Watched)
     }
 
-    /// A client that refuses to write while this instance does not lead.
-    #[must_use]
-    pub(crate) fn while_leading(&self, leadership: Option<watch::Receiver<Leadership>>) -> Self {
-        self.with(|options| options.leadership = leadership)
+    /// Returns the same client over another connection to the cluster.
+    pub(crate) fn over(&self, kube: kube::Client) -> Self {
+        Self { kube, ..self.clone() }
     }
 
     fn with(&self, change: impl FnOnce(&mut Options)) -> Self {

@@ -171,6 +171,8 @@ pub(crate) enum Requeue {
 pub struct Controller {
     manager: Manager,
     name: Option<String>,
+    /// What single methods set; it has precedence over `options`.
+    own: ControllerOptions,
     options: ControllerOptions,
     primary: Option<Kind>,
     uses: Vec<Use>,
@@ -348,6 +350,7 @@ impl Controller {
         Self {
             manager: manager.clone(),
             name: None,
+            own: ControllerOptions::default(),
             options: ControllerOptions::default(),
             primary: None,
             uses: Vec::new(),
@@ -705,7 +708,7 @@ impl Controller {
     /// # Ok(()) }) }
     /// ```
     pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
-        self.options.max_concurrent_reconciles = Some(count);
+        self.own.max_concurrent_reconciles = Some(count);
         self
     }
 
@@ -725,11 +728,12 @@ impl Controller {
     /// # Ok(()) }) }
     /// ```
     pub fn rate_limit(mut self, limit: impl Into<RateLimit>) -> Self {
-        self.options.rate_limit = Some(limit.into());
+        self.own.rate_limit = Some(limit.into());
         self
     }
 
-    /// Sets the options that are given; what they leave open stays as it was.
+    /// Sets the options that are given; what they leave open stays as it was. What
+    /// [`Controller::max_concurrent_reconciles`] and [`Controller::rate_limit`] set has precedence.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -818,7 +822,8 @@ impl Controller {
         let sources = self.sources.into_iter();
         let sources = sources.map(|build| build(primary, filters.clone()));
         let sources = sources.collect::<Result<_, _>>()?;
-        let options = self.options.or(&self.manager.controller_options(primary));
+        let options = self.own.or(&self.options);
+        let options = options.or(&self.manager.controller_options(primary));
         let options = Settings::of(&options);
         let metrics = self.manager.metrics();
         let queue = options.new_queue.make(&name, options.rate_limit.limiter());

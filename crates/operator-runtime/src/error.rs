@@ -1,6 +1,7 @@
 //! The error of a reconciler: any error, with what the queue needs to know about it.
 //! It never knows why a reconcile failed, only whether trying again can help.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -265,6 +266,13 @@ pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
 
 fn cause<'a>(error: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     (*error).source()
+}
+
+/// `panic: ` and the message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panic: {}", text.unwrap_or("(no message)"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! `/healthz` and `/readyz`, with the answers that kubelets and people know from Kubernetes' own components.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use parking_lot::Mutex;
@@ -11,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panic_text};
 use crate::serve::{self, Answer, Server};
 
 /// Nobody minds a probe that is cut short.
@@ -38,7 +40,7 @@ struct Query<'a> {
 
 impl Checks {
     /// `ping` for both, and `caches` for readiness.
-    pub(crate) fn new(cache: Cache, endpoints: [String; 2]) -> Self {
+    pub(crate) fn new(endpoints: [String; 2]) -> Self {
         let checks = Self {
             health: Arc::default(),
             ready: Arc::default(),
@@ -46,12 +48,11 @@ impl Checks {
         };
         checks.add_health("ping", || Ok(()));
         checks.add_ready("ping", || Ok(()));
-        checks.add_caches("caches", cache);
         checks
     }
 
-    /// Adds a check for readiness that fails while a watch of `cache` does.
-    pub(crate) fn add_caches(&self, name: &str, cache: Cache) {
+    /// Adds a check of readiness that fails while a watch of a cache does not follow the server.
+    pub(crate) fn add_cache(&self, name: &str, cache: Cache) {
         self.add_ready(name, move || match cache.unhealthy() {
             unhealthy if unhealthy.is_empty() => Ok(()),
             unhealthy => Err(Error::msg(unhealthy.join("; "))),
@@ -71,8 +72,7 @@ impl Checks {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
     {
-        let check: Check = Arc::new(move || Box::pin(check()));
-        self.health.lock().insert(name.to_owned(), check);
+        self.health.lock().insert(name.to_owned(), caught(check));
     }
 
     pub(crate) fn add_ready_async<F, R>(&self, name: &str, check: F)
@@ -80,8 +80,7 @@ impl Checks {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<()>> + Send + 'static,
     {
-        let check: Check = Arc::new(move || Box::pin(check()));
-        self.ready.lock().insert(name.to_owned(), check);
+        self.ready.lock().insert(name.to_owned(), caught(check));
     }
 
     /// The answer to a path and its query.
@@ -110,6 +109,22 @@ fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
         return Some(rest);
     }
     rest.strip_prefix('/')
+}
+
+/// A check that fails if it panics.
+fn caught<F, R>(check: F) -> Check
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output = Result<()>> + Send + 'static,
+{
+    let check = Arc::new(check);
+    Arc::new(move || {
+        let check = check.clone();
+        Box::pin(async move {
+            let checked = AssertUnwindSafe(async { check().await }).catch_unwind().await;
+            checked.unwrap_or_else(|panic| Err(Error::msg(panic_text(&*panic))))
+        })
+    })
 }
 
 fn not_found() -> (StatusCode, String) {
@@ -282,6 +297,17 @@ mod tests {
         assert_eq!((code.as_u16(), text.as_str()), (500, wanted));
         let (_, text) = checks.answer("/healthz/slow", "").await;
         assert_eq!(text, "internal server error: too slow\n");
+    }
+
+    #[tokio::test]
+    async fn check_that_panics_fails() {
+        let checks = checks();
+        checks.add_health("broken", || panic!("no such table"));
+        let (code, text) = checks.answer("/healthz/broken", "").await;
+        let expected = "internal server error: panic: no such table\n";
+        assert_eq!((code.as_u16(), text.as_str()), (500, expected));
+        let (code, _) = checks.answer("/healthz", "").await;
+        assert_eq!(code.as_u16(), 500);
     }
 
     #[tokio::test]

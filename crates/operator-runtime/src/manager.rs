@@ -45,7 +45,7 @@ use crate::election::{Election, Leadership};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
-use crate::metrics::{CacheMetrics, Metrics, MetricsServer};
+use crate::metrics::{Metrics, MetricsServer};
 use crate::object::{Kind, Object};
 use crate::webhook::{AdmissionHandler, Authenticator, Webhook, WebhookError, WebhookServer};
 
@@ -68,6 +68,7 @@ pub use base_context::BaseContext;
 pub use builder::ManagerBuilder;
 use builder::Options;
 pub use cluster::Cluster;
+use connection::Connection;
 pub use error::ManagerError;
 use runnable::Member;
 pub use runnable::Runnable;
@@ -115,7 +116,11 @@ struct Inner {
     metrics_address: Option<SocketAddr>,
     webhooks: Mutex<Webhooks>,
     elected: watch::Sender<bool>,
-    /// Whether this instance leads, if the election can tell.
+    /// The connection for what may be written without leadership.
+    of_every_instance: kube::Client,
+    /// The leadership as the manager knows it, for elections that do not publish theirs.
+    is_leader: watch::Sender<Leadership>,
+    /// The leadership that clients check before they write; none without an election.
     leadership: Option<watch::Receiver<Leadership>>,
     /// Every reconcile that has not ended.
     reconciles: TaskTracker,
@@ -179,9 +184,14 @@ impl Manager {
         &self.inner.options.name
     }
 
-    /// The client, for what runs beside the controllers; a reconciler has the same one in its
+    /// Returns the client, for what runs beside the controllers; a reconciler has the same one in its
     /// [`Context`](crate::Context). It reads from the cache, which is filled while the manager runs, and writes to the
     /// API server.
+    ///
+    /// With leader election it writes only while this instance is the leader, as do the [`kube::Client`] in it and the
+    /// clients of clusters: other writes fail with [`ClientError::NotLeader`](crate::client::ClientError::NotLeader).
+    /// Reads are always possible. What must write on every instance takes
+    /// [`Manager::client_for_every_instance`].
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -203,6 +213,31 @@ impl Manager {
     /// ```
     pub fn client(&self) -> &Client {
         &self.inner.client
+    }
+
+    /// Returns a client that writes whether or not this instance is the leader: for
+    /// [runnables of every instance](Runnable::on_every_instance), webhook handlers, and steps before the manager runs.
+    /// Controllers with [`ControllerOptions::needs_leader_election`] set to `false` have it in their context.
+    ///
+    /// Several instances may write at the same time with it, so write only what belongs to this instance, or what all
+    /// instances write alike. The manager itself writes without leadership only the lease, events, and the certificates of
+    /// webhooks.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// /// Every instance reports its version.
+    /// async fn report(manager: &Manager, pod: &str) -> Result<()> {
+    ///     let mut version = ConfigMap::default();
+    ///     version.metadata.name = Some(format!("version-of-{pod}"));
+    ///     version.metadata.namespace = Some("default".to_owned());
+    ///     manager.client_for_every_instance().apply(version).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn client_for_every_instance(&self) -> Client {
+        self.inner.client.over(self.inner.of_every_instance.clone())
     }
 
     /// The cache. Indexes are added here, before the manager runs.
@@ -504,7 +539,9 @@ impl Manager {
     /// Adds a check to `/readyz`, which says whether the instance is of use: where it fails, Services do not lead to
     /// it, and a rollout waits. Otherwise as [`Manager::add_health_check`].
     ///
-    /// The check `caches` is there already, and fails while a watch does; so is `webhook` where there are webhooks.
+    /// Without other checks an instance is ready as soon as it answers. The state of the caches is no part of that: a pod
+    /// that converts or admits objects has to be ready before its caches can be filled. To add it nevertheless, see
+    /// [`Manager::add_cache_check`]. Where there are webhooks, the check `webhook` waits for their server.
     ///
     /// ```
     /// use operator_runtime::prelude::*;
@@ -527,6 +564,29 @@ impl Manager {
     ) -> Result<(), ManagerError> {
         self.before_start("readyz")?;
         self.inner.checks.add_ready(name, check);
+        Ok(())
+    }
+
+    /// Adds a check to `/readyz` that fails until a cache is filled, and while one of its watches fails.
+    ///
+    /// Do not add it to an operator that serves webhooks: the API server may need them for the lists that fill the cache,
+    /// and does not reach them before the pod is ready. The metric `operator_runtime_watch_live` has the state of each
+    /// watch in any case.
+    ///
+    /// ```
+    /// use operator_runtime::prelude::*;
+    ///
+    /// fn setup(manager: &Manager) -> Result<()> {
+    ///     manager.add_cache_check("caches", manager.cache())?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Manager::add_health_check`].
+    pub fn add_cache_check(&self, name: &str, cache: &Cache) -> Result<(), ManagerError> {
+        self.before_start("readyz")?;
+        self.inner.checks.add_cache(name, cache.clone());
         Ok(())
     }
 
@@ -627,8 +687,8 @@ impl Manager {
     }
 
     /// Adds another cluster under a name. Its cache is started and stopped with that of the manager, at once where the
-    /// manager runs already; its watches have the check `caches-NAME` of `/readyz`. Writes to it have the name of the
-    /// operator as well, and requests to it are counted with its own as `host`.
+    /// manager runs already. Writes to it have the name of the operator as well, and requests to it are counted with its own
+    /// as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
     ///
     /// Objects of it that cannot be decoded are logged and told as Events there, as elsewhere, and are in no metric.
     ///
@@ -663,13 +723,15 @@ impl Manager {
         let operator = &self.inner.options.name;
         let instance = builder::instance(operator);
         let requests = self.inner.metrics.rest_client_layer(name);
-        let client = connection::adopt(client, &self.inner.options, &requests);
-        let (recorder, sender) = event_recorder::recorder(client.clone(), operator, &instance);
-        let metrics = (CacheMetrics::default(), requests);
-        let cache = Cache::new(client.clone(), operator, options, metrics, recorder.clone());
-        self.inner
-            .checks
-            .add_caches(&format!("caches-{name}"), cache.clone());
+        let connection = Connection::adopt(client, &self.inner.options, requests.clone());
+        let kube = connection.client(None);
+        let of_leader = match &self.inner.leadership {
+            Some(leadership) => connection.client(Some(leadership.clone())),
+            None => kube.clone(),
+        };
+        let (recorder, sender) = event_recorder::recorder(kube.clone(), operator, &instance);
+        let metrics = (self.inner.metrics.cache().of_cluster(name), requests);
+        let cache = Cache::new(kube.clone(), operator, options, metrics, recorder.clone());
         let running = cluster::Running {
             cache: cache.clone(),
             recorder: sender,
@@ -677,7 +739,8 @@ impl Manager {
         self.add_member(Member::Cluster(Box::new(running)))?;
         Ok(Cluster {
             name: name.into(),
-            client: Client::new(client, cache, self.inner.metrics.client()),
+            client: Client::new(of_leader, cache, self.inner.metrics.client()),
+            of_every_instance: kube,
             recorder,
         })
     }
@@ -707,10 +770,12 @@ impl Manager {
         of_kind.or(&options.controllers)
     }
 
-    /// The client of a controller: one that runs on the leader writes only there.
+    /// The client of a controller.
     pub(crate) fn client_of(&self, is_of_leader: bool) -> Client {
-        let leadership = self.inner.leadership.clone().filter(|_| is_of_leader);
-        self.inner.client.while_leading(leadership)
+        match is_of_leader {
+            true => self.inner.client.clone(),
+            false => self.client_for_every_instance(),
+        }
     }
 
     /// What runs every reconcile, and knows which have not ended.

@@ -39,6 +39,7 @@ mod exposition;
 mod process;
 mod queue;
 mod rest_client;
+mod retry;
 mod server;
 mod tokio_runtime;
 mod webhook;

@@ -1,13 +1,14 @@
 //! The HTTP server that the servers of an operator share: plain or TLS, HTTP/1.1 and on request HTTP/2, with limits, and
 //! an end that lets requests finish. It never knows what it serves.
 
-use std::convert::Infallible;
 use std::error::Error as StdError;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -21,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::error::panic_text;
 
 pub(crate) use patience::Limits;
 use patience::{Patience, Patient};
@@ -49,6 +52,11 @@ pub(crate) struct Server<B = Full<Bytes>> {
     pub(crate) grace: Option<Duration>,
     pub(crate) limits: Limits,
 }
+
+/// The handler of a request panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the handler of a request failed: {0}")]
+struct HandlerPanic(String);
 
 // === impl Server ===
 
@@ -126,11 +134,16 @@ where
         let service = service_fn(|request| {
             begun.store(true, Ordering::Relaxed);
             let busy = patience.busy();
-            let answer = (self.handler)(request);
+            let handler = self.handler.clone();
+            let answer = async move { handler(request).await };
             async move {
-                let answer = answer.await;
+                let answer = AssertUnwindSafe(answer).catch_unwind().await;
                 drop(busy);
-                Ok::<_, Infallible>(answer)
+                answer.map_err(|panic| {
+                    let error = HandlerPanic(panic_text(&*panic));
+                    tracing::error!(%error, "Request not answered");
+                    error
+                })
             }
         });
         let mut server = auto::Builder::new(TokioExecutor::new());

@@ -50,6 +50,7 @@ pub(crate) struct Informer {
     /// As what all watches have brought their objects.
     listed: watch::Sender<Option<Representation>>,
     quarantine: Arc<Quarantine>,
+    metrics: CacheMetrics,
     stop: CancellationToken,
 }
 
@@ -141,7 +142,8 @@ impl Informer {
         let watches: Vec<_> = watches.map(|planned| (planned, Mutex::default())).collect();
         let scopes = watches.iter().map(|(planned, _)| planned.scope.clone());
         Self {
-            quarantine: Arc::new(Quarantine::new(intake.clone(), metrics, recorder)),
+            quarantine: Arc::new(Quarantine::new(intake.clone(), metrics.clone(), recorder)),
+            metrics,
             store: RwLock::new(Store::new(intake.clone(), scopes)),
             intake,
             handlers: Mutex::default(),
@@ -154,6 +156,20 @@ impl Informer {
 
     pub(crate) fn kind(&self) -> &Kind {
         &self.intake.kind
+    }
+
+    /// Reports the state of a watch as a metric.
+    fn report(&self, scope: &Scope, is_live: bool) {
+        let kind = self.kind().to_string();
+        self.metrics.watch_live(&kind, scope.as_deref(), is_live);
+    }
+
+    /// Removes the metrics of watches that have ended.
+    pub(crate) fn remove_metrics(&self) {
+        let kind = self.kind().to_string();
+        for (planned, _) in &self.watches {
+            self.metrics.watch_removed(&kind, planned.scope.as_deref());
+        }
     }
 
     /// What ends its watches.
@@ -458,6 +474,7 @@ impl Informer {
         let Some((planned, health)) = self.watches.get(index) else {
             return;
         };
+        self.report(&planned.scope, false);
         let client = connection.client.clone();
         let client = paced(client, connection.backoff.min, connection.requests.clone());
         let config = planned.apply(connection.config);
@@ -572,8 +589,13 @@ impl Informer {
         let mut health = health.lock();
         if matches!(*health, Health::Failing(_)) {
             tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Watch recovered");
+        } else if *health == Health::Starting {
+            tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Cache synced");
         }
-        *health = Health::Live;
+        if *health != Health::Live {
+            *health = Health::Live;
+            self.report(scope, true);
+        }
     }
 
     /// Says so once, not at each attempt.
@@ -593,6 +615,9 @@ impl Informer {
             tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");
         } else if let Health::Failing(text) = &failing {
             tracing::warn!(kind = %self.kind(), namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
+        }
+        if *health == Health::Live {
+            self.report(scope, false);
         }
         *health = failing;
     }

@@ -217,6 +217,20 @@ impl Namespaces {
         self.with("", options)
     }
 
+    /// These namespaces with the options that they have here; unchanged if there are no names.
+    pub(crate) fn limited_to(self, names: &[String]) -> Self {
+        if names.is_empty() {
+            return self;
+        }
+        let options = |name: &String| {
+            let of_name = self.by_name.get(name).or_else(|| self.by_name.get(""));
+            (name.clone(), of_name.cloned().unwrap_or_default())
+        };
+        Self {
+            by_name: names.iter().map(options).collect(),
+        }
+    }
+
     /// Whether none is named, so that all are watched alike.
     ///
     /// ```

@@ -64,11 +64,13 @@ pub enum ClientError {
         #[source]
         source: serde_json::Error,
     },
-    /// This instance led and does not any more, or has not renewed its leadership in time: another one may act already.
-    #[error("cannot {what}: this instance is not the leader any more")]
+    /// This instance is not the leader, or has not renewed its leadership in time: another one may act already.
+    #[error("cannot {what}: {reason}")]
     NotLeader {
         /// What was to be done, such as `apply Deployment.apps default/web`.
         what: String,
+        /// Tells whether the request was sent.
+        reason: String,
     },
     /// The API server refused, or could not be reached.
     #[error("cannot {what}")]

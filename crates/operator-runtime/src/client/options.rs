@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use kube::api::{PatchParams, PostParams, ValidationDirective};
 
-use tokio::sync::watch;
-
 use crate::cache::Consistency;
-use crate::election::Leadership;
 
 /// What the server does with fields that it does not know.
 ///
@@ -40,8 +37,6 @@ pub(super) struct Options {
     pub(super) field_validation: Option<FieldValidation>,
     pub(super) namespace: Option<Arc<str>>,
     pub(super) consistency: Consistency,
-    /// Writes only while it leads.
-    pub(super) leadership: Option<watch::Receiver<Leadership>>,
 }
 
 // === impl Options ===
@@ -55,14 +50,7 @@ impl Options {
             field_validation: None,
             namespace: None,
             consistency: Consistency::default(),
-            leadership: None,
         }
-    }
-
-    /// Whether another instance does not act: without an election there is none.
-    pub(super) fn may_write(&self) -> bool {
-        let leads = |leadership: &watch::Receiver<Leadership>| leadership.borrow().is_leader();
-        self.leadership.as_ref().is_none_or(leads)
     }
 
     pub(super) fn post(&self) -> PostParams {

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{Method, Uri};
+use http::Uri;
 use kube::Resource;
 use kube::api::DynamicObject;
 use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::leadership::NotLeader;
 use super::{Client, ClientError};
 use crate::cache::item::{Intake, Representation, from_value, prepare, view};
 use crate::cache::{CacheError, Transforms};
@@ -79,21 +80,19 @@ impl Client {
         target: &Target,
         request: Built,
     ) -> Result<T, ClientError> {
-        let request = request.map_err(kube::Error::BuildRequest);
-        let is_write = request
-            .as_ref()
-            .is_ok_and(|request| request.method() != Method::GET);
-        if is_write && !self.options.may_write() {
-            let what = target.to_string();
-            return Err(ClientError::NotLeader { what });
-        }
-        let answer = match request {
+        let answer = match request.map_err(kube::Error::BuildRequest) {
             Ok(request) => self.kube.request(request).await,
             Err(error) => Err(error),
         };
         answer.map_err(|source| {
             let what = target.to_string();
-            ClientError::Request { what, source }
+            match NotLeader::of(&source) {
+                Some(reason) => ClientError::NotLeader {
+                    what,
+                    reason: reason.to_string(),
+                },
+                None => ClientError::Request { what, source },
+            }
         })
     }
 

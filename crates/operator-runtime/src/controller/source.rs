@@ -1,18 +1,19 @@
 //! Where the requests of a controller come from: kinds in the cache, and whatever else the operator listens to.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::{Stream, StreamExt};
+use futures::{FutureExt as _, Stream, StreamExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Watch;
 use crate::cache::Cache;
-use crate::error::Result;
+use crate::error::{Error, Result, panic_text};
 use crate::event::Event;
 use crate::handler::EventHandler;
 use crate::object::{Meta, ObjectKey, View};
@@ -267,7 +268,8 @@ where
     for _ in 0..TRIES {
         // It is never closed.
         let permit = turn.acquire().await;
-        let error = match what().await {
+        let answer = AssertUnwindSafe(async { what().await }).catch_unwind().await;
+        let error = match answer.unwrap_or_else(|panic| Err(Error::msg(panic_text(&*panic)))) {
             Ok(keys) => return keys,
             Err(error) => error,
         };
@@ -365,7 +367,9 @@ impl Source {
     where
         R: Future<Output = Result<()>> + Send + 'static,
     {
-        Self::Raw(Box::new(move |requests, stop| Box::pin(run(requests, stop))))
+        Self::Raw(Box::new(move |requests, stop| {
+            Box::pin(async move { run(requests, stop).await })
+        }))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The running controller: starts the sources, waits for them, and reconciles until it is stopped.
 
-use std::any::Any;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use tracing::Instrument;
 
 use super::{Action, Context, ControllerError, Reconciler, Request, Requests, Requeue, Settings, Source};
 use crate::client::Client;
-use crate::error::{Error, Result, Retry};
+use crate::error::{Error, Result, Retry, panic_text};
 use crate::event_recorder::EventRecorder;
 use crate::manager::BaseContext;
 use crate::metrics::{ControllerMetrics, Outcome};
@@ -152,14 +151,16 @@ impl Worker {
             () = stop.cancelled() => Ok(()),
             failed = sources.failure() => failed,
             // A worker ends before it is told to only if a panic is not to be recovered.
-            Some(Err(ended)) = tasks.join_next() => Err(Error::msg(panic_text(ended))),
+            Some(Err(ended)) = tasks.join_next() => Err(Error::msg(ended_text(ended))),
             never = shared.queue.dump(&shared.name) => match never {},
         };
         tracing::info!(controller = %shared.name, "Shutdown signal received, waiting for all workers to finish");
         sources.stop.cancel();
         shared.queue.stop();
         failed?;
-        while tasks.join_next().await.is_some() {}
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(|ended| Error::msg(ended_text(ended)))?;
+        }
         tracing::info!(controller = %shared.name, "All workers finished");
         Ok(())
     }
@@ -181,7 +182,7 @@ impl Sources {
                 Some(source) = self.added.recv() => self.start(source),
                 Some(ended) = self.raw.join_next() => match ended {
                     Ok(outcome) => outcome?,
-                    Err(ended) => return Err(Error::msg(panic_text(ended))),
+                    Err(ended) => return Err(Error::msg(ended_text(ended))),
                 },
                 else => return std::future::pending().await,
             }
@@ -206,9 +207,9 @@ impl Sources {
     }
 }
 
-fn panic_text(ended: JoinError) -> String {
+fn ended_text(ended: JoinError) -> String {
     match ended.try_into_panic() {
-        Ok(panic) => format!("panic: {}", panic_message(&*panic)),
+        Ok(panic) => panic_text(&*panic),
         Err(cancelled) => cancelled.to_string(),
     }
 }
@@ -225,7 +226,10 @@ impl Shared {
             }
         };
         tokio::select! {
-            _ = synced => Ok(true),
+            ended = synced => match ended {
+                Ok(()) => Ok(true),
+                Err(ended) => Err(Error::msg(ended_text(ended))),
+            },
             () = stop.cancelled() => Ok(false),
             () = limit => Err(ControllerError::CacheSync {
                 name: self.name.to_string(),
@@ -310,10 +314,7 @@ impl Shared {
                 if !self.options.recover_panic {
                     resume_unwind(panic);
                 }
-                Err(Error::msg(format!(
-                    "panic: {} [recovered]",
-                    panic_message(&*panic)
-                )))
+                Err(Error::msg(format!("{} [recovered]", panic_text(&*panic))))
             }
             Err(error) => Err(error.into()),
         }
@@ -370,12 +371,6 @@ fn counted(outcome: &Result<Action>) -> Outcome {
             Requeue::Backoff => Outcome::Requeue,
         },
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("(no message)")
 }
 
 #[cfg(test)]

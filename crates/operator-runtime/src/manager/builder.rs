@@ -10,14 +10,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use super::connection::{self, Connection};
 use super::servers::{self, address, listen};
 use super::webhooks::{self, Source, WebhookOptions, Webhooks};
-use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup, connection};
-use crate::cache::{Cache, CacheOptions, Namespaces};
+use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup};
+use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
 use crate::controller::ControllerOptions;
-use crate::election::{Election, LeaderElection, Timing};
+use crate::election::{Election, LeaderElection, Leadership, Timing};
 use crate::event_recorder;
 use crate::health::Checks;
 use crate::metrics::Metrics;
@@ -27,6 +28,8 @@ use crate::metrics::Metrics;
 pub(super) struct Options {
     pub(super) name: String,
     pub(super) cache: CacheOptions,
+    /// The namespaces that are watched; those of `cache` where there are none.
+    namespaces: Vec<String>,
     pub(super) controllers: ControllerOptions,
     pub(super) group_kind_concurrency: BTreeMap<String, usize>,
     pub(super) base_context: BaseContext,
@@ -70,8 +73,8 @@ pub(super) struct MetricsOptions {
 /// Builds a [`Manager`]: begun by [`Manager::builder`], ended by [`ManagerBuilder::build`].
 ///
 /// By default no health checks and no metrics are served and there is no leader election, as suits tests;
-/// [`ManagerBuilder::args`] brings what the command line says. What is called later goes before what was called
-/// earlier.
+/// [`ManagerBuilder::args`] brings what the command line says. What a method sets has precedence over the command line. The
+/// order of the calls does not matter.
 ///
 /// ```
 /// use operator_runtime::Manager;
@@ -86,17 +89,46 @@ pub(super) struct MetricsOptions {
 #[must_use = "call `build`"]
 pub struct ManagerBuilder {
     options: Options,
+    args: Option<Args>,
+    /// What methods set that the command line sets too. It is applied after the command line.
+    changes: Vec<Change>,
     client: Option<DebugClient>,
     metrics: Option<Metrics>,
     election: Option<DebugElection>,
     election_client: Option<DebugClient>,
 }
 
+/// A change of the options.
+struct Change(Box<dyn FnOnce(&mut Options) + Send>);
+
 /// `kube::Client` does not implement `Debug`.
 struct DebugClient(kube::Client);
 
 /// Nor need elections.
 struct DebugElection(Box<dyn Election>);
+
+// === impl Options ===
+
+impl Options {
+    /// Takes what the command line says.
+    fn apply(&mut self, args: &Args) {
+        self.health_probe_bind_address = args.health_probe_bind_address.clone();
+        self.metrics = args.metrics();
+        self.webhook = args.webhook();
+        self.kubeconfig = args.kubeconfig.clone();
+        self.set_namespaces(args.namespaces());
+        self.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
+        self.leader_election.on = args.leader_elect;
+        self.leader_election.namespace = args.leader_election_namespace.clone();
+    }
+
+    /// Replaces the namespaces, unless there are none.
+    fn set_namespaces(&mut self, names: Vec<String>) {
+        if !names.is_empty() {
+            self.namespaces = names;
+        }
+    }
+}
 
 // === impl ManagerBuilder ===
 
@@ -106,6 +138,7 @@ impl ManagerBuilder {
             options: Options {
                 name: name.to_owned(),
                 cache: CacheOptions::default(),
+                namespaces: Vec::new(),
                 controllers: ControllerOptions::default(),
                 group_kind_concurrency: BTreeMap::new(),
                 base_context: BaseContext::new(),
@@ -127,6 +160,8 @@ impl ManagerBuilder {
                 },
                 endpoints: ["/healthz", "/readyz"].map(str::to_owned),
             },
+            args: None,
+            changes: Vec::new(),
             client: None,
             metrics: None,
             election: None,
@@ -134,9 +169,13 @@ impl ManagerBuilder {
         }
     }
 
+    fn change(mut self, change: impl FnOnce(&mut Options) + Send + 'static) -> Self {
+        self.changes.push(Change(Box::new(change)));
+        self
+    }
+
     /// Takes what the command line and the environment say: addresses, certificates, kubeconfig, namespaces, leader
-    /// election and grace period. It replaces what methods said before; methods that are called after it go before the
-    /// command line.
+    /// election and grace period. What another method sets has precedence, whether it is called before or after.
     ///
     /// ```no_run
     /// # use operator_runtime::prelude::*;
@@ -147,14 +186,7 @@ impl ManagerBuilder {
     /// # }
     /// ```
     pub fn args(mut self, args: &Args) -> Self {
-        self.options.health_probe_bind_address = args.health_probe_bind_address.clone();
-        self.options.metrics = args.metrics();
-        self.options.webhook = args.webhook();
-        self.options.kubeconfig = args.kubeconfig.clone();
-        self.options.cache.namespaces = args.namespaces().into();
-        self.options.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
-        self.options.leader_election.on = args.leader_elect;
-        self.options.leader_election.namespace = args.leader_election_namespace.clone();
+        self.args = Some(args.clone());
         self
     }
 
@@ -177,9 +209,8 @@ impl ManagerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn leader_election(mut self, on: bool) -> Self {
-        self.options.leader_election.on = on;
-        self
+    pub fn leader_election(self, on: bool) -> Self {
+        self.change(move |options| options.leader_election.on = on)
     }
 
     /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
@@ -260,9 +291,9 @@ impl ManagerBuilder {
     /// # use operator_runtime::Manager;
     /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_namespace("operators");
     /// ```
-    pub fn leader_election_namespace(mut self, namespace: &str) -> Self {
-        self.options.leader_election.namespace = namespace.to_owned();
-        self
+    pub fn leader_election_namespace(self, namespace: &str) -> Self {
+        let namespace = namespace.to_owned();
+        self.change(|options| options.leader_election.namespace = namespace)
     }
 
     /// Uses this client instead of one from the kubeconfig or the service account. As otherwise, its requests carry the
@@ -309,20 +340,21 @@ impl ManagerBuilder {
         self
     }
 
-    /// Watches these namespaces only; all when empty, which is the default. It is
-    /// [`CacheOptions::namespaces`](crate::cache::CacheOptions::namespaces).
+    /// Watches these namespaces only. By default, and if this is empty, they are those of `WATCH_NAMESPACE`, or else of
+    /// [`CacheOptions::namespaces`](crate::cache::CacheOptions::namespaces), or else all. Where the cache options have
+    /// options for a namespace, they apply to it.
     ///
     /// ```
     /// # use operator_runtime::Manager;
     /// let builder = Manager::builder("example-operator").namespaces(["blue", "green"]);
     /// ```
-    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
-        self.options.cache.namespaces = Namespaces::named(namespaces);
-        self
+    pub fn namespaces<'a>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        let names: Vec<_> = namespaces.into_iter().map(str::to_owned).collect();
+        self.change(|options| options.set_namespaces(names))
     }
 
-    /// How the cache watches: selectors, transforms, resyncs, backoff. It replaces the namespaces too, so it comes
-    /// before [`ManagerBuilder::namespaces`] and [`ManagerBuilder::args`].
+    /// Sets how the cache watches: selectors, transforms, resyncs, backoff, and the options of namespaces.
+    /// [`ManagerBuilder::namespaces`] and `WATCH_NAMESPACE` limit which namespaces are watched.
     ///
     /// ```
     /// use std::time::Duration;
@@ -352,9 +384,9 @@ impl ManagerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn health_probe_bind_address(mut self, address: &str) -> Self {
-        self.options.health_probe_bind_address = address.to_owned();
-        self
+    pub fn health_probe_bind_address(self, address: &str) -> Self {
+        let address = address.to_owned();
+        self.change(|options| options.health_probe_bind_address = address)
     }
 
     /// The path of liveness; `/healthz` unless said otherwise. Each check has a path of its own below it.
@@ -388,9 +420,9 @@ impl ManagerBuilder {
     /// # use operator_runtime::Manager;
     /// let builder = Manager::builder("example-operator").metrics_bind_address(":8443");
     /// ```
-    pub fn metrics_bind_address(mut self, address: &str) -> Self {
-        self.options.metrics.bind_address = address.to_owned();
-        self
+    pub fn metrics_bind_address(self, address: &str) -> Self {
+        let address = address.to_owned();
+        self.change(|options| options.metrics.bind_address = address)
     }
 
     /// Whether `/metrics` is served over HTTPS, to those whom the API server lets `get` it; the default. Otherwise
@@ -418,9 +450,8 @@ impl ManagerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn metrics_secure(mut self, secure: bool) -> Self {
-        self.options.metrics.secure = secure;
-        self
+    pub fn metrics_secure(self, secure: bool) -> Self {
+        self.change(move |options| options.metrics.secure = secure)
     }
 
     /// The oldest version of TLS in which metrics and webhooks are served; 1.2 unless said otherwise.
@@ -444,9 +475,9 @@ impl ManagerBuilder {
     /// // In tests: a port that is free, which `Manager::webhook_address` tells.
     /// let builder = Manager::builder("example-operator").webhook_bind_address("127.0.0.1:0");
     /// ```
-    pub fn webhook_bind_address(mut self, address: &str) -> Self {
-        self.options.webhook.bind_address = address.to_owned();
-        self
+    pub fn webhook_bind_address(self, address: &str) -> Self {
+        let address = address.to_owned();
+        self.change(|options| options.webhook.bind_address = address)
     }
 
     /// Serves webhooks with these certificates; that the API server trusts them is the business of somebody else, such
@@ -462,9 +493,8 @@ impl ManagerBuilder {
     /// let builder = Manager::builder("example-operator").webhook_certificates(certificates);
     /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
     /// ```
-    pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
-        self.options.webhook.certificates = Source::Given(certificates);
-        self
+    pub fn webhook_certificates(self, certificates: Certificates) -> Self {
+        self.change(|options| options.webhook.certificates = Source::Given(certificates))
     }
 
     /// Serves webhooks with certificates that the operator makes and has the API server trust. In a cluster that is the
@@ -477,9 +507,8 @@ impl ManagerBuilder {
     /// let certificates = ManagedCertificates::new("operators", "example-webhook-ca");
     /// let builder = Manager::builder("example-operator").webhook_managed_certificates(certificates);
     /// ```
-    pub fn webhook_managed_certificates(mut self, certificates: ManagedCertificates) -> Self {
-        self.options.webhook.certificates = Source::Managed(certificates);
-        self
+    pub fn webhook_managed_certificates(self, certificates: ManagedCertificates) -> Self {
+        self.change(|options| options.webhook.certificates = Source::Managed(certificates))
     }
 
     /// Serves webhooks to those alone who show a certificate of an authority in this PEM file, as controller-runtime's
@@ -538,9 +567,9 @@ impl ManagerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn graceful_shutdown_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.options.graceful_shutdown_timeout = timeout.into();
-        self
+    pub fn graceful_shutdown_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
+        let timeout = timeout.into();
+        self.change(move |options| options.graceful_shutdown_timeout = timeout)
     }
 
     /// How long the API server may say nothing while an answer is awaited; 75 s unless said otherwise, for ever with
@@ -634,18 +663,24 @@ impl ManagerBuilder {
     /// election and nobody says in which namespace.
     pub async fn build(self) -> Result<Manager, ManagerError> {
         let mut options = self.options;
+        if let Some(args) = &self.args {
+            options.apply(args);
+        }
+        for Change(change) in self.changes {
+            change(&mut options);
+        }
+        options.cache.namespaces = options.cache.namespaces.limited_to(&options.namespaces);
         options.metrics.min_tls_version = options.min_tls_version;
         options.webhook.min_tls_version = options.min_tls_version;
         options.webhook.client_authority = options.webhook_client_authority.clone();
         options.cache.check()?;
         let metrics = self.metrics.unwrap_or_default();
-        let (kube, requests) = match self.client {
-            Some(DebugClient(client)) => {
-                let requests = metrics.rest_client_layer("");
-                (connection::adopt(client, &options, &requests), requests)
-            }
-            None => connection::connect(&options, &metrics).await?,
+        let connection = match self.client {
+            Some(DebugClient(client)) => Connection::adopt(client, &options, metrics.rest_client_layer("")),
+            None => Connection::new(&options, &metrics).await?,
         };
+        // Everything that the manager itself sends: it reads, or writes what every instance may write.
+        let kube = connection.client(None);
         let health = listen("health-probe-bind-address", &options.health_probe_bind_address)?;
         let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
         let election = match self.election {
@@ -653,24 +688,27 @@ impl ManagerBuilder {
             None if options.leader_election.on => {
                 let other = self.election_client.map(|DebugClient(client)| {
                     let requests = metrics.rest_client_layer("leader-election");
-                    connection::adopt(client, &options, &requests)
+                    Connection::adopt(client, &options, requests).client(None)
                 });
                 let client = other.unwrap_or_else(|| kube.clone());
                 Some(election(client, &options.leader_election, &metrics)?)
             }
             None => None,
         };
-        let leadership = election.as_ref().and_then(|election| election.leadership());
+        let is_leader = watch::Sender::new(Leadership::Standby);
+        let leadership = election.as_ref();
+        let leadership =
+            leadership.map(|election| election.leadership().unwrap_or_else(|| is_leader.subscribe()));
         let instance = instance(&options.name);
         let (recorder, sender) = event_recorder::recorder(kube.clone(), &options.name, &instance);
         let cache = Cache::new(
             kube.clone(),
             &options.name,
             options.cache.clone(),
-            (metrics.cache(), requests),
+            (metrics.cache(), connection.requests.clone()),
             recorder.clone(),
         );
-        let checks = Checks::new(cache.clone(), options.endpoints.clone());
+        let checks = Checks::new(options.endpoints.clone());
         let (health_address, metrics_address) = (address(health.as_ref()), address(scrapes.as_ref()));
         let health = health.map(|listener| Member::Runnable(servers::health(listener, checks.clone())));
         let metrics_server = match scrapes {
@@ -690,8 +728,13 @@ impl ManagerBuilder {
             recorder: sender,
             election,
         };
+        let of_leader = match &leadership {
+            Some(leadership) => connection.client(Some(leadership.clone())),
+            None => kube.clone(),
+        };
         let inner = Inner {
-            client: Client::new(kube.clone(), cache, metrics.client()),
+            client: Client::new(of_leader, cache, metrics.client()),
+            of_every_instance: kube,
             recorder,
             metrics,
             checks,
@@ -699,6 +742,7 @@ impl ManagerBuilder {
             metrics_address,
             webhooks: Mutex::new(webhooks),
             elected: watch::Sender::new(false),
+            is_leader,
             leadership,
             reconciles: TaskTracker::new(),
             names: Mutex::default(),
@@ -745,6 +789,12 @@ impl Default for MetricsOptions {
             http2: false,
             min_tls_version: TlsVersion::default(),
         }
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Change")
     }
 }
 

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::event_recorder::{EventRecorder, Recorder};
 
 /// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of
-/// its own, and an event recorder. The manager starts and stops it with its own cache, and the check `caches-NAME` of
-/// `/readyz` tells how its watches are. Clones are handles to the same one.
+/// its own, and an event recorder. The manager starts and stops it with its own cache.
+/// [`Manager::add_cache_check`] adds the state of its cache to `/readyz`. Clones are handles to the same one.
 ///
 /// ```no_run
 /// use k8s_openapi::api::apps::v1::Deployment;
@@ -49,10 +49,12 @@ use crate::event_recorder::{EventRecorder, Recorder};
 /// ```
 ///
 /// [`Manager::add_cluster`]: super::Manager::add_cluster
+/// [`Manager::add_cache_check`]: super::Manager::add_cache_check
 #[derive(Clone)]
 pub struct Cluster {
     pub(super) name: Arc<str>,
     pub(super) client: Client,
+    pub(super) of_every_instance: kube::Client,
     pub(super) recorder: EventRecorder,
 }
 
@@ -92,7 +94,8 @@ impl Cluster {
         &self.name
     }
 
-    /// The client: reads from the cluster's cache, writes to the cluster.
+    /// Returns the client, which reads from the cluster's cache and writes to the cluster. With leader election it writes
+    /// only while this instance is the leader, as [`Manager::client`](super::Manager::client) does.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -106,6 +109,21 @@ impl Cluster {
     /// ```
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns a client that writes whether or not this instance is the leader, as
+    /// [`Manager::client_for_every_instance`](super::Manager::client_for_every_instance) does.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use operator_runtime::manager::Cluster;
+    /// async fn report(west: &Cluster, version: ConfigMap) -> operator_runtime::Result<()> {
+    ///     west.client_for_every_instance().apply(version).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn client_for_every_instance(&self) -> Client {
+        self.client.over(self.of_every_instance.clone())
     }
 
     /// The cache of the cluster, to which indexes are added, and whose state can be asked for.

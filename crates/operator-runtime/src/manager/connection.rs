@@ -6,101 +6,161 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tower::buffer::BufferLayer;
+use tokio::sync::watch;
 use tower::retry::RetryLayer;
 use tower::util::{MapResponseLayer, option_layer};
+use tower::{BoxError, Service};
 
+use self::proxy::{Environment, Proxy};
 use self::silence::SilenceLayer;
 use self::token_file::TokenFileLayer;
+use self::transport::Transport;
 use super::builder::Options;
 use super::{ManagerError, user_agent};
+use crate::client::leadership::LeaderLayer;
 use crate::client::warnings::Warnings;
+use crate::election::Leadership;
 use crate::metrics::{Metrics, RestClientLayer};
 
+mod proxy;
 mod silence;
 mod token_file;
+mod transport;
 
 /// How long the server may say nothing, unless somebody says otherwise: longer than an API server takes to give up a
 /// request, and than it leaves a watch without a bookmark, which is a minute for both.
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
 
-/// Requests that may wait for the connection; kube's client has as many.
-const CONCURRENT_REQUESTS: usize = 1024;
-
-/// A client from the kubeconfig or the service account, whose requests are counted, each attempt for itself.
-pub(super) async fn connect(
-    options: &Options,
-    metrics: &Metrics,
-) -> Result<(kube::Client, RestClientLayer), ManagerError> {
-    let mut config = match &options.kubeconfig {
-        Some(path) => config_of(path).await?,
-        None => kube::Config::infer()
-            .await
-            .map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?,
-    };
-    config.headers.push(user_agent::header(&options.name));
-    let host = config
-        .cluster_url
-        .authority()
-        .map_or("", |authority| authority.as_str());
-    let requests = metrics.rest_client_layer(host);
-    let retries = std::mem::take(&mut config.default_retry).then(|| requests.retries());
-    let token = TokenFileLayer::take(&mut config.auth_info)?;
-    let client = ClientBuilder::try_from(config).map_err(ManagerError::Connect)?;
-    let client = client
-        .with_layer(&SilenceLayer::new(options.silence_timeout))
-        .with_layer(&option_layer(token))
-        .with_layer(&requests)
-        .with_layer(&told());
-    let client = match retries {
-        Some(retries) => client
-            .with_layer(&BufferLayer::new(CONCURRENT_REQUESTS))
-            .with_layer(&RetryLayer::new(retries))
-            .build(),
-        None => client.build(),
-    };
-    Ok((client, requests))
+/// A connection to an API server, from which clients are made. They share the sockets and differ in whether they need
+/// leadership to write.
+pub(super) struct Connection {
+    base: Base,
+    namespace: String,
+    token: Option<TokenFileLayer>,
+    silence: Option<Duration>,
+    warnings: Arc<Warnings>,
+    pub(super) requests: RestClientLayer,
+    retries: bool,
 }
 
-/// A client that sends everything through another one, in the name of the operator, and does not wait for ever. Whatever
-/// the other one tries again by itself is one request.
-pub(super) fn adopt(client: kube::Client, options: &Options, requests: &RestClientLayer) -> kube::Client {
-    let namespace = client.default_namespace().to_owned();
-    let (key, value) = user_agent::header(&options.name);
-    let service = tower::service_fn(move |mut request: Request<Body>| {
-        request
-            .headers_mut()
-            .entry(key.clone())
-            .or_insert_with(|| value.clone());
-        let client = client.clone();
-        async move { client.send(request).await }
-    });
-    ClientBuilder::new(service, namespace)
-        .with_layer(&SilenceLayer::new(options.silence_timeout))
-        .with_layer(requests)
-        .with_layer(&told())
-        .build()
+/// What sends the requests.
+enum Base {
+    Own(Transport),
+    /// A client of the author, which repeats requests by its own rules, and the `User-Agent` for it.
+    Given(kube::Client, (HeaderName, HeaderValue)),
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Prepares connections with the kubeconfig or the service account.
+    ///
+    /// # Errors
+    /// If the configuration or its proxy cannot be used.
+    pub(super) async fn new(options: &Options, metrics: &Metrics) -> Result<Self, ManagerError> {
+        let (mut config, proxy) = configuration(options.kubeconfig.as_deref()).await?;
+        let proxy = match proxy {
+            Some(address) => Some(Proxy::new("proxy-url", &address, &config.cluster_url)?),
+            None => Environment::read().proxy(&config.cluster_url)?,
+        };
+        config.headers.push(user_agent::header(&options.name));
+        let host = config.cluster_url.authority();
+        let requests = metrics.rest_client_layer(host.map_or("", |authority| authority.as_str()));
+        let token = TokenFileLayer::take(&mut config.auth_info)?;
+        let transport = transport::transport(&config, proxy).map_err(ManagerError::Connect)?;
+        Ok(Self {
+            base: Base::Own(transport),
+            namespace: config.default_namespace,
+            token,
+            silence: options.silence_timeout,
+            warnings: Arc::default(),
+            requests,
+            retries: config.default_retry,
+        })
+    }
+
+    /// Sends everything through a client of the author, with the name of the operator.
+    pub(super) fn adopt(client: kube::Client, options: &Options, requests: RestClientLayer) -> Self {
+        Self {
+            namespace: client.default_namespace().to_owned(),
+            base: Base::Given(client, user_agent::header(&options.name)),
+            token: None,
+            silence: options.silence_timeout,
+            warnings: Arc::default(),
+            requests,
+            retries: false,
+        }
+    }
+
+    /// A client. With a leadership, it writes only while this instance is the leader.
+    pub(super) fn client(&self, leadership: Option<watch::Receiver<Leadership>>) -> kube::Client {
+        match &self.base {
+            Base::Own(transport) => self.over(transport.clone(), leadership),
+            Base::Given(client, (key, value)) => {
+                let (client, key, value) = (client.clone(), key.clone(), value.clone());
+                let send = tower::service_fn(move |mut request: Request<Body>| {
+                    let headers = request.headers_mut();
+                    headers.entry(key.clone()).or_insert_with(|| value.clone());
+                    let client = client.clone();
+                    async move { client.send(request).await.map_err(BoxError::from) }
+                });
+                self.over(send, leadership)
+            }
+        }
+    }
+
+    fn over<S, B>(&self, service: S, leadership: Option<watch::Receiver<Leadership>>) -> kube::Client
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        B: hyper::body::Body<Data = bytes::Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let client = ClientBuilder::new(service, self.namespace.clone())
+            .with_layer(&option_layer(leadership.map(LeaderLayer::new)))
+            .with_layer(&SilenceLayer::new(self.silence))
+            .with_layer(&option_layer(self.token.clone()))
+            .with_layer(&self.requests)
+            .with_layer(&logged(self.warnings.clone()));
+        match self.retries {
+            true => client
+                .with_layer(&RetryLayer::new(self.requests.retries()))
+                .build(),
+            false => client.build(),
+        }
+    }
 }
 
 /// Logs the warnings of answers, each once.
-fn told<B>() -> MapResponseLayer<impl FnMut(Response<B>) -> Response<B> + Clone> {
-    let warnings = Arc::new(Warnings::default());
+fn logged<B>(warnings: Arc<Warnings>) -> MapResponseLayer<impl FnMut(Response<B>) -> Response<B> + Clone> {
     MapResponseLayer::new(move |answer: Response<B>| {
         warnings.log(answer.headers());
         answer
     })
 }
 
-async fn config_of(path: &Path) -> Result<kube::Config, ManagerError> {
-    let failed = |source| ManagerError::Kubeconfig {
+/// The configuration, and the `proxy-url` of its kubeconfig.
+async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<String>), ManagerError> {
+    if let Some(path) = path {
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|source| unusable(path, source))?;
+        let proxy = proxy::of_kubeconfig(&kubeconfig);
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        return Ok((config.map_err(|source| unusable(path, source))?, proxy));
+    }
+    let config = kube::Config::infer().await;
+    let config = config.map_err(|error| ManagerError::Connect(kube::Error::InferConfig(error)))?;
+    // kube takes it from the environment, too, but never in a pod.
+    let has_proxy = config.proxy_url.is_some();
+    let kubeconfig = has_proxy.then(|| Kubeconfig::read().ok()).flatten();
+    Ok((config, kubeconfig.as_ref().and_then(proxy::of_kubeconfig)))
+}
+
+fn unusable(path: &Path, source: kube::config::KubeconfigError) -> ManagerError {
+    ManagerError::Kubeconfig {
         path: path.to_owned(),
         source,
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failed)
+    }
 }

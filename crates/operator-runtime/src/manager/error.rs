@@ -51,6 +51,14 @@ pub enum ManagerError {
         #[source]
         source: std::io::Error,
     },
+    /// The proxy cannot be used.
+    #[error("cannot use the proxy {address:?} ({setting}): it must be an http, https, socks5 or socks5h URL")]
+    Proxy {
+        /// The setting that names it.
+        setting: &'static str,
+        /// Its address, without the credentials.
+        address: String,
+    },
     /// The address of a server is none, or is in use.
     #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
     Listen {
@@ -92,6 +100,14 @@ pub enum ManagerError {
     /// The metrics server has two handlers of one path.
     #[error(transparent)]
     Metrics(#[from] DuplicatePath),
+    /// A part of the operator panicked.
+    #[error("{name} failed: {message}")]
+    Panic {
+        /// The name of the runnable, controller or server.
+        name: String,
+        /// The message of the panic.
+        message: String,
+    },
     /// Something did not end in time; it was aborted.
     #[error("failed waiting for all runnables to end within grace period of {0:?}")]
     GracePeriod(Duration),

@@ -1,6 +1,7 @@
 //! What runs when: groups in the order of their start, and how they end.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,14 +9,13 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 
 use super::runnable::{Group, Member};
 use super::{Inner, ManagerError, Phase, Setup};
 use crate::cache::Cache;
-use crate::election::Election;
-use crate::error::{Error, Result};
+use crate::election::{Election, Leadership};
+use crate::error::{Error, Result, panic_text};
 
 /// How long a reconcile that was aborted may take to notice.
 const TO_ABORT: Duration = Duration::from_secs(1);
@@ -39,6 +39,8 @@ struct Groups {
 /// Tasks that are stopped together. The first error of one ends the manager.
 struct Tasks {
     stop: CancellationToken,
+    /// Ends them at their next `await`.
+    abort: CancellationToken,
     tasks: JoinSet<()>,
     failures: mpsc::UnboundedSender<Error>,
     span: Span,
@@ -58,6 +60,7 @@ pub(super) async fn run(
     groups.start(inner, setup);
 
     let mut shutdown = pin!(shutdown);
+    let mut is_lost = false;
     let outcome = loop {
         tokio::select! {
             () = &mut shutdown => break Ok(()),
@@ -65,12 +68,12 @@ pub(super) async fn run(
             Some(member) = added.recv() => groups.add(member),
             campaign = campaign(&mut election, groups.leads()) => match campaign {
                 Ok(()) => {
+                    inner.is_leader.send_replace(Leadership::Leader { until: None });
                     groups.lead();
                     inner.elected.send_replace(true);
                 }
                 Err(error) => {
-                    // Another instance may act already: nothing here may go on.
-                    groups.leader.tasks.abort_all();
+                    is_lost = true;
                     break Err(error);
                 }
             },
@@ -81,36 +84,46 @@ pub(super) async fn run(
         tracing::error!(%error, "Stopping manager");
     }
     let leads = groups.leads();
-    let grace = inner.options.graceful_shutdown_timeout;
-    let told = |error: Error| tracing::error!(%error, "Error received after stop sequence was engaged");
-    let stopped = {
-        let mut stopping = pin!(groups.stop_within(inner.client.cache(), grace));
+    let late = |error: Error| tracing::error!(%error, "Error received after stop sequence was engaged");
+    let mut ended = Ok(());
+    let abort_leader = groups.leader.abort.clone();
+    let lose = || {
+        // Another instance may act already: nothing that needs leadership may go on.
+        inner.is_leader.send_replace(Leadership::Lost);
+        abort_leader.cancel();
+    };
+    if is_lost {
+        lose();
+    }
+    let has_ended = {
+        let grace = inner.options.graceful_shutdown_timeout;
+        let mut stopping = pin!(groups.end(inner, grace));
         loop {
             tokio::select! {
-                stopped = &mut stopping => break stopped,
-                error = keep(&mut election), if leads && outcome.is_ok() => break Err(error),
-                Some(error) = failed.recv() => told(error),
+                (stopped, has_ended) = &mut stopping => {
+                    ended = ended.and(stopped);
+                    break has_ended;
+                }
+                // Whatever started the stop sequence.
+                error = keep(&mut election), if leads && !is_lost => {
+                    is_lost = true;
+                    lose();
+                    ended = Err(error);
+                }
+                Some(error) = failed.recv() => late(error),
             }
         }
     };
     while let Ok(error) = failed.try_recv() {
-        told(error);
+        late(error);
     }
-    // Whatever has not ended is aborted before the next leader may act.
-    drop(groups);
-    let has_ended = have_ended(&inner.reconciles).await;
-    // Whoever still acts must not make another one the leader: the lease has to run out.
+    inner.is_leader.send_replace(Leadership::Lost);
+    // An instance that still acts must not make another one the leader: its lease has to run out.
     if let Some(election) = election.as_mut().filter(|_| leads && has_ended) {
         election.release().await;
     }
     tracing::info!(manager = inner.options.name, "Manager stopped");
-    outcome.and(stopped)
-}
-
-/// Whether every reconcile has ended, of those that were aborted too, which takes them as long as they do not await.
-async fn have_ended(reconciles: &TaskTracker) -> bool {
-    reconciles.close();
-    tokio::time::timeout(TO_ABORT, reconciles.wait()).await.is_ok()
+    outcome.and(ended)
 }
 
 /// Ends when this instance has begun to lead, or when it cannot or does not any more.
@@ -136,6 +149,7 @@ impl Groups {
     fn new(failures: &mpsc::UnboundedSender<Error>, span: &Span) -> Self {
         let tasks = || Tasks {
             stop: CancellationToken::new(),
+            abort: CancellationToken::new(),
             tasks: JoinSet::new(),
             failures: failures.clone(),
             span: span.clone(),
@@ -154,7 +168,7 @@ impl Groups {
     /// Starts what needs no leader, in order, and puts aside what does.
     fn start(&mut self, inner: &Inner, setup: Setup) {
         let recorder = setup.recorder;
-        self.events.spawn(move |stop| async move {
+        self.events.spawn("event recorder", move |stop| async move {
             recorder.run(stop).await;
             Ok(())
         });
@@ -164,11 +178,12 @@ impl Groups {
         let others = members.split_off(of_servers);
         members.into_iter().for_each(|member| self.add(member));
         if let Some((server, listener)) = setup.metrics_server {
-            let serve = async |stop| Ok(server.serve(listener, stop).await?);
-            self.servers.spawn(serve);
+            self.servers.spawn("metrics", move |stop| async move {
+                Ok(server.serve(listener, stop).await?)
+            });
         }
         if let Some(server) = inner.webhooks.lock().start() {
-            self.webhooks.spawn(|stop| server.run(stop));
+            self.webhooks.spawn("webhooks", |stop| server.run(stop));
         }
         inner.client.cache().start();
         others.into_iter().for_each(|member| self.add(member));
@@ -189,7 +204,7 @@ impl Groups {
                 None => &mut self.leader,
             },
         };
-        tasks.spawn(|stop| member.run(stop));
+        tasks.spawn(&member.name(), |stop| member.run(stop));
     }
 
     fn leads(&self) -> bool {
@@ -199,8 +214,33 @@ impl Groups {
     /// Starts what the leader runs.
     fn lead(&mut self) {
         for member in self.of_leader.take().into_iter().flatten() {
-            self.leader.spawn(|stop| member.run(stop));
+            self.leader.spawn(&member.name(), |stop| member.run(stop));
         }
+    }
+
+    /// Stops everything, and aborts what has not ended in time. Returns too whether everything that acts has ended:
+    /// reconciles, and the runnables of the leader.
+    async fn end(mut self, inner: &Inner, grace: Option<Duration>) -> (Result<()>, bool) {
+        let stopped = self.stop_within(inner.client.cache(), grace).await;
+        let Self {
+            events,
+            servers,
+            webhooks,
+            caches,
+            others,
+            mut leader,
+            of_leader: _,
+        } = self;
+        // Dropping a group aborts it.
+        drop((events, servers, webhooks, caches, others));
+        leader.abort.cancel();
+        inner.reconciles.close();
+        let acting = async { tokio::join!(leader.ended(), inner.reconciles.wait()) };
+        let has_ended = tokio::time::timeout(TO_ABORT, acting).await.is_ok();
+        if !has_ended {
+            tracing::error!("A task that was aborted blocks its thread without awaiting");
+        }
+        (stopped, has_ended)
     }
 
     /// Stops everything, for as long as it may take.
@@ -235,14 +275,25 @@ impl Groups {
 // === impl Tasks ===
 
 impl Tasks {
-    fn spawn<R>(&mut self, run: impl FnOnce(CancellationToken) -> R)
+    /// Starts a task. Its error ends the manager, and so does its panic.
+    fn spawn<R>(&mut self, name: &str, run: impl FnOnce(CancellationToken) -> R + Send + 'static)
     where
         R: Future<Output = Result<()>> + Send + 'static,
     {
-        let running = self.span.in_scope(|| run(self.stop.clone()));
-        let failures = self.failures.clone();
+        let (stop, abort, failures) = (self.stop.clone(), self.abort.clone(), self.failures.clone());
+        let name = name.to_owned();
         let task = async move {
-            if let Err(error) = running.await {
+            let running = AssertUnwindSafe(async { run(stop).await }).catch_unwind();
+            let ended = tokio::select! {
+                biased;
+                () = abort.cancelled() => return,
+                ended = running => ended,
+            };
+            let ended = ended.unwrap_or_else(|panic| {
+                let message = panic_text(&*panic);
+                Err(ManagerError::Panic { name, message }.into())
+            });
+            if let Err(error) = ended {
                 // The first error is the one that the manager returns; the others are logged, while it is there.
                 let _ = failures.send(error);
             }
@@ -252,6 +303,10 @@ impl Tasks {
 
     async fn stop(&mut self) {
         self.stop.cancel();
+        self.ended().await;
+    }
+
+    async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }

@@ -62,7 +62,7 @@ pub(super) enum Member {
 
 impl Runnable {
     /// Runs `run` on the leader, until the token that it is given is cancelled: then it should end soon. Returning
-    /// early is fine; an error ends the manager. `name` is for the log.
+    /// early is fine; an error or a panic ends the manager. `name` is for the log.
     ///
     /// ```
     /// use operator_runtime::manager::Runnable;
@@ -144,6 +144,16 @@ impl Member {
             Self::Controller(_) => Group::Others,
             Self::Cluster(_) => Group::Caches,
             Self::Webhooks(_) => Group::Webhooks,
+        }
+    }
+
+    /// The name for errors.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Runnable(runnable) => format!("runnable {}", runnable.name),
+            Self::Controller(worker) => format!("controller {}", worker.shared.name),
+            Self::Cluster(_) => "cluster".to_owned(),
+            Self::Webhooks(_) => "webhooks".to_owned(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is counted of the client and of the cache.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -49,6 +50,9 @@ pub struct ClientMetrics {
 #[derive(Clone, Debug, Default)]
 pub struct CacheMetrics {
     quarantined: Family<[Label; 1], Gauge>,
+    live: Family<[Label; 3], Gauge>,
+    /// The name of the other cluster; empty for the manager's own.
+    cluster: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -130,6 +134,36 @@ impl CacheMetrics {
     }
 }
 
+impl CacheMetrics {
+    /// The metrics of the cache of another cluster.
+    pub(crate) fn of_cluster(&self, name: &str) -> Self {
+        Self {
+            quarantined: Family::default(),
+            live: self.live.clone(),
+            cluster: name.into(),
+        }
+    }
+
+    /// Reports whether a watch follows the server.
+    pub(crate) fn watch_live(&self, kind: &str, namespace: Option<&str>, is_live: bool) {
+        let labels = self.of_watch(kind, namespace);
+        self.live.get_or_create(&labels).set(i64::from(is_live));
+    }
+
+    /// Removes the gauge of a watch that has ended.
+    pub(crate) fn watch_removed(&self, kind: &str, namespace: Option<&str>) {
+        self.live.remove(&self.of_watch(kind, namespace));
+    }
+
+    fn of_watch(&self, kind: &str, namespace: Option<&str>) -> [Label; 3] {
+        [
+            ("kind", kind.to_owned()),
+            ("namespace", namespace.unwrap_or_default().to_owned()),
+            ("cluster", self.cluster.to_string()),
+        ]
+    }
+}
+
 fn of_kind(kind: &str) -> [Label; 1] {
     [("kind", kind.to_owned())]
 }
@@ -161,9 +195,18 @@ impl Families {
             "operator_runtime_quarantined_objects",
             "Objects that the cache set aside because they do not decode",
         );
+        let live = gauges(
+            registry,
+            "operator_runtime_watch_live",
+            "Whether a watch of the cache follows the server: 1 if it does, 0 while it is listed first or fails",
+        );
         Self {
             client,
-            cache: CacheMetrics { quarantined },
+            cache: CacheMetrics {
+                quarantined,
+                live,
+                cluster: Arc::default(),
+            },
         }
     }
 

@@ -6,16 +6,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
-use kube::client::retry::RetryPolicy;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tower::retry::Policy;
-use tower::{BoxError, Layer, Service};
+use tower::{Layer, Service};
 
+use super::retry::Retries;
 use super::{Buckets, Label, counters, histograms};
 
 /// The answer of the server did not come: the value that client-go gives the label `code`.
@@ -88,13 +87,6 @@ pub struct Measured<R> {
     exchange: Option<Exchange>,
 }
 
-/// kube's policy of trying again where the server is busy, with each further try counted.
-#[derive(Clone)]
-pub(crate) struct CountedRetries {
-    policy: RetryPolicy,
-    layer: RestClientLayer,
-}
-
 /// One request and its answer; what is known of it is told when it is dropped.
 #[derive(Debug)]
 struct Exchange {
@@ -118,12 +110,16 @@ pub(super) struct Families {
 // === impl RestClientLayer ===
 
 impl RestClientLayer {
-    /// Tries again as kube does, and counts that.
-    pub(crate) fn retries(&self) -> CountedRetries {
-        CountedRetries {
-            policy: RetryPolicy::server_retry(),
-            layer: self.clone(),
-        }
+    /// Repeats requests when the server asks for it, and counts that.
+    pub(crate) fn retries(&self) -> Retries {
+        Retries::new(self.clone())
+    }
+
+    /// Counts a repeated request by the status that it is repeated for.
+    pub(super) fn retried(&self, status: &str, method: &Method) {
+        let [verb, host] = self.of(method);
+        let labels = [("code", status.to_owned()), verb, host];
+        self.families.retries.get_or_create(&labels).inc();
     }
 
     /// Tells how long a request was held back by the operator itself.
@@ -262,38 +258,6 @@ fn observe(family: &Family<[Label; 2], Histogram, Buckets>, labels: &[Label; 2],
 /// Sizes of bodies are far below what a float counts exactly.
 fn as_number(size: u64) -> f64 {
     size as f64
-}
-
-// === impl CountedRetries ===
-
-impl<R> Policy<Request<kube::client::Body>, Response<R>, BoxError> for CountedRetries {
-    type Future = tokio::time::Sleep;
-
-    fn retry(
-        &mut self,
-        request: &mut Request<kube::client::Body>,
-        answer: &mut Result<Response<R>, BoxError>,
-    ) -> Option<Self::Future> {
-        let is_busy = |answer: &Response<R>| answer.status() == StatusCode::TOO_MANY_REQUESTS;
-        // Who watches tries again in time, and has to know of everything but the rush.
-        if is_watch(request) && !answer.as_ref().is_ok_and(is_busy) {
-            return None;
-        }
-        let pause = self.policy.retry(request, answer)?;
-        let code = answer.as_ref().ok().map(|answer| answer.status());
-        let [verb, host] = self.layer.of(request.method());
-        let code = code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.as_str().to_owned());
-        let labels = [("code", code), verb, host];
-        self.layer.families.retries.get_or_create(&labels).inc();
-        Some(pause)
-    }
-
-    fn clone_request(
-        &mut self,
-        request: &Request<kube::client::Body>,
-    ) -> Option<Request<kube::client::Body>> {
-        Policy::<_, Response<R>, BoxError>::clone_request(&mut self.policy, request)
-    }
 }
 
 // === impl Families ===

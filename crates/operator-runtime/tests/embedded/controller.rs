@@ -285,6 +285,7 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
         .for_::<Widget>()
         .complete(widgets)
         .unwrap();
+    manager.add_cache_check("caches", manager.cache()).unwrap();
     // Its reconciler reads widgets too, which fails; the point is that it is called.
     Controller::managed_by(&manager)
         .for_::<ConfigMap>()
@@ -300,6 +301,13 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
     let (code, text) = probe(&manager, "/readyz").await;
     assert_eq!(code, 500, "{text}");
     assert!(text.contains("[-]caches failed"), "{text}");
+    let live = |value| {
+        format!(
+            "operator_runtime_watch_live{{kind=\"Widget.example.com\",namespace=\"\",cluster=\"\"}} {value}\n"
+        )
+    };
+    let metrics = manager.metrics().to_text();
+    assert!(metrics.contains(&live(0)), "{metrics}");
     assert_eq!(probe(&manager, "/healthz").await, (200, "ok".to_owned()));
     assert!(
         manager.cache().unhealthy()[0].contains("widgets.example.com"),
@@ -311,6 +319,8 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
     bench.create("a", 1).await;
     of_widgets.until("a", Some(1)).await;
     assert_eq!(probe(&manager, "/readyz").await, (200, "ok".to_owned()));
+    let metrics = manager.metrics().to_text();
+    assert!(metrics.contains(&live(1)), "{metrics}");
     running.end().await.unwrap();
 }
 

@@ -4,16 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use operator_apiserver::ApiServer;
 use operator_envtest::{Backend, TestEnv};
+use operator_runtime::cache::CacheOptions;
+use operator_runtime::client::ClientError;
 use operator_runtime::election::{Election, LeaderElection, LeaderForLife, Leadership, Timing};
+use operator_runtime::manager::Runnable;
 use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
 
-use crate::support::{Bench, Widget, in_time, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, config_map_in, in_time, key, plain_teller, run, teller};
+use crate::wire::{Fault, Wire};
 
 /// As fast as whole seconds in the lease allow.
 const FAST: Timing = Timing {
@@ -443,4 +452,225 @@ async fn lock_of_a_preempted_pod_passes_on() {
 #[tokio::test]
 async fn lock_of_a_pod_on_a_lost_node_passes_on() {
     passes_on(&json!({"phase": "Running"}), "Unknown").await;
+}
+
+/// Is won and lost when the test says so, and does not publish its leadership.
+struct Switch(watch::Receiver<bool>);
+
+impl Election for Switch {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.0.wait_for(|leads| *leads).await?;
+            Ok(())
+        })
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(async {
+            let _ = self.0.wait_for(|leads| !leads).await;
+            Error::msg("switched off")
+        })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// Whether each of the clients can write: that of the manager, that of another cluster, and the raw ones in them.
+async fn writers(clients: &[&operator_runtime::client::Client]) -> Vec<bool> {
+    let mut written = Vec::new();
+    for client in clients {
+        let applied = client
+            .with_field_manager("own")
+            .apply(config_map_in("default", "own", &written.len().to_string()))
+            .await;
+        let refused = applied
+            .as_ref()
+            .err()
+            .is_some_and(|error| matches!(error, ClientError::NotLeader { .. }));
+        assert_eq!(applied.is_err(), refused, "{applied:?}");
+        written.push(!refused);
+
+        let raw: Api<ConfigMap> = Api::default_namespaced(client.kube().clone());
+        let patch = Patch::Merge(json!({"data": {"raw": written.len().to_string()}}));
+        let patched = raw.patch("raw", &PatchParams::default(), &patch).await;
+        assert_eq!(
+            patched.is_err(),
+            matches!(patched, Err(kube::Error::Service(_))),
+            "{patched:?}"
+        );
+        written.push(patched.is_ok());
+        // Reads and reviews are for everybody.
+        raw.get("raw").await.unwrap();
+        let review = SelfSubjectReview::default();
+        Api::all(client.kube().clone())
+            .create(&PostParams::default(), &review)
+            .await
+            .unwrap();
+    }
+    written
+}
+
+#[tokio::test]
+async fn every_client_of_the_leader_writes_only_while_it_leads() {
+    for publishes in [true, false] {
+        let (home, west) = (Bench::new().await, Bench::new().await);
+        for bench in [&home, &west] {
+            let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+            configs
+                .create(&PostParams::default(), &config_map("raw", ""))
+                .await
+                .unwrap();
+        }
+        let (switch, leads) = watch::channel(false);
+        let mut other = election(&home.client, "second");
+        in_time(other.acquire()).await.unwrap();
+        let manager = Manager::builder("tester").client(home.client.clone());
+        let manager = match publishes {
+            true => manager.election(election(&home.client, "first")),
+            false => manager.election(Switch(leads)),
+        };
+        let manager = manager.build().await.unwrap();
+        let cluster = manager
+            .add_cluster("west", west.client.clone(), CacheOptions::default())
+            .unwrap();
+        let of_leader = [manager.client(), cluster.client()];
+        let (here, there) = (
+            manager.client_for_every_instance(),
+            cluster.client_for_every_instance(),
+        );
+        let running = run(&manager);
+
+        home.network.take_writes();
+        assert_eq!(writers(&of_leader).await, [false; 4], "on standby");
+        let writes = home.network.take_writes();
+        assert!(
+            !writes.iter().any(|write| write.contains("configmaps")),
+            "{writes:?}"
+        );
+        assert_eq!(writers(&[&here, &there]).await, [true; 4]);
+
+        switch.send_replace(true);
+        other.release().await;
+        in_time(manager.elected()).await;
+        assert_eq!(writers(&of_leader).await, [true; 4], "as the leader");
+
+        switch.send_replace(false);
+        if publishes {
+            steal(&home).await;
+        }
+        running.ended().await.unwrap_err();
+        assert_eq!(writers(&of_leader).await, [false; 4], "after the loss");
+        assert_eq!(writers(&[&here, &there]).await, [true; 4]);
+    }
+}
+
+/// The server asks for a second try, and the lease is lost meanwhile.
+#[tokio::test]
+async fn request_is_not_repeated_after_the_lease_was_lost() {
+    let (wire, server) = (Wire::new().await, ApiServer::builder().build().unwrap());
+    let direct = kube::Client::new(server.clone(), "default");
+    wire.up(server);
+    let directory = tempfile::tempdir().unwrap();
+    let manager = wire
+        .operator(directory.path())
+        .election(election(&direct, "first"));
+    let manager = manager.build().await.unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    let is_write = |what: &str| what.contains("/configmaps");
+    wire.fail(move |what| is_write(what).then_some(Fault::Busy));
+    let client = manager.client().clone();
+    let write = tokio::spawn(async move { client.create(config_map_in("default", "late", "1")).await });
+    let attempts = || wire.count(|asked| is_write(&asked.what));
+    in_time(async {
+        while attempts() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let leases: Api<Lease> = Api::namespaced(direct, "default");
+    let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
+    leases
+        .patch("widget-lock", &PatchParams::default(), &theft)
+        .await
+        .unwrap();
+    running.ended().await.unwrap_err();
+    let error = in_time(write).await.unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::NotLeader { .. }), "{error}");
+    assert_eq!(attempts(), 1);
+}
+
+#[tokio::test]
+async fn lease_that_is_lost_while_the_manager_stops_aborts_what_needs_it() {
+    let bench = Bench::new().await;
+    let manager = manager(&bench, "first").await;
+    let (aborted, fail) = (Arc::<AtomicBool>::default(), Arc::<Notify>::default());
+    let (guard, failing) = (Guard(aborted.clone()), fail.clone());
+    let endless = Runnable::new("endless", |_| async move {
+        let _guard = guard;
+        std::future::pending().await
+    });
+    manager.add(endless).unwrap();
+    let broken = Runnable::new("broken", |_| async move {
+        failing.notified().await;
+        Err(Error::msg("the network is down"))
+    });
+    manager.add(broken).unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    fail.notify_one();
+    let is_stopping = || manager.add(Runnable::new("late", |_| async { Ok(()) })).is_err();
+    in_time(async {
+        while !is_stopping() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    steal(&bench).await;
+    // The grace period is 30 s.
+    let error = running.ended().await.unwrap_err();
+    assert_eq!(error.to_string(), "the network is down");
+    assert!(aborted.load(Ordering::SeqCst));
+}
+
+/// Writes down when it is given back.
+struct Noted(Arc<Mutex<Vec<&'static str>>>);
+
+impl Election for Noted {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.0.lock().push("released") })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_is_released_after_what_needs_it_has_ended() {
+    let bench = Bench::without_widgets();
+    let notes = Arc::<Mutex<Vec<_>>>::default();
+    let manager = Manager::builder("tester").client(bench.client.clone());
+    let manager = manager.election(Noted(notes.clone()));
+    let manager = manager.graceful_shutdown_timeout(Duration::from_millis(10));
+    let manager = manager.build().await.unwrap();
+    let ended = notes.clone();
+    let slow = Runnable::new("slow", |stop| async move {
+        stop.cancelled().await;
+        // It does not await, so that it cannot be aborted.
+        std::thread::sleep(Duration::from_millis(300));
+        ended.lock().push("ended");
+        Ok(())
+    });
+    manager.add(slow).unwrap();
+    let running = run(&manager);
+    in_time(manager.elected()).await;
+    running.end().await.unwrap_err();
+    assert_eq!(*notes.lock(), ["ended", "released"]);
 }

@@ -22,6 +22,7 @@ mod manifests;
 mod metrics;
 #[cfg(unix)]
 mod process;
+mod proxies;
 mod requests;
 mod robustness;
 mod selection;

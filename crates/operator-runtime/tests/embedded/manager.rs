@@ -11,11 +11,11 @@ use kube::runtime::wait::await_condition;
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::controller::{ObjectReconciler, Watch, as_reconciler};
 use operator_runtime::election::Election;
-use operator_runtime::manager::{BaseContext, Cluster, Runnable};
+use operator_runtime::manager::{BaseContext, Cluster, ManagerBuilder, Runnable};
 use operator_runtime::prelude::*;
 use operator_runtime::{ControllerOptions, handler};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
@@ -279,6 +279,51 @@ async fn grace_is_as_long_as_it_is_said_to_be_or_endless() {
     }
 }
 
+#[tokio::test]
+async fn runnable_that_panics_ends_the_manager_with_an_error() {
+    for leads in [true, false] {
+        let manager = Bench::without_widgets().manager().await;
+        let broken = Runnable::new("broken", |_| async { panic!("no such table") });
+        let broken = if leads { broken } else { broken.on_every_instance() };
+        manager.add(broken).unwrap();
+        // Another one is told to end.
+        let (ended, told) = oneshot::channel();
+        let other = Runnable::new("other", |stop| async move {
+            stop.cancelled().await;
+            let _ = ended.send(());
+            Ok(())
+        });
+        manager.add(other.before_caches()).unwrap();
+        let error = run(&manager).ended().await.unwrap_err();
+        assert_eq!(error.to_string(), "runnable broken failed: panic: no such table");
+        in_time(told).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn source_that_panics_ends_the_manager_with_an_error() {
+    for warmup in [true, false] {
+        let bench = Bench::new().await;
+        let manager = bench.manager().await;
+        let (reconciler, _told) = plain_teller();
+        let options = ControllerOptions {
+            warmup: Some(warmup),
+            ..ControllerOptions::default()
+        };
+        let broken = |_: operator_runtime::controller::Requests, _| -> std::future::Pending<Result<()>> {
+            panic!("no such device")
+        };
+        Controller::managed_by(&manager)
+            .named("broken")
+            .options(options)
+            .watches_raw(broken)
+            .complete(reconciler)
+            .unwrap();
+        let error = run(&manager).ended().await.unwrap_err();
+        assert_eq!(error.to_string(), "panic: no such device");
+    }
+}
+
 /// What is logged, line by line.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -458,11 +503,13 @@ async fn objects_of_another_cluster_are_reconciled() {
     west.create("a", 1).await;
     east.create("b", 2).await;
     let manager = home.manager().await;
+    let clusters = Mutex::new(Vec::new());
     let mirror = async |name: &str, bench: &Bench| {
         let cluster = manager
             .add_cluster(name, bench.client.clone(), CacheOptions::default())
             .unwrap();
         assert_eq!(cluster.name(), name);
+        clusters.lock().push(cluster.cache().clone());
         let controller = Controller::managed_by(&manager).named(name);
         controller
             .for_with(Watch::<Widget>::new().in_cluster(&cluster))
@@ -470,6 +517,8 @@ async fn objects_of_another_cluster_are_reconciled() {
             .unwrap();
     };
     mirror("west", &west).await;
+    let check = clusters.lock().last().cloned().unwrap();
+    manager.add_cache_check("caches-west", &check).unwrap();
     let error = manager
         .add_cluster("west", west.client.clone(), CacheOptions::default())
         .unwrap_err();
@@ -498,11 +547,17 @@ async fn objects_of_another_cluster_are_reconciled() {
         assert_eq!(copy.data.as_ref().unwrap()["value"], size.to_string());
     }
     let (code, text) = probe(&manager, "/readyz?verbose").await;
-    assert_eq!(code, 200, "{text}");
-    assert!(
-        text.contains("[+]caches-west ok\n") && text.contains("[+]caches-east ok\n"),
-        "{text}"
+    assert_eq!(
+        (code, text.as_str()),
+        (200, "[+]caches-west ok\n[+]ping ok\nreadyz check passed\n")
     );
+    let metrics = manager.metrics().to_text();
+    for name in ["west", "east"] {
+        let line = format!(
+            "operator_runtime_watch_live{{kind=\"Widget.example.com\",namespace=\"\",cluster=\"{name}\"}} 1\n"
+        );
+        assert!(metrics.contains(&line), "{metrics}");
+    }
     assert_eq!(home.network.count(|request| request.contains("widgets")), 0);
     running.end().await.unwrap();
 }
@@ -569,4 +624,60 @@ async fn reconciler_of_objects_is_called_for_those_that_exist() {
     bench.create("b", 2).await;
     assert_eq!(in_time(told.recv()).await.unwrap(), ("b".to_owned(), 2));
     running.end().await.unwrap();
+}
+
+#[derive(clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    manager: operator_runtime::manager::Args,
+}
+
+/// What the command line says of the namespaces and what the code says of the cache hold whatever comes first.
+#[tokio::test]
+async fn order_of_the_setters_does_not_matter() {
+    use clap::Parser as _;
+
+    let flags = [
+        "operator",
+        "--watch-namespace=default",
+        "--leader-elect",
+        "--health-probe-bind-address=nowhere",
+    ];
+    let args = Command::parse_from(flags).manager;
+    let options = || CacheOptions {
+        page_size: 7,
+        namespaces: ["green", "default"].into(),
+        ..CacheOptions::default()
+    };
+    type Set = Box<dyn Fn(ManagerBuilder) -> ManagerBuilder>;
+    let setters: Vec<Set> = vec![
+        Box::new(move |builder| builder.args(&args)),
+        Box::new(move |builder| builder.cache_options(options())),
+        Box::new(|builder| {
+            builder
+                .leader_election(false)
+                .health_probe_bind_address("127.0.0.1:0")
+        }),
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let bench = Bench::new().await;
+        let builder = Manager::builder("tester")
+            .client(bench.client.clone())
+            .webhook_bind_address("0");
+        let builder = order
+            .iter()
+            .fold(builder, |builder, index| setters[*index](builder));
+        let manager = builder.build().await.unwrap();
+        let running = run(&manager);
+        // Nobody else can be elected without a namespace for the lease.
+        in_time(manager.elected()).await;
+        assert!(manager.cache().list::<Widget>(None).await.unwrap().is_empty());
+        let requests = bench.network.requests(|request| request.contains("/widgets"));
+        let is_narrow = |request: &String| request.contains("/namespaces/default/widgets");
+        assert!(
+            !requests.is_empty() && requests.iter().all(is_narrow),
+            "{order:?}: {requests:?}"
+        );
+        running.end().await.unwrap();
+    }
 }

@@ -205,6 +205,11 @@ impl Network {
         self.server.shutdown();
     }
 
+    /// Leads the calls of a Service to this address.
+    pub(crate) fn route_service(&self, name: &str, address: std::net::SocketAddr) {
+        self.server.route_service("default", name, address);
+    }
+
     /// Lets every request pass from now on.
     pub(crate) fn heal(&self) {
         self.refuse(|_| None);

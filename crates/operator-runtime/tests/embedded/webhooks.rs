@@ -340,21 +340,37 @@ async fn webhooks_that_cannot_be_served_are_refused_at_once() {
     assert!(error.to_string().contains(MUTATE), "{error}");
 }
 
-/// A configuration of three webhooks: ours, that of another operator, and another path.
+/// A configuration of four webhooks: ours, those of operators in another and in the same namespace, and another path.
 fn configuration(name: &str) -> MutatingWebhookConfiguration {
-    let entry = |name: &str, namespace: &str, path: &str| {
+    let entry = |name: &str, service: &str, namespace: &str, path: &str| {
         json!({
             "name": name,
-            "clientConfig": {"service": {"name": "webhook-service", "namespace": namespace, "path": path}},
+            "clientConfig": {"service": {"name": service, "namespace": namespace, "path": path}},
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "failurePolicy": "Ignore",
         })
     };
     let entries = [
-        entry("ours.example.com", "default", MUTATE),
-        entry("others.example.com", "kube-system", MUTATE),
-        entry("unknown.example.com", "default", "/unknown"),
+        entry("ours.example.com", "tester-webhook-service", "default", MUTATE),
+        entry(
+            "others.example.com",
+            "tester-webhook-service",
+            "kube-system",
+            MUTATE,
+        ),
+        entry(
+            "same-namespace.example.com",
+            "other-webhook-service",
+            "default",
+            MUTATE,
+        ),
+        entry(
+            "unknown.example.com",
+            "tester-webhook-service",
+            "default",
+            "/unknown",
+        ),
     ];
     serde_json::from_value(json!({"metadata": {"name": name}, "webhooks": entries})).unwrap()
 }
@@ -382,7 +398,7 @@ async fn bundle_of(
         .unwrap()
         .unwrap();
     let bundles = bundles(&found);
-    assert_eq!(bundles[1..], [None, None], "only ours are written");
+    assert_eq!(bundles[1..], [None, None, None], "only ours are written");
     bundles[0].clone().unwrap()
 }
 
@@ -428,7 +444,7 @@ async fn operator_makes_its_certificates_and_has_them_trusted() {
     let injected = configurations.get("injected").await.unwrap();
     assert_eq!(
         bundles(&injected),
-        [None, None, None],
+        [None, None, None, None],
         "cert-manager's is left to it"
     );
     running.end().await.unwrap();
@@ -636,5 +652,64 @@ async fn conversion_of_a_definition_is_served_and_trusted() {
     .unwrap();
     let converted = &answer["response"]["convertedObjects"][0];
     assert_eq!(converted["spec"], json!({"length": 3}), "{answer}");
+    running.end().await.unwrap();
+}
+
+/// Installs widgets of two versions, of which the older one is stored, and has the operator convert them.
+async fn install_old_widgets(client: &kube::Client, described: &Value) {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+    let versions = vec![Widget::crd(), v1alpha1::Widget::crd()];
+    let mut crd = json!(kube::core::crd::merge_crds(versions, "v1alpha1").unwrap());
+    crd["spec"]["conversion"] = described["conversions"][0]["conversion"].clone();
+    crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"] = "default".into();
+    let crd: CustomResourceDefinition = serde_json::from_value(crd).unwrap();
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    crds.create(&PostParams::default(), &crd).await.unwrap();
+}
+
+/// Does what a cluster does with the Service of an operator: it leads to the pod once that is ready.
+async fn route_when_ready(bench: &Bench, manager: &Manager) {
+    while support::probe(manager, "/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bench
+        .network
+        .route_service("webhook-service", manager.webhook_address().unwrap());
+}
+
+#[tokio::test]
+async fn pod_becomes_ready_while_its_lists_need_its_conversion() {
+    let bench = Bench::without_widgets();
+    let webhook = webhook().conversion(Conversion::new().spoke::<v1alpha1::Widget>());
+    let described = Manifests::new().webhook(&webhook).to_json();
+    install_old_widgets(&bench.client, &serde_json::from_str(&described).unwrap()).await;
+    let old: Api<v1alpha1::Widget> = Api::default_namespaced(bench.client.clone());
+    let widget = v1alpha1::Widget::new("a", v1alpha1::WidgetSpec { length: 3 });
+    old.create(&PostParams::default(), &widget).await.unwrap();
+    // The only replica starts, and its cache needs the objects in the newer version.
+    let managed = ManagedCertificates::new("default", "webhook-ca");
+    let options = operator_runtime::cache::CacheOptions {
+        watch_backoff: operator_runtime::cache::WatchBackoff {
+            min: Duration::from_millis(5),
+            max: Duration::from_millis(20),
+        },
+        ..Default::default()
+    };
+    let manager = manager(&bench, |builder| {
+        builder
+            .webhook_managed_certificates(managed)
+            .cache_options(options)
+    });
+    let manager = manager.await;
+    manager.add_webhook(webhook).unwrap();
+    let (reconciler, mut told) = support::plain_teller();
+    Controller::managed_by(&manager)
+        .for_::<Widget>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    in_time(route_when_ready(&bench, &manager)).await;
+    told.until("a", Some(3)).await;
     running.end().await.unwrap();
 }
