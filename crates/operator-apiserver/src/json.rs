@@ -3,6 +3,7 @@
 //! Knows no object. Numbers are those of `sigs.k8s.io/json`: a whole number that fits 64 bits stays one, any other is
 //! a float. Of a field that is given twice the last value counts; strict field validation wants to know of it.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -11,20 +12,26 @@ use serde_json::{Map, Number, Value};
 
 /// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
 /// that walks a tree recursively relies on a bound.
-const DEPTH_MAX: usize = 512;
+pub(crate) const DEPTH_MAX: usize = 512;
+
+/// The number of strict decoding errors that are reported of one body; the real server stops there too.
+pub(crate) const FAULTS_MAX: usize = 100;
+/// The number of bytes that are spent on the paths of strict decoding errors. A long key above many faulty fields
+/// would otherwise cost its length for each of them.
+pub(crate) const FAULT_BYTES_MAX: usize = 4 << 20;
 
 /// A parsed body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Parsed {
     pub(crate) value: Value,
-    /// What was given more than once, in the order of the document: `duplicate field "spec.replicas"` in JSON,
-    /// `line 8: key "k" already set in map` in YAML.
+    /// The fields that were given more than once, in the order of the document: `duplicate field "spec.replicas"` in
+    /// JSON, `line 8: key "k" already set in map` in YAML. At most [`FAULTS_MAX`] in JSON.
     pub(crate) duplicates: Vec<String>,
 }
 
 /// Parses a whole body. The error is the text that Go's `encoding/json` gives.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
-    let mut parser = Parser::new(bytes, None);
+    let mut parser = Parser::new(bytes);
     let value = parser.document()?;
     let duplicates = parser
         .duplicates
@@ -67,14 +74,65 @@ impl Formatter for GoNumbers {
     }
 }
 
-/// The paths of all fields in the order of the document, for sorting what is said about several of them. Empty if the
-/// text does not parse.
-pub(crate) fn field_order(bytes: &[u8]) -> Vec<String> {
-    let mut parser = Parser::new(bytes, Some(Vec::new()));
-    match parser.document() {
-        Ok(_) => parser.fields.unwrap_or_default(),
-        Err(_) => Vec::new(),
+/// Returns the position in the document of the first field at each path, for sorting errors about several fields.
+/// Paths that the document does not have, or all if it does not parse, are at `usize::MAX`.
+pub(crate) fn positions(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
+    let hashes: Vec<u64> = paths.iter().map(|path| extend_hash(HASH_START, path)).collect();
+    let mut parser = Parser::new(bytes);
+    parser.positions = Some(Positions {
+        found: hashes.iter().map(|hash| (*hash, usize::MAX)).collect(),
+        outer: Vec::new(),
+        fields: 0,
+    });
+    let parsed = parser.document().is_ok();
+    let found = parser.positions.filter(|_| parsed).unwrap_or_default().found;
+    hashes
+        .iter()
+        .map(|hash| found.get(hash).copied().unwrap_or(usize::MAX))
+        .collect()
+}
+
+/// Finds fields by the hashes of their paths, so that the cost of a field is the length of its name and not the
+/// length of its path.
+#[derive(Default)]
+struct Positions {
+    /// The position of the first field with this hash.
+    found: HashMap<u64, usize>,
+    /// The hashes of the path to the current field, one per segment.
+    outer: Vec<u64>,
+    /// The number of fields so far.
+    fields: usize,
+}
+
+impl Positions {
+    fn enter_field(&mut self, name: &str) {
+        let hash = match self.outer.last() {
+            None => extend_hash(HASH_START, name),
+            Some(outer) => extend_hash(extend_hash(*outer, "."), name),
+        };
+        self.outer.push(hash);
+        if let Some(position) = self.found.get_mut(&hash) {
+            *position = self.fields.min(*position);
+        }
+        self.fields += 1;
     }
+
+    fn enter_item(&mut self, index: usize) {
+        let outer = self.outer.last().copied().unwrap_or(HASH_START);
+        self.outer.push(extend_hash(outer, &format!("[{index}]")));
+    }
+
+    fn leave(&mut self) {
+        self.outer.pop();
+    }
+}
+
+const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a. A collision can only change the order of errors about the sender's own body.
+fn extend_hash(hash: u64, text: &str) -> u64 {
+    text.bytes()
+        .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Where the parser is: `spec.containers[0].name`.
@@ -105,20 +163,21 @@ struct Parser<'a> {
     depth: usize,
     path: Path,
     duplicates: Vec<String>,
-    /// Paths of all fields, when they are wanted.
-    fields: Option<Vec<String>>,
+    /// The bytes that were spent on the paths of duplicates.
+    duplicate_bytes: usize,
+    positions: Option<Positions>,
 }
 
 impl<'a> Parser<'a> {
-    /// `fields` collects the paths of all fields, where somebody wants them.
-    fn new(bytes: &'a [u8], fields: Option<Vec<String>>) -> Self {
+    fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             at: 0,
             depth: 0,
             path: Path::default(),
             duplicates: Vec::new(),
-            fields,
+            duplicate_bytes: 0,
+            positions: None,
         }
     }
 }
@@ -208,20 +267,32 @@ impl Parser<'_> {
     }
 
     fn field(&mut self, object: &mut Map<String, Value>, name: String) -> Result<(), String> {
-        self.path.0.push(Step::Field(name.clone()));
-        if let Some(fields) = &mut self.fields {
-            fields.push(self.path.to_string());
+        if let Some(positions) = &mut self.positions {
+            positions.enter_field(&name);
         }
+        self.path.0.push(Step::Field(name.clone()));
         if object.contains_key(&name) {
-            let path = self.path.to_string();
-            if !self.duplicates.contains(&path) {
-                self.duplicates.push(path);
-            }
+            self.report_duplicate();
         }
         let value = self.value()?;
         self.path.0.pop();
+        if let Some(positions) = &mut self.positions {
+            positions.leave();
+        }
         object.insert(name, value);
         Ok(())
+    }
+
+    /// Records that the current field was given before.
+    fn report_duplicate(&mut self) {
+        if self.duplicates.len() >= FAULTS_MAX || self.duplicate_bytes >= FAULT_BYTES_MAX {
+            return;
+        }
+        let path = self.path.to_string();
+        self.duplicate_bytes += path.len();
+        if !self.duplicates.contains(&path) {
+            self.duplicates.push(path);
+        }
     }
 
     fn array(&mut self) -> Result<Value, String> {
@@ -233,9 +304,15 @@ impl Parser<'_> {
         }
         loop {
             self.path.0.push(Step::Index(items.len()));
+            if let Some(positions) = &mut self.positions {
+                positions.enter_item(items.len());
+            }
             self.skip_space();
             items.push(self.value()?);
             self.path.0.pop();
+            if let Some(positions) = &mut self.positions {
+                positions.leave();
+            }
             match self.next_token()? {
                 b',' => {}
                 b']' => return Ok(Value::Array(items)),

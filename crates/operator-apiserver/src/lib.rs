@@ -25,6 +25,7 @@ mod crd;
 mod deadline;
 mod discovery;
 mod managed_fields;
+mod measure;
 mod negotiate;
 mod patch;
 mod pipeline;

@@ -12,6 +12,7 @@ mod service_network;
 mod shared_storage;
 mod strategy;
 mod update;
+mod warnings;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -27,6 +28,7 @@ pub(crate) use self::resource::{
     Backing, Catalog, Definition, Subresource, api_version, builtin_catalog, token_requests,
 };
 pub use self::service_network::{NetworkError, ServiceNetwork};
+pub(crate) use self::warnings::Warnings;
 use crate::admission;
 use crate::authn::User;
 use crate::authz;
@@ -92,24 +94,6 @@ pub(crate) struct Write {
     /// The options that the client gave, as an object without its type; null if there are none.
     pub(crate) options: Value,
     pub(crate) warnings: Warnings,
-}
-
-/// Texts for the `Warning` headers of the answer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Warnings {
-    pub(crate) fn add(&self, text: impl Into<String>) {
-        let text = text.into();
-        let mut texts = self.0.lock();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
-    }
 }
 
 impl Write {

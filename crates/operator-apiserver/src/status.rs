@@ -2,6 +2,8 @@
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/api/errors`.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 use structural_schema::field;
 
@@ -214,13 +216,12 @@ pub(crate) fn invalid_listing(
 
 /// Several errors as one text, equal ones once: `[a, b]`.
 pub(crate) fn aggregate(errors: &[field::Error]) -> String {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = field_error_text(error);
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = HashSet::with_capacity(errors.len());
+    let texts: Vec<String> = errors
+        .iter()
+        .map(field_error_text)
+        .filter(|text| seen.insert(text.clone()))
+        .collect();
     if let [only] = texts.as_slice() {
         return only.clone();
     }

@@ -14,6 +14,7 @@ use super::go_fields::{GoField, GoStruct, go_struct};
 use super::quantity::Quantity;
 use super::time::{self, TimeForm};
 use super::tree::is_zero;
+use crate::json::FAULT_BYTES_MAX;
 
 /// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,8 @@ struct Decoder {
     /// The struct whose field is being decoded.
     parent: Option<&'static GoStruct>,
     unknown: Vec<String>,
+    /// The bytes of the paths in `unknown`.
+    unknown_bytes: usize,
     /// The first value of a wrong type. Like Go's decoder, this one reads on after it, and gives up only where a
     /// type with a decoder of its own refuses a value.
     saved: Option<DecodeError>,
@@ -112,7 +115,12 @@ impl Decoder {
         }
         let dot = if self.path.is_empty() { "" } else { "." };
         for name in object.keys().filter(|name| !go.has_field(name)) {
-            self.unknown.push(format!("{}{dot}{name}", self.path));
+            if self.unknown_bytes >= FAULT_BYTES_MAX {
+                break;
+            }
+            let path = format!("{}{dot}{name}", self.path);
+            self.unknown_bytes += path.len();
+            self.unknown.push(path);
         }
         object.retain(|name, _| go.has_field(name));
     }

@@ -102,10 +102,28 @@ fn fields_that_are_given_twice_are_named_once_and_the_last_counts() {
 }
 
 #[test]
-fn fields_are_listed_in_the_order_of_the_document() {
-    let order = field_order(br#"{"z":{"b":1,"a":[{"x":2}]},"y":3}"#);
-    assert_eq!(order, ["z", "z.b", "z.a", "z.a[0].x", "y"]);
-    assert!(field_order(b"{").is_empty());
+fn fields_are_found_in_the_order_of_the_document() {
+    let body = br#"{"z":{"b":1,"a":[{"x":2}]},"y":3,"z":1}"#;
+    let paths = ["y", "z.a[0].x", "z", "z.a", "none", "z.b"];
+    assert_eq!(positions(body, &paths), [4, 3, 0, 2, usize::MAX, 1]);
+    assert_eq!(positions(b"{", &["z"]), [usize::MAX]);
+}
+
+#[test]
+fn the_number_of_reported_duplicates_is_limited() {
+    let fields: Vec<String> = (0..1000).map(|index| format!(r#""a{index}":1,"a{index}":2"#)).collect();
+    let parsed = parse(format!("{{{}}}", fields.join(",")).as_bytes()).unwrap();
+    assert_eq!(parsed.duplicates.len(), FAULTS_MAX);
+    assert_eq!(parsed.duplicates[FAULTS_MAX - 1], "duplicate field \"a99\"");
+}
+
+#[test]
+fn a_long_key_above_duplicates_costs_a_bounded_number_of_bytes() {
+    let fields = vec![r#""a":{"x":1,"x":2}"#; 10_000].join(",");
+    let text = format!(r#"{{"{}":{{{fields}}}}}"#, "k".repeat(1 << 20));
+    let mut parser = Parser::new(text.as_bytes());
+    parser.document().unwrap();
+    assert!(parser.duplicate_bytes < 2 * FAULT_BYTES_MAX, "{}", parser.duplicate_bytes);
 }
 
 proptest! {

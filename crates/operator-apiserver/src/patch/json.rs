@@ -5,8 +5,16 @@
 
 use serde_json::Value;
 
+use crate::json::DEPTH_MAX;
+use crate::measure::Measure;
+
 /// The most operations that one patch may have.
 pub(crate) const OPERATIONS_MAX: usize = 10_000;
+/// The most bytes that the copies of one patch may add, as JSON: the limit of kube-apiserver.
+const COPIED_BYTES_MAX: usize = 3 << 20;
+/// The most list items that one patch may move and values that it may measure. A patch that changes the beginning of a
+/// long list again and again takes time that grows with the product of both; this is about a second.
+const STEPS_MAX: usize = 100_000_000;
 
 /// Why a patch does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,36 +36,91 @@ fn error<T>(text: impl Into<String>) -> Result<T> {
     Err(PatchError(text.into()))
 }
 
-/// Applies all operations in order.
+/// Applies all operations in order. After an error the document is in an unspecified state, never nested deeper than a
+/// body may be.
 pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
+    let mut budget = Budget::default();
     for operation in patch {
-        apply_one(document, operation)?;
+        apply_one(document, operation, &mut budget)?;
     }
     Ok(())
 }
 
-fn apply_one(document: &mut Value, operation: &Value) -> Result<()> {
+/// What a patch has used of its limits.
+#[derive(Default)]
+struct Budget {
+    copied_bytes: usize,
+    steps: usize,
+}
+
+impl Budget {
+    fn step(&mut self, steps: usize) -> Result<()> {
+        self.steps += steps;
+        if self.steps > STEPS_MAX {
+            return error("the patch takes too many steps");
+        }
+        Ok(())
+    }
+
+    /// Charges the copy of a value.
+    fn copy(&mut self, value: &Value) -> Result<()> {
+        let measure = Measure::of(value);
+        self.step(measure.nodes)?;
+        self.copied_bytes += measure.json;
+        if self.copied_bytes > COPIED_BYTES_MAX {
+            return error(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {COPIED_BYTES_MAX}",
+                self.copied_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that a value may be put at a path.
+    fn nest(&mut self, path: &[String], value: &Value) -> Result<()> {
+        let measure = Measure::of(value);
+        self.step(measure.nodes)?;
+        if path.len() + measure.depth > DEPTH_MAX {
+            return error("exceeded max depth");
+        }
+        Ok(())
+    }
+}
+
+fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<()> {
     let field = |name: &str| operation.get(name).and_then(Value::as_str);
     let Some(path) = field("path") else {
         return error("operation has no path");
     };
     let path = segments(path);
-    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
+    let value = operation.get("value").unwrap_or(&Value::Null);
     match field("op") {
-        Some("add") => add(document, &path, value()),
-        Some("remove") => remove(document, &path).map(drop),
-        Some("replace") => replace(document, &path, value()),
+        Some("add") => {
+            budget.nest(&path, value)?;
+            add(document, &path, value.clone(), budget)
+        }
+        Some("remove") => remove(document, &path, budget).map(drop),
+        Some("replace") => {
+            budget.nest(&path, value)?;
+            replace(document, &path, value.clone())
+        }
         Some("move") => {
             let from = segments(field("from").unwrap_or_default());
-            let moved = remove(document, &from)?;
-            add(document, &path, moved)
+            let moved = remove(document, &from, budget)?;
+            if path.len() > from.len() {
+                budget.nest(&path, &moved)?;
+            }
+            add(document, &path, moved, budget)
         }
         Some("copy") => {
             let from = segments(field("from").unwrap_or_default());
-            let copied = find(document, &from)?.cloned().unwrap_or(Value::Null);
-            add(document, &path, copied)
+            let found = find(document, &from)?.unwrap_or(&Value::Null);
+            budget.copy(found)?;
+            budget.nest(&path, found)?;
+            let copied = found.clone();
+            add(document, &path, copied, budget)
         }
-        Some("test") => test(document, &path, &value()),
+        Some("test") => test(document, &path, value),
         other => error(format!("unexpected kind: {}", other.unwrap_or("unknown"))),
     }
 }
@@ -106,7 +169,7 @@ fn index(segment: &str, length: usize) -> Result<usize> {
     }
 }
 
-fn add(document: &mut Value, path: &[String], value: Value) -> Result<()> {
+fn add(document: &mut Value, path: &[String], value: Value, budget: &mut Budget) -> Result<()> {
     if path.is_empty() {
         *document = value;
         return Ok(());
@@ -127,6 +190,7 @@ fn add(document: &mut Value, path: &[String], value: Value) -> Result<()> {
             if position > list.len() {
                 return error(format!("index out of bounds: {last}"));
             }
+            budget.step(list.len() - position)?;
             list.insert(position, value);
             Ok(())
         }
@@ -134,12 +198,13 @@ fn add(document: &mut Value, path: &[String], value: Value) -> Result<()> {
     }
 }
 
-fn remove(document: &mut Value, path: &[String]) -> Result<Value> {
+fn remove(document: &mut Value, path: &[String], budget: &mut Budget) -> Result<Value> {
     let (container, last) = parent(document, path)?;
     let removed = match container {
         Value::Object(map) => map.remove(last),
         Value::Array(list) => {
             let position = index(last, list.len())?;
+            budget.step(list.len().saturating_sub(position))?;
             (position < list.len()).then(|| list.remove(position))
         }
         _ => None,
@@ -250,6 +315,65 @@ mod tests {
             json!([{"op": "add", "path": "/b/c", "value": 1}]),
             None,
         );
+    }
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
+    fn check_error(mut document: Value, patch: Vec<Value>, want: &str) {
+        let error = apply(&mut document, &patch).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+        assert!(Measure::of(&document).depth <= DEPTH_MAX);
+    }
+
+    #[test]
+    fn copies_are_limited() {
+        let doubled = |index: usize| json!({"op": "copy", "from": "", "path": format!("/b{index}")});
+        check_error(
+            json!({"a": "x".repeat(1000)}),
+            (0..40).map(doubled).collect(),
+            "exceeding the limit 3145728",
+        );
+        let text = vec![json!({"op": "copy", "from": "/a", "path": "/b"}); 40];
+        let mut document = json!({"a": "x".repeat(100_000)});
+        apply(&mut document, &text[..30]).unwrap();
+        check_error(document, text, "exceeding the limit 3145728");
+    }
+
+    #[test]
+    fn nesting_is_limited_for_every_operation() {
+        let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"a": inner}));
+        let path = |depth: usize| "/a".repeat(depth);
+        let deep = nested(DEPTH_MAX - 10);
+        for op in ["add", "replace"] {
+            let patch = json!({"op": op, "path": path(DEPTH_MAX - 20), "value": nested(20)});
+            check_error(deep.clone(), vec![patch], "exceeded max depth");
+        }
+        for op in ["move", "copy"] {
+            let mut document = deep.clone();
+            document["b"] = nested(20);
+            let patch = json!({"op": op, "from": "/b", "path": path(DEPTH_MAX - 20)});
+            check_error(document, vec![patch], "exceeded max depth");
+        }
+        let nesting = vec![json!({"op": "copy", "from": "", "path": "/a"}); 7_200];
+        check_error(json!({}), nesting, "exceeded max depth");
+    }
+
+    #[test]
+    fn moving_the_items_of_a_long_list_is_limited() {
+        let list: Vec<Value> = vec![json!(1); 300_000];
+        let rotate = [
+            json!({"op": "remove", "path": "/a/0"}),
+            json!({"op": "add", "path": "/a/0", "value": 1}),
+        ];
+        let patch: Vec<Value> = rotate.iter().cycle().take(OPERATIONS_MAX).cloned().collect();
+        check_error(json!({ "a": list }), patch, "too many steps");
+        let half = [
+            json!({"op": "move", "from": "/a", "path": "/b/c"}),
+            json!({"op": "move", "from": "/b/c", "path": "/a"}),
+        ];
+        let patch: Vec<Value> = half.iter().cycle().take(OPERATIONS_MAX).cloned().collect();
+        let list: Vec<Value> = vec![json!(1); 300_000];
+        check_error(json!({"a": list, "b": {}}), patch, "too many steps");
     }
 
     #[test]

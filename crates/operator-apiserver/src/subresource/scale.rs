@@ -167,9 +167,9 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
         ("update", _) => return super::decode(call, "autoscaling/v1", "Scale"),
         (_, "application/json-patch+json") => {
             let patch = parse()?;
-            let operations = patch.value.as_array().cloned().unwrap_or_default();
-            json_patch::apply(&mut scale, &operations)
-                .map_err(|error| status::bad_request(error.to_string()))?;
+            let operations = patch.value.as_array().map_or(&[][..], Vec::as_slice);
+            verb::patch::check_count(operations)?;
+            json_patch::apply(&mut scale, operations).map_err(|_| status::unprocessable())?;
         }
         _ => merge::apply(&mut scale, &parse()?.value),
     }

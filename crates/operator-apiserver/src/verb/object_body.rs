@@ -50,11 +50,6 @@ pub(crate) fn read(
         return Err(body::untyped(kind, &why, &call.body));
     }
     let validation = options::field_validation(call);
-    let order = if media == Media::Json {
-        json::field_order(&call.body)
-    } else {
-        Vec::new()
-    };
     let mistyped = mistyped(definition, &value).is_some();
     let completed = complete_in_order(
         definition,
@@ -62,7 +57,7 @@ pub(crate) fn read(
         decoded.duplicates,
         validation,
         warnings,
-        &order,
+        (media == Media::Json).then_some(&*call.body),
     );
     match (completed, misnamed) {
         (Err(_), Some(misnamed)) if mistyped => Err(misnamed),
@@ -95,17 +90,17 @@ pub(crate) fn complete(
     validation: FieldValidation,
     warnings: &Warnings,
 ) -> Result<(), Status> {
-    complete_in_order(definition, value, duplicates, validation, warnings, &[])
+    complete_in_order(definition, value, duplicates, validation, warnings, None)
 }
 
-/// As [`complete`]; what is reported comes in the order of the fields in the body, where that is known.
+/// As [`complete`]; with a JSON body, faults are reported in the order of its fields.
 fn complete_in_order(
     definition: &Definition,
     value: &mut Value,
     duplicates: Vec<String>,
     validation: FieldValidation,
     warnings: &Warnings,
-    order: &[String],
+    body: Option<&[u8]>,
 ) -> Result<(), Status> {
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
@@ -123,24 +118,42 @@ fn complete_in_order(
     if cleared {
         object::set_meta(value, "managedFields", Some(Value::Array(Vec::new())));
     }
-    let mut faults = duplicates;
-    faults.extend(
-        unknown
-            .iter()
-            .map(|path| format!("unknown field {}", go_quote(path))),
-    );
-    if !definition.is_custom() {
-        faults.sort_by_key(|fault| {
-            let path = fault.split('"').nth(1).unwrap_or_default();
-            order.iter().position(|field| field == path)
-        });
+    if validation != FieldValidation::Ignore {
+        let body = body.filter(|_| !definition.is_custom());
+        report(
+            definition,
+            &faults(duplicates, &unknown, body),
+            validation,
+            warnings,
+        )?;
     }
-    report(definition, &faults, validation, warnings)?;
     if let Some(refusal) = mistyped {
         return Err(refusal);
     }
     definition.default(value);
     Ok(())
+}
+
+/// The strict decoding errors of a body, as many as the real server reports.
+fn faults(duplicates: Vec<String>, unknown: &[String], body: Option<&[u8]>) -> Vec<String> {
+    let unknown_field = |path: &String| format!("unknown field {}", go_quote(path));
+    let mut faults = duplicates;
+    let Some(body) = body else {
+        faults.extend(unknown.iter().take(json::FAULTS_MAX).map(unknown_field));
+        return faults;
+    };
+    faults.extend(unknown.iter().map(unknown_field));
+    if faults.len() > 1 {
+        let paths: Vec<&str> = faults
+            .iter()
+            .map(|fault| fault.split('"').nth(1).unwrap_or_default())
+            .collect();
+        let mut ordered: Vec<_> = json::positions(body, &paths).into_iter().zip(faults).collect();
+        ordered.sort_by_key(|(position, _)| *position);
+        faults = ordered.into_iter().map(|(_, fault)| fault).collect();
+    }
+    faults.truncate(json::FAULTS_MAX);
+    faults
 }
 
 fn report(

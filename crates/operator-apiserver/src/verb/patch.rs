@@ -12,6 +12,7 @@ use super::options::{self, FieldValidation};
 use super::{object_body, render, write};
 use crate::builtin::unstructured;
 use crate::call::{Answer, Call};
+use crate::json::FAULTS_MAX;
 use crate::managed_fields;
 use crate::negotiate::{Form, body};
 use crate::object;
@@ -274,7 +275,8 @@ fn parse(call: &Call) -> Result<Patching, Status> {
     })
 }
 
-fn check_count(operations: &[Value]) -> Result<(), Status> {
+/// Checks the number of operations of a JSON patch.
+pub(crate) fn check_count(operations: &[Value]) -> Result<(), Status> {
     if operations.len() <= json::OPERATIONS_MAX {
         return Ok(());
     }
@@ -291,6 +293,9 @@ fn unknown_members(operations: &[Value]) -> Vec<String> {
     for (index, operation) in operations.iter().enumerate() {
         let members = operation.as_object().into_iter().flatten();
         for (member, _) in members.filter(|(member, _)| !known.contains(&member.as_str())) {
+            if faults.len() == FAULTS_MAX {
+                return faults;
+            }
             faults.push(format!("json patch unknown field \"[{index}].{member}\""));
         }
     }
