@@ -2,12 +2,16 @@
 //!
 //! Knows no object and no revision: records are bytes. A data directory holds one generation: `snapshot-N`, the
 //! records that make up the state when the generation began, and `log-N`, what was committed since. Each record is
-//! its length, its CRC-32 and its bytes. A record is written with one `write` call before the commit is answered, so
-//! a process that dies at any moment, by SIGKILL too, loses nothing that it acknowledged; against a loss of power,
-//! [`Options::sync`] waits for the disk as well.
+//! its length, its CRC-32 and its bytes. The records of a commit are written with one `write` call before the commit is
+//! answered, so a process that dies at any moment, by SIGKILL too, loses nothing that it acknowledged. Against a loss
+//! of power, [`Options::sync`] waits for the disk as well.
 //!
-//! A log that ends inside a record was being written when its server died: the unfinished record, which nobody was
-//! told of, is cut off. Damage anywhere else is an error, and nothing is changed.
+//! A log that ends inside a record was being written when its server died. The unfinished record was never
+//! acknowledged; it is moved to a file of its own. Damage anywhere else is an error, and nothing is changed. To tell
+//! both apart where a damaged length makes a record seem longer than its file, no record may follow in the rest, and
+//! the rest may not be a record of its actual length.
+//!
+//! A failed write is undone: the log is cut off where it ended before, and the next commit is tried again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -16,8 +20,10 @@ use std::path::{Path, PathBuf};
 
 const LOG_MAGIC: &[u8; 8] = b"opsdklg1";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"opsdksn1";
+/// The length and the checksum of a record.
 const HEADER_LENGTH: usize = 8;
-/// A record longer than this cannot have been written by us: objects end at 3 MiB.
+const PARTIAL_SNAPSHOT: &str = "snapshot.partial";
+/// A longer record is neither written nor read. Objects end far below it.
 const RECORD_LENGTH_MAX: usize = 64 << 20;
 /// A log shorter than this is never worth a new snapshot.
 const COMPACTION_LENGTH_MIN: u64 = 16 << 20;
@@ -34,6 +40,9 @@ pub(crate) enum Error {
     /// A file is none of ours.
     #[error("{} is not a {what} of this version", .file.display())]
     Foreign { file: PathBuf, what: &'static str },
+    /// A record is too long to be read again.
+    #[error("a record of {length} bytes is longer than the {RECORD_LENGTH_MAX} that the journal takes")]
+    TooLong { length: usize },
     /// A record is whole but means nothing to this version.
     #[error("record {record} of {} cannot be read: {reason}", .directory.display())]
     Unreadable {
@@ -74,8 +83,12 @@ pub(crate) struct Journal {
     log: File,
     log_length: u64,
     snapshot_length: u64,
-    /// Set when a write failed half-way: the log's end is then unknown, and further commits must not follow it.
-    broken: bool,
+    /// The length of the log at which a new snapshot is tried again after one has failed.
+    next_compaction: u64,
+    /// Whether a write failed and the log may end in a part of it. It is cut off before the next record.
+    torn: bool,
+    /// Whether the disk may have lost a record that is in the log. No more commits are taken.
+    unsynced: bool,
     _lock: File,
 }
 
@@ -118,63 +131,114 @@ impl Journal {
             log,
             log_length: contents.length,
             snapshot_length,
-            broken: false,
+            next_compaction: 0,
+            torn: false,
+            unsynced: false,
             _lock: lock,
         };
         Ok((journal, recovered))
     }
 
-    /// Appends a record. When this returns, the record survives the end of the process.
+    /// Appends the records of a commit, all or none. When this returns, they survive the end of the process.
     ///
-    /// After an error the journal takes no more records: its end is unknown until it is opened again.
-    pub(crate) fn append(&mut self, record: &[u8]) -> Result<(), Error> {
+    /// After an error the log is as it was before, and further records can be appended. Only after a failed sync the
+    /// journal takes no more records until it is opened again, since the disk may have lost some.
+    pub(crate) fn append<R: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = R>,
+    ) -> Result<(), Error> {
         let path = log_path(&self.directory, self.generation);
-        if self.broken {
-            let source = io::Error::other("an earlier write failed");
-            return Err(Error::Io {
-                action: "append to",
-                path,
-                source,
-            });
+        let mut frames = Vec::new();
+        for record in records {
+            add_frame(&mut frames, record.as_ref())?;
         }
-        let frame = frame(record);
-        let written = self.log.write_all(&frame).and_then(|()| match self.options.sync {
-            true => self.log.sync_data(),
-            false => Ok(()),
-        });
-        self.broken = written.is_err();
-        written.map_err(io_error("append to", &path))?;
-        self.log_length += frame.len() as u64;
+        if self.unsynced {
+            let source = io::Error::other("an earlier write may be lost; restart the server");
+            return Err(io_error("append to", &path)(source));
+        }
+        if self.torn {
+            self.cut_off_torn().map_err(io_error("repair", &path))?;
+        }
+        if let Err(source) = self.log.write_all(&frames) {
+            // If this fails too, it is tried again before the next record.
+            self.torn = true;
+            let _ = self.cut_off_torn();
+            return Err(io_error("append to", &path)(source));
+        }
+        if self.options.sync
+            && let Err(source) = self.log.sync_data()
+        {
+            self.unsynced = true;
+            return Err(io_error("sync", &path)(source));
+        }
+        self.log_length += frames.len() as u64;
+        Ok(())
+    }
+
+    /// Removes what a failed write has left at the end of the log.
+    fn cut_off_torn(&mut self) -> io::Result<()> {
+        self.log.set_len(self.log_length)?;
+        self.log.seek(SeekFrom::Start(self.log_length))?;
+        self.torn = false;
         Ok(())
     }
 
     /// Whether the log has grown to a size that makes a new snapshot worth while.
     pub(crate) fn wants_compaction(&self) -> bool {
-        self.log_length > COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2))
+        let least = COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2));
+        self.log_length > least.max(self.next_compaction)
     }
 
     /// Begins a new generation whose snapshot is `records`: the whole state now.
     ///
-    /// The old generation stays in force until the new snapshot is complete on disk.
+    /// The old generation stays in force until the new snapshot is complete on disk. After an error that is not about
+    /// the rest of the old generation, it stays in force.
     pub(crate) fn compact<R: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = R>,
     ) -> Result<(), Error> {
         let generation = self.generation + 1;
-        let temporary = self.directory.join("snapshot.partial");
-        let length = write_snapshot(&temporary, records)?;
-        let path = log_path(&self.directory, generation);
-        // The log first: once the snapshot has its name, the generation is in force.
-        let log = open_log(&path)?;
-        let snapshot = snapshot_path(&self.directory, generation);
-        fs::rename(&temporary, &snapshot).map_err(io_error("rename", &temporary))?;
-        sync_directory(&self.directory)?;
+        let (log, length) = match self.begin_generation(generation, records) {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.next_compaction = self.log_length + COMPACTION_LENGTH_MIN;
+                // On a full disk these files take the last space.
+                for path in [self.partial_snapshot(), log_path(&self.directory, generation)] {
+                    let _ = fs::remove_file(path);
+                }
+                return Err(error);
+            }
+        };
+        // The snapshot has its name: the next start reads the new generation, whatever fails from here on.
         self.log = log;
-        self.log_length = HEADER_LENGTH as u64;
+        self.log_length = LOG_MAGIC.len() as u64;
         self.snapshot_length = length;
         self.generation = generation;
-        self.broken = false;
+        self.next_compaction = 0;
+        self.torn = false;
+        self.unsynced = false;
+        sync_directory(&self.directory)?;
         remove_other_generations(&self.directory, generation)
+    }
+
+    /// Writes the snapshot and the empty log of a generation; its log, and the length of its snapshot.
+    fn begin_generation<R: AsRef<[u8]>>(
+        &self,
+        generation: u64,
+        records: impl IntoIterator<Item = R>,
+    ) -> Result<(File, u64), Error> {
+        let temporary = self.partial_snapshot();
+        let length = write_snapshot(&temporary, records)?;
+        // The log first: once the snapshot has its name, the generation is in force.
+        let path = log_path(&self.directory, generation);
+        let log = begin_log(&path)?;
+        let snapshot = snapshot_path(&self.directory, generation);
+        fs::rename(&temporary, &snapshot).map_err(io_error("rename", &temporary))?;
+        Ok((log, length))
+    }
+
+    fn partial_snapshot(&self) -> PathBuf {
+        self.directory.join(PARTIAL_SNAPSHOT)
     }
 }
 
@@ -217,7 +281,7 @@ fn remove_other_generations(directory: &Path, generation: u64) -> Result<(), Err
         let number = name
             .strip_prefix("log-")
             .or_else(|| name.strip_prefix("snapshot-"));
-        name == "snapshot.partial" || number.is_some_and(|number| number.parse::<u64>().is_ok())
+        name == PARTIAL_SNAPSHOT || number.is_some_and(|number| number.parse::<u64>().is_ok())
     };
     for name in files(directory)?.filter(ours).filter(|name| !keep.contains(name)) {
         let path = directory.join(name);
@@ -240,31 +304,46 @@ fn checksum(length: [u8; 4], record: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn frame(record: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes();
-    let mut frame = Vec::with_capacity(HEADER_LENGTH + record.len());
-    frame.extend(length);
-    frame.extend(checksum(length, record).to_le_bytes());
-    frame.extend(record);
-    frame
+/// Appends a record with its length and checksum.
+fn add_frame(frames: &mut Vec<u8>, record: &[u8]) -> Result<(), Error> {
+    let too_long = || Error::TooLong { length: record.len() };
+    if record.len() > RECORD_LENGTH_MAX {
+        return Err(too_long());
+    }
+    let length = u32::try_from(record.len()).map_err(|_| too_long())?.to_le_bytes();
+    frames.reserve(HEADER_LENGTH + record.len());
+    frames.extend(length);
+    frames.extend(checksum(length, record).to_le_bytes());
+    frames.extend(record);
+    Ok(())
 }
 
-/// Opens a log for appending; a new one, or one that its server did not live to begin, gets its header.
+fn log_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    options
+}
+
+/// Opens a log for appending. One that its server did not live to begin gets its header.
 fn open_log(path: &Path) -> Result<File, Error> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
+    let file = log_options()
         .truncate(false)
-        .mode(0o600)
         .open(path)
         .map_err(io_error("open", path))?;
     let length = file.metadata().map_err(io_error("read", path))?.len();
     if length < LOG_MAGIC.len() as u64 {
-        file.set_len(0)
-            .and_then(|()| file.write_all(LOG_MAGIC))
-            .map_err(io_error("write", path))?;
+        return begin_log(path);
     }
+    Ok(file)
+}
+
+/// Makes an empty log, in place of one that was left by an earlier attempt.
+fn begin_log(path: &Path) -> Result<File, Error> {
+    let mut file = log_options()
+        .truncate(true)
+        .open(path)
+        .map_err(io_error("open", path))?;
+    file.write_all(LOG_MAGIC).map_err(io_error("write", path))?;
     Ok(file)
 }
 
@@ -272,6 +351,34 @@ struct LogContents {
     records: Vec<Vec<u8>>,
     length: u64,
     cut_off: u64,
+}
+
+/// Keeps a copy of the end of a log that is about to be cut off.
+fn keep_unfinished(log: &Path, rest: &[u8]) -> Result<(), Error> {
+    let path = log.with_extension("unfinished");
+    log_options()
+        .truncate(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(rest))
+        .map_err(io_error("write", &path))
+}
+
+/// Whether the end of a log has records in it, behind a length that is damaged.
+fn hides_records(rest: &[u8]) -> bool {
+    // The record itself may be whole.
+    if let Some((_, record)) = rest.split_first_chunk::<4>()
+        && let Some((sum, record)) = record.split_first_chunk::<4>()
+        && let Ok(length) = u32::try_from(record.len())
+        && checksum(length.to_le_bytes(), record) == u32::from_le_bytes(*sum)
+    {
+        return true;
+    }
+    // Records are texts: the zeros of a length are in none of them, so that few places are worth a checksum.
+    (1..rest.len()).any(|start| {
+        let rest = rest.get(start..).unwrap_or_default();
+        let is_empty = rest.starts_with(&[0; 4]);
+        !is_empty && matches!(next_record(rest), Next::Record { .. })
+    })
 }
 
 /// Reads a log, cuts off an unfinished record at its end, and leaves the file positioned there.
@@ -302,8 +409,17 @@ fn read_log(log: &mut File, path: &Path) -> Result<LogContents, Error> {
             }
         }
     }
+    if hides_records(rest) {
+        return Err(Error::Damaged {
+            file: path.to_owned(),
+            offset: end(rest),
+        });
+    }
     let length = end(rest);
     let cut_off = rest.len() as u64;
+    if cut_off > 0 {
+        keep_unfinished(path, rest)?;
+    }
     log.set_len(length)
         .and_then(|()| log.seek(SeekFrom::Start(length)))
         .map_err(io_error("truncate", path))?;
@@ -332,7 +448,7 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
         return Next::Unfinished;
     };
     // A file that grew without its data having reached the disk ends in zeros.
-    if bytes.iter().all(|byte| *byte == 0) {
+    if *length == [0; 4] && bytes.iter().all(|byte| *byte == 0) {
         return Next::Unfinished;
     }
     let record_length = u32::from_le_bytes(*length) as usize;
@@ -344,9 +460,17 @@ fn next_record(bytes: &[u8]) -> Next<'_> {
         Some((record, after)) if checksum(*length, record) == u32::from_le_bytes(*sum) => {
             Next::Record { record, after }
         }
-        Some((_, after)) if after.iter().all(|byte| *byte == 0) => Next::Unfinished,
+        Some((record, after)) if is_unwritten(record) && after.iter().all(|byte| *byte == 0) => {
+            Next::Unfinished
+        }
         Some(_) => Next::Damaged,
     }
+}
+
+/// Whether the disk has not got a part of a record: it reads as zeros, which are in no text. A damaged bit makes no two
+/// of them, and none of the last byte.
+fn is_unwritten(record: &[u8]) -> bool {
+    record.last() == Some(&0) || record.windows(2).any(|pair| pair == [0, 0])
 }
 
 /// Writes a snapshot: its records, then an empty record that says it is complete. Returns the file's length.
@@ -357,18 +481,22 @@ fn write_snapshot<R: AsRef<[u8]>>(path: &Path, records: impl IntoIterator<Item =
         let mut writer = BufWriter::new(options.open(path)?);
         writer.write_all(SNAPSHOT_MAGIC)?;
         let mut length = SNAPSHOT_MAGIC.len() as u64;
+        let end: &[u8] = &[];
+        let mut frame = Vec::new();
         for record in records {
-            let frame = frame(record.as_ref());
+            frame.clear();
+            add_frame(&mut frame, record.as_ref()).map_err(io::Error::other)?;
             writer.write_all(&frame)?;
             length += frame.len() as u64;
         }
-        let end = frame(&[]);
-        writer.write_all(&end)?;
+        frame.clear();
+        add_frame(&mut frame, end).map_err(io::Error::other)?;
+        writer.write_all(&frame)?;
         writer
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?
             .sync_all()?;
-        Ok(length + end.len() as u64)
+        Ok(length + frame.len() as u64)
     };
     write().map_err(io_error("write", path))
 }

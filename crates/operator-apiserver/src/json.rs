@@ -11,8 +11,11 @@ use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Number, Value};
 
 /// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
-/// that walks a tree recursively relies on a bound.
-pub(crate) const DEPTH_MAX: usize = 512;
+/// that walks a tree recursively relies on a bound: a level takes up to 5 KB of stack in a build without optimizations,
+/// of the 2 MB that a thread has.
+pub(crate) const DEPTH_MAX: usize = 256;
+/// Earlier versions stored objects that were nested deeper.
+const STORED_DEPTH_MAX: usize = 1024;
 
 /// The number of strict decoding errors that are reported of one body; the real server stops there too.
 pub(crate) const FAULTS_MAX: usize = 100;
@@ -31,7 +34,17 @@ pub(crate) struct Parsed {
 
 /// Parses a whole body. The error is the text that Go's `encoding/json` gives.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
+    parse_with(Parser::new(bytes))
+}
+
+/// Parses an object that was stored. Its nesting was checked when it was.
+pub(crate) fn parse_stored(bytes: &[u8]) -> Result<Value, String> {
     let mut parser = Parser::new(bytes);
+    parser.depth_max = STORED_DEPTH_MAX;
+    parse_with(parser).map(|parsed| parsed.value)
+}
+
+fn parse_with(mut parser: Parser<'_>) -> Result<Parsed, String> {
     let value = parser.document()?;
     let duplicates = parser
         .duplicates
@@ -131,8 +144,9 @@ const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a. A collision can only change the order of errors about the sender's own body.
 fn extend_hash(hash: u64, text: &str) -> u64 {
-    text.bytes()
-        .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    text.bytes().fold(hash, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// Where the parser is: `spec.containers[0].name`.
@@ -161,6 +175,7 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    depth_max: usize,
     path: Path,
     duplicates: Vec<String>,
     /// The bytes that were spent on the paths of duplicates.
@@ -174,6 +189,7 @@ impl<'a> Parser<'a> {
             bytes,
             at: 0,
             depth: 0,
+            depth_max: DEPTH_MAX,
             path: Path::default(),
             duplicates: Vec::new(),
             duplicate_bytes: 0,
@@ -232,7 +248,7 @@ impl Parser<'_> {
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, String>) -> Result<Value, String> {
-        if self.depth == DEPTH_MAX {
+        if self.depth == self.depth_max {
             return Err("exceeded max depth".to_owned());
         }
         self.depth += 1;

@@ -10,6 +10,7 @@ mod resource;
 mod service_address;
 mod service_network;
 mod shared_storage;
+mod storable;
 mod strategy;
 mod update;
 mod warnings;

@@ -21,18 +21,22 @@ use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::deadline::REQUEST_MAX;
 use crate::http_server::{self, ListenOptions, Listener, Peer};
+use crate::journal;
 use crate::keyring::Keyring;
 use crate::pipeline::{self, Incoming};
 use crate::random::Random;
 use crate::registry::{Registry, ServiceNetwork};
 use crate::status::{self, Status};
-use crate::store::Store;
+use crate::store::{Horizon, Store};
 use crate::token::{Issuer, KeyError};
 
 /// The longest body that is read.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// How many events are remembered, unless the builder says otherwise.
-const HISTORY_EVENTS: usize = 20_000;
+/// The history, unless the builder sets another one.
+const HISTORY: Horizon = Horizon {
+    events: 20_000,
+    bytes: 128 << 20,
+};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -76,8 +80,9 @@ pub struct ApiServer {
 pub struct Builder {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
-    history_events: usize,
+    history: Horizon,
     data_directory: Option<PathBuf>,
+    fsync: bool,
     disabled_plugins: BTreeSet<String>,
     authorization: Authorization,
     service_network: ServiceNetwork,
@@ -109,8 +114,9 @@ impl ApiServer {
         Builder {
             clock: Arc::new(WallClock),
             seed: None,
-            history_events: HISTORY_EVENTS,
+            history: HISTORY,
             data_directory: None,
+            fsync: false,
             disabled_plugins: BTreeSet::new(),
             authorization: Authorization::default(),
             service_network: ServiceNetwork::default(),
@@ -253,10 +259,19 @@ impl Builder {
         self
     }
 
-    /// How many events are remembered: how far back a watch or an exact list may begin.
+    /// Sets the number of events that are remembered, and so how far back a watch or an exact list may begin. The
+    /// default is 20,000.
     #[must_use]
     pub fn history_events(mut self, events: usize) -> Self {
-        self.history_events = events;
+        self.history.events = events;
+        self
+    }
+
+    /// Sets the memory that the objects of remembered events may take, in bytes. Older events are forgotten first, so
+    /// that many updates of large objects do not fill the memory. The default is 128 MiB.
+    #[must_use]
+    pub fn history_bytes(mut self, bytes: usize) -> Self {
+        self.history.bytes = bytes;
         self
     }
 
@@ -264,10 +279,19 @@ impl Builder {
     /// on it later has the same objects. What was acknowledged survives the end of the process, by SIGKILL too.
     /// The authority of its certificates is kept there as well, so that kubeconfigs stay valid.
     ///
-    /// Without it, everything is in memory.
+    /// Without it, everything is in memory. Against a loss of power, see [`fsync`](Self::fsync).
     #[must_use]
     pub fn data_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_directory = Some(directory.into());
+        self
+    }
+
+    /// Sets whether each commit waits until the disk has it. The default is that it does not: an acknowledged write
+    /// survives the end of the process, but a loss of power or a crash of the operating system can lose the last
+    /// seconds of writes. Has no effect without a data directory.
+    #[must_use]
+    pub fn fsync(mut self, fsync: bool) -> Self {
+        self.fsync = fsync;
         self
     }
 
@@ -359,8 +383,8 @@ impl Builder {
     pub fn build(self) -> Result<ApiServer, Error> {
         let random = Random::new(self.seed);
         let store = match &self.data_directory {
-            None => Store::new(self.history_events),
-            Some(directory) => Store::open(self.history_events, directory)
+            None => Store::new(self.history),
+            Some(directory) => Store::open(self.history, directory, journal::Options { sync: self.fsync })
                 .map_err(|error| Error::DataDirectory(error.to_string()))?,
         };
         let mut registry = Registry::new(store, self.clock, random);

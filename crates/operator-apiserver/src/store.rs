@@ -63,8 +63,17 @@ pub(crate) struct Compacted {
 #[derive(Debug)]
 pub(crate) struct Store {
     state: RwLock<State>,
-    horizon: usize,
+    horizon: Horizon,
     revision: watch::Sender<u64>,
+}
+
+/// How much the history remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Horizon {
+    /// The number of events.
+    pub(crate) events: usize,
+    /// The memory of their objects, in bytes; an estimate. The last event is always remembered.
+    pub(crate) bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +98,8 @@ struct Table {
 #[derive(Debug, Default)]
 struct History {
     events: VecDeque<(TableId, Arc<Event>)>,
+    /// The memory of the objects of all events.
+    bytes: usize,
     /// Events up to and with this revision are forgotten.
     compacted: u64,
 }
@@ -110,11 +121,11 @@ enum Change {
 }
 
 impl Store {
-    /// An empty store that remembers the last `horizon` events.
-    pub(crate) fn new(horizon: usize) -> Self {
+    /// An empty store.
+    pub(crate) fn new(horizon: Horizon) -> Self {
         Self {
             state: RwLock::new(State::default()),
-            horizon: horizon.max(1),
+            horizon,
             revision: watch::Sender::new(0),
         }
     }
@@ -217,9 +228,7 @@ impl Store {
             events.push((table, event));
         }
         if let Some(journal) = &mut state.journal {
-            for (table, event) in &events {
-                persistence::append(journal, table, event).map_err(Rejected::NotPersisted)?;
-            }
+            persistence::append(journal, &events).map_err(Rejected::NotPersisted)?;
         }
         for (table, event) in events {
             state.take(table, event);
@@ -335,12 +344,14 @@ impl State {
             table.history.push_back(event.clone());
             table.revision.send_replace(event.revision);
         }
+        self.history.bytes += event.object.memory;
         self.history.events.push_back((table_id, event));
     }
 
     /// Nobody can begin before the present any more.
     fn forget_all(&mut self) {
         self.history.events.clear();
+        self.history.bytes = 0;
         self.history.compacted = self.revision;
         for table in self.tables.values_mut() {
             table.history.clear();
@@ -348,11 +359,16 @@ impl State {
         }
     }
 
-    fn forget(&mut self, horizon: usize) {
-        while self.history.events.len() > horizon {
+    fn forget(&mut self, horizon: Horizon) {
+        let is_too_long = |history: &History| {
+            let events = history.events.len();
+            events > 1 && (events > horizon.events || history.bytes > horizon.bytes)
+        };
+        while is_too_long(&self.history) {
             let Some((table, event)) = self.history.events.pop_front() else {
                 return;
             };
+            self.history.bytes = self.history.bytes.saturating_sub(event.object.memory);
             self.history.compacted = event.revision;
             if let Some(table) = self.tables.get_mut(&table) {
                 table.history.pop_front();

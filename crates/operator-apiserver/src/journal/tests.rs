@@ -18,12 +18,12 @@ fn what_was_appended_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, recovered) = open(directory.path());
     assert_eq!(recovered, Recovered::default());
-    journal.append(b"one").unwrap();
-    journal.append(b"two").unwrap();
+    journal.append([b"one"]).unwrap();
+    journal.append([b"two"]).unwrap();
     drop(journal);
     let (mut journal, recovered) = open(directory.path());
     assert_eq!(texts(&recovered.log), ["one", "two"]);
-    journal.append(b"three").unwrap();
+    journal.append([b"three"]).unwrap();
     drop(journal);
     assert_eq!(texts(&open(directory.path()).1.log), ["one", "two", "three"]);
 }
@@ -32,10 +32,10 @@ fn what_was_appended_is_there_after_a_restart() {
 fn a_compaction_starts_a_generation_and_removes_the_old_one() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
-    journal.append(b"one").unwrap();
-    journal.append(b"two").unwrap();
+    journal.append([b"one"]).unwrap();
+    journal.append([b"two"]).unwrap();
     journal.compact(["both"]).unwrap();
-    journal.append(b"three").unwrap();
+    journal.append([b"three"]).unwrap();
     drop(journal);
     let (_, recovered) = open(directory.path());
     assert_eq!(
@@ -51,7 +51,7 @@ fn a_compaction_starts_a_generation_and_removes_the_old_one() {
 fn a_server_that_died_while_it_compacted_has_lost_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
-    journal.append(b"one").unwrap();
+    journal.append([b"one"]).unwrap();
     drop(journal);
     fs::write(
         directory.path().join("snapshot.partial"),
@@ -78,8 +78,8 @@ fn two_servers_cannot_share_a_directory() {
 fn damage_in_the_middle_is_an_error_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(directory.path());
-    journal.append(b"one").unwrap();
-    journal.append(b"two").unwrap();
+    journal.append([b"one"]).unwrap();
+    journal.append([b"two"]).unwrap();
     drop(journal);
     let path = log_path(directory.path(), 0);
     let mut bytes = fs::read(&path).unwrap();
@@ -98,6 +98,116 @@ fn a_file_of_another_program_is_refused() {
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
 }
 
+/// The log of a directory with some records, and where each of them begins.
+fn log_of(directory: &Path, records: &[&[u8]]) -> (PathBuf, Vec<u8>) {
+    let (mut journal, _) = open(directory);
+    for record in records {
+        journal.append([record]).unwrap();
+    }
+    drop(journal);
+    let path = log_path(directory, 0);
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn no_flipped_bit_loses_a_record_silently() {
+    let directory = tempfile::tempdir().unwrap();
+    let records: [&[u8]; 3] = [b"{\"a\":1}", b"{\"key\": \"@ value\"}", b"{}\n"];
+    let (path, bytes) = log_of(directory.path(), &records);
+    for bit in LOG_MAGIC.len() * 8..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &damaged).unwrap();
+        let error = Journal::open(directory.path(), Options::default()).expect_err(&format!("bit {bit}"));
+        assert!(matches!(error, Error::Damaged { .. }), "{bit}: {error}");
+        assert_eq!(fs::read(&path).unwrap(), damaged, "{bit}");
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_kept_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, bytes) = log_of(directory.path(), &[b"one", b"two"]);
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let (_, recovered) = open(directory.path());
+    assert_eq!(texts(&recovered.log), ["one"]);
+    let kept = fs::read(directory.path().join("log-0.unfinished")).unwrap();
+    assert_eq!(kept, bytes[bytes.len() - 11..bytes.len() - 1]);
+}
+
+#[test]
+fn an_end_that_never_reached_the_disk_is_unfinished() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, bytes) = log_of(directory.path(), &[b"one", b"{\"two\": 2}"]);
+    for lost in 1..HEADER_LENGTH + 10 {
+        let mut damaged = bytes.clone();
+        let end = damaged.len();
+        damaged[end - lost..].fill(0);
+        damaged.extend([0; 100]);
+        fs::write(&path, &damaged).unwrap();
+        let (_, recovered) = open(directory.path());
+        assert_eq!(texts(&recovered.log), ["one"], "{lost}");
+    }
+}
+
+#[test]
+fn a_commit_is_appended_as_a_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    journal.append([b"one"]).unwrap();
+    let long = vec![b'x'; RECORD_LENGTH_MAX + 1];
+    let error = journal.append([b"two", long.as_slice()]).unwrap_err();
+    assert!(matches!(error, Error::TooLong { .. }), "{error}");
+    journal.append([b"three"]).unwrap();
+    drop(journal);
+    assert_eq!(texts(&open(directory.path()).1.log), ["one", "three"]);
+}
+
+#[test]
+fn a_failed_write_is_undone_before_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    journal.append([b"one"]).unwrap();
+    // What a write leaves that failed half-way and could not be undone.
+    journal.log.write_all(b"half of a record").unwrap();
+    journal.torn = true;
+    journal.append([b"two"]).unwrap();
+    drop(journal);
+    assert_eq!(texts(&open(directory.path()).1.log), ["one", "two"]);
+}
+
+#[test]
+fn a_failed_compaction_leaves_nothing_behind_and_is_tried_again_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    journal.append([b"one"]).unwrap();
+    let long = vec![b'x'; RECORD_LENGTH_MAX + 1];
+    journal.compact([long.as_slice()]).unwrap_err();
+    let mut names: Vec<String> = files(directory.path()).unwrap().collect();
+    names.sort();
+    assert_eq!(names, ["lock", "log-0"]);
+    assert!(journal.next_compaction > journal.log_length);
+    journal.append([b"two"]).unwrap();
+    journal.compact(["both"]).unwrap();
+    journal.append([b"three"]).unwrap();
+    drop(journal);
+    let (_, recovered) = open(directory.path());
+    assert_eq!(texts(&recovered.snapshot), ["both"]);
+    assert_eq!(texts(&recovered.log), ["three"]);
+}
+
+#[test]
+fn a_log_that_an_earlier_attempt_left_is_begun_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(directory.path());
+    fs::write(log_path(directory.path(), 1), b"opsdklg1 and more").unwrap();
+    journal.compact(["state"]).unwrap();
+    journal.append([b"next"]).unwrap();
+    drop(journal);
+    assert_eq!(texts(&open(directory.path()).1.log), ["next"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -110,17 +220,17 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let (mut journal, _) = open(directory.path());
         for record in &records {
-            journal.append(record).unwrap();
+            journal.append([record]).unwrap();
         }
         drop(journal);
         let path = log_path(directory.path(), 0);
-        let last = frame(records.last().unwrap()).len();
+        let last = HEADER_LENGTH + records.last().unwrap().len();
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - cut.min(last)]).unwrap();
 
         let (mut journal, recovered) = open(directory.path());
         prop_assert_eq!(&recovered.log[..], &records[..records.len() - 1]);
-        journal.append(b"next").unwrap();
+        journal.append([b"next"]).unwrap();
         drop(journal);
         let (_, recovered) = open(directory.path());
         prop_assert_eq!(recovered.log.last().unwrap().as_slice(), b"next");

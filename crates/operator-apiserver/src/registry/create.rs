@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, metadata, service_address};
+use super::{Registry, Write, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::authz::{self, Attributes};
 use crate::crd::conversion;
@@ -61,6 +61,8 @@ impl Registry {
             managed_fields::update(self, write, None, &mut object);
         }
         admission::admit(self, write, Operation::Create, &mut object, None).await?;
+        // Admission may have changed it.
+        fill_namespace(write, &mut object)?;
         authz::check_escalation(self, write, &object, None)?;
         if draws {
             self.draw_name(&mut object);
@@ -124,6 +126,9 @@ impl Registry {
     ) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
+        if !write.dry_run {
+            storable::check(write, &key, &mut stored)?;
+        }
         loop {
             let charges = admission::charge(self, write, Operation::Create, &stored, None)?;
             if write.dry_run {
@@ -133,6 +138,7 @@ impl Registry {
                     None => Ok(Arc::new(stored)),
                 };
             }
+            let _reserved = service_address::reserve(self, write, &stored, None)?;
             // Only a write that charges quotas can be superseded by another one that does.
             let value = if charges.is_empty() {
                 std::mem::take(&mut stored)

@@ -1,5 +1,7 @@
 //! The rules of `metadata` that hold for every kind.
 
+use std::collections::{HashSet, VecDeque};
+
 use serde_json::Value;
 use structural_schema::field::{Error, ErrorType, Path};
 
@@ -104,7 +106,7 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
     if !object::is_terminating(old) {
         return None;
     }
-    let known = object::finalizers(old);
+    let known: HashSet<&str> = object::finalizers(old).into_iter().collect();
     let added: Vec<&str> = object::finalizers(object)
         .into_iter()
         .filter(|finalizer| !known.contains(finalizer))
@@ -162,9 +164,13 @@ fn validate_annotations(object: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
+/// The number of errors about further controllers of one object.
+const CONTROLLER_ERRORS_MAX: usize = 10;
+
 fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
+    let mut controllers = 0;
     let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
     for owner in owners.into_iter().flatten() {
         errors.extend(validate_owner(owner, path));
@@ -177,6 +183,11 @@ fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
             controller = Some(this);
             continue;
         };
+        // Each of these errors shows all references.
+        controllers += 1;
+        if controllers > CONTROLLER_ERRORS_MAX {
+            continue;
+        }
         let shown: Vec<String> = owners.into_iter().flatten().map(owner_text).collect();
         errors.push(invalid_text(
             path.clone(),
@@ -283,14 +294,9 @@ pub(crate) fn dedupe_owners(object: &mut Value) -> bool {
     else {
         return false;
     };
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut is_first: VecDeque<bool> = owners.iter().map(|owner| seen.insert(owner)).collect();
     let before = owners.len();
-    let mut kept: Vec<Value> = Vec::with_capacity(before);
-    for owner in owners.drain(..) {
-        if !kept.contains(&owner) {
-            kept.push(owner);
-        }
-    }
-    let dropped = kept.len() < before;
-    *owners = kept;
-    dropped
+    owners.retain(|_| is_first.pop_front().unwrap_or(true));
+    owners.len() < before
 }

@@ -1,17 +1,20 @@
 //! What a Service is given by the server: cluster addresses, address families, node ports.
 //!
 //! There are no reservations to leak: what is in use is read from the stored services, and a counter that only goes
-//! forward keeps two creations at the same time from drawing the same address.
+//! forward keeps two creations at the same time from drawing the same address. Addresses that clients choose are
+//! checked again when the service is committed.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use structural_schema::field::{Error, Path};
 
-use super::Registry;
+use super::{Registry, Write};
 use crate::object;
+use crate::status::{self, Status};
 
 const NODE_PORT_MIN: u32 = 30000;
 const NODE_PORTS: u32 = 2768;
@@ -21,6 +24,8 @@ const NODE_PORTS: u32 = 2768;
 pub(crate) struct Cursor {
     host: AtomicU32,
     port: AtomicU32,
+    /// Held while a service is committed.
+    commit: Mutex<()>,
 }
 
 /// Gives a new or changed service what its type needs and it has not. `old` is the stored one.
@@ -64,6 +69,80 @@ pub(super) fn allocate(registry: &Registry, service: &mut Value, old: Option<&Va
         }
     }
     errors
+}
+
+/// Keeps other services from being committed while it lives, and makes sure that what a service uses is not used by
+/// another one that was committed since [`allocate`].
+///
+/// # Errors
+/// If an address or a port is taken.
+pub(super) fn reserve<'r>(
+    registry: &'r Registry,
+    write: &Write,
+    service: &Value,
+    old: Option<&Value>,
+) -> Result<Option<MutexGuard<'r, ()>>, Status> {
+    let definition = &write.definition;
+    if !definition.is("", "services") || !write.subresource.is_empty() {
+        return Ok(None);
+    }
+    let guard = registry.addresses.commit.lock();
+    let others = Others::read(registry, object::namespace(service), object::name(service));
+    let before = Used::of(old.unwrap_or(&Value::Null));
+    let used = Used::of(service);
+    let mut errors = Vec::new();
+    if let Some(address) = used.address.filter(|address| before.address != Some(address))
+        && others.addresses.contains(address)
+    {
+        let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
+        errors.push(Error::invalid(
+            path().child("clusterIPs"),
+            json!([address]),
+            detail,
+        ));
+    }
+    for (field, port) in used.ports {
+        if others.ports.contains(&port) && before.ports.iter().all(|(_, before)| *before != port) {
+            errors.push(Error::invalid(
+                field,
+                port.into(),
+                "provided port is already allocated",
+            ));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(Some(guard));
+    }
+    Err(status::invalid(
+        definition.stored_subject(),
+        object::name(service),
+        &errors,
+    ))
+}
+
+/// What one service uses.
+struct Used<'a> {
+    address: Option<&'a str>,
+    ports: Vec<(Path, u64)>,
+}
+
+impl<'a> Used<'a> {
+    fn of(service: &'a Value) -> Self {
+        let address = object::text(service, &["spec", "clusterIP"]);
+        let ports = object::get(service, &["spec", "ports"]).and_then(Value::as_array);
+        let port = |(index, port): (usize, &Value)| {
+            let field = path().child("ports").index(index).child("nodePort");
+            Some((field, port.get("nodePort")?.as_u64()?))
+        };
+        let mut ports: Vec<_> = ports.into_iter().flatten().enumerate().filter_map(port).collect();
+        let health = object::get(service, &["spec", "healthCheckNodePort"]).and_then(Value::as_u64);
+        ports.extend(health.map(|port| (path().child("healthCheckNodePort"), port)));
+        ports.retain(|(_, port)| *port != 0);
+        Self {
+            address: Some(address).filter(|address| !matches!(*address, "" | "None")),
+            ports,
+        }
+    }
 }
 
 /// What the other services use.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, create, metadata, service_address};
+use super::{Registry, Write, create, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::authz;
 use crate::builtin;
@@ -78,6 +78,8 @@ impl Registry {
             managed_fields::update(self, write, Some(&old), &mut object);
         }
         admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
+        // Admission may have changed it.
+        create::fill_namespace(write, &mut object)?;
         authz::check_escalation(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         if definition.is("certificates.k8s.io", "certificatesigningrequests") {
@@ -115,7 +117,7 @@ impl Registry {
         &self,
         write: &Write,
         live: &Stored,
-        stored: Value,
+        mut stored: Value,
         removes: bool,
         charges: Vec<Along>,
     ) -> Result<Option<Arc<Value>>, Status> {
@@ -123,6 +125,10 @@ impl Registry {
         if write.dry_run {
             return Ok(Some(Arc::new(stored)));
         }
+        if !removes {
+            storable::check(write, &live.key, &mut stored)?;
+        }
+        let _reserved = service_address::reserve(self, write, &stored, Some(&live.value))?;
         let result = if removes {
             // The watchers see the object as it was stored last, the client sees what it sent.
             self.store

@@ -88,10 +88,17 @@ mod tests {
         let long = |index: usize| format!("{index:04}{}", "\u{e9}".repeat(1000));
         let shortened = taken((0..30).map(long));
         assert_eq!(shortened.len(), TOTAL_CHARS_MAX / SHORTENED_CHARS_MAX);
-        assert!(shortened.iter().all(|text| text.chars().count() == SHORTENED_CHARS_MAX));
+        assert!(
+            shortened
+                .iter()
+                .all(|text| text.chars().count() == SHORTENED_CHARS_MAX)
+        );
 
         let short = taken((0..100_000).map(|index| format!("unknown field \"a{index:06}\"")));
         let chars: usize = short.iter().map(String::len).sum();
-        assert!((TOTAL_CHARS_MAX..TOTAL_CHARS_MAX + 256).contains(&chars), "{chars}");
+        assert!(
+            (TOTAL_CHARS_MAX..TOTAL_CHARS_MAX + 256).contains(&chars),
+            "{chars}"
+        );
     }
 }

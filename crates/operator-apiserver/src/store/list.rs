@@ -207,7 +207,7 @@ mod tests {
             limit in prop::option::of(1_usize..5),
             present in any::<bool>(),
         ) {
-            let (store, table) = (Store::new(1_000), TableId::from("things"));
+            let (store, table) = (Store::new(crate::store::Horizon { events: 1_000, bytes: usize::MAX }), TableId::from("things"));
             let states = play(&store, &table, &changes);
             let revision = revision.min(states.len() - 1);
             let state = if present { states.last().unwrap() } else { &states[revision] };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, State, Store, Stored, Table, TableId};
+use super::{Event, Horizon, State, Store, Stored, Table, TableId};
 use crate::client::{EventType, Gvr};
 use crate::journal::{Error, Journal, Options, Recovered};
 use crate::json;
@@ -44,14 +44,17 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Writes a commit down.
-pub(super) fn append(journal: &mut Journal, table: &str, event: &Event) -> Result<(), Error> {
-    let header = Header::new(table, &event.gvr, &event.object.key, event.revision);
-    let object: &[u8] = match event.kind {
-        EventType::Added | EventType::Modified => event.object.bytes(),
-        EventType::Deleted => &[],
-    };
-    journal.append(&header.record(object))
+/// Appends the events of a commit, all or none.
+pub(super) fn append(journal: &mut Journal, events: &[(TableId, Arc<Event>)]) -> Result<(), Error> {
+    let records = events.iter().map(|(table, event)| {
+        let header = Header::new(table, &event.gvr, &event.object.key, event.revision);
+        let object: &[u8] = match event.kind {
+            EventType::Added | EventType::Modified => event.object.bytes(),
+            EventType::Deleted => &[],
+        };
+        header.record(object)
+    });
+    journal.append(records)
 }
 
 impl Store {
@@ -60,12 +63,13 @@ impl Store {
     ///
     /// # Errors
     /// The directory is in use, damaged, or cannot be read or written.
-    pub(crate) fn open(horizon: usize, directory: &Path) -> Result<Self, Error> {
-        let (journal, recovered) = Journal::open(directory, Options::default())?;
+    pub(crate) fn open(horizon: Horizon, directory: &Path, options: Options) -> Result<Self, Error> {
+        let (journal, recovered) = Journal::open(directory, options)?;
         if recovered.cut_off > 0 {
             tracing::warn!(
                 bytes = recovered.cut_off,
-                "an unfinished record at the end of the journal was cut off"
+                directory = %directory.display(),
+                "the journal ended in an unfinished record, which was moved to a file named log-*.unfinished"
             );
         }
         let store = Self::new(horizon);
@@ -114,7 +118,7 @@ impl State {
             }
             object => {
                 // The parser of requests: what it made of a number once, it makes of it again.
-                let value = json::parse(object)?.value;
+                let value = json::parse_stored(object)?;
                 table
                     .objects
                     .insert(key.clone(), Stored::new(key, header.revision, value));

@@ -8,12 +8,15 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::json;
+use crate::measure::Measure;
 
 /// One version of an object, with its bytes once they were needed.
 pub(crate) struct Stored {
     pub(crate) key: Arc<str>,
     pub(crate) revision: u64,
     pub(crate) value: Arc<Value>,
+    /// The memory that the object takes, in bytes; an estimate.
+    pub(crate) memory: usize,
     rendered: OnceLock<Rendered>,
 }
 
@@ -29,6 +32,7 @@ impl Stored {
         Arc::new(Self {
             key,
             revision,
+            memory: Measure::of(&value).memory(),
             value: Arc::new(value),
             rendered: OnceLock::new(),
         })
