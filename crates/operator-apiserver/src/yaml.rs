@@ -7,20 +7,24 @@ mod emit;
 mod located;
 mod scalar;
 
+use std::collections::HashMap;
+
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
 pub(crate) use emit::to_string;
 pub use located::{Document, Place, documents};
 
-use crate::json::{self, Parsed};
+use crate::json::{self, DEPTH_MAX, Parsed};
 
-/// Nodes nest no deeper than this; see the same bound in [`crate::json`].
-const DEPTH_MAX: usize = 512;
 /// A longer key may stand in JSON only.
 const KEY_MAX: usize = 512;
-/// Aliases may repeat nodes, but a body may not grow without bound by them.
-const NODES_MAX: usize = 1_000_000;
+/// The most bytes that anchors and aliases may add to a document, with [`NODE_BYTES`] for each node.
+const REPEATED_BYTES_MAX: usize = 32 << 20;
+/// What a node takes in memory beside its text.
+const NODE_BYTES: usize = 72;
+/// The most bytes of the texts about keys that are set twice.
+const DUPLICATE_BYTES_MAX: usize = 1 << 20;
 
 /// Parses the first document of a body. The error begins with `yaml: `, as the real one's does.
 pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
@@ -79,11 +83,19 @@ impl Error {
 struct Loader<'a> {
     parser: Parser<'a, granit_parser::StrInput<'a>>,
     /// The nodes that aliases refer to, by the parser's anchor number.
-    anchors: Vec<(usize, Node)>,
-    nodes: usize,
+    anchors: HashMap<usize, Anchored>,
+    /// What anchors and aliases have added, in bytes.
+    repeated_bytes: usize,
     duplicates: Vec<String>,
+    duplicate_bytes: usize,
     /// Where the nodes of the document stand, if somebody wants to know.
     places: Option<located::Places>,
+}
+
+/// A node that aliases can refer to.
+struct Anchored {
+    node: Node,
+    bytes: usize,
 }
 
 /// A node, with what a mapping key needs to know of it.
@@ -98,9 +110,10 @@ impl<'a> Loader<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             parser: Parser::new_from_str(text),
-            anchors: Vec::new(),
-            nodes: 0,
+            anchors: HashMap::new(),
+            repeated_bytes: 0,
             duplicates: Vec::new(),
+            duplicate_bytes: 0,
             places: None,
         }
     }
@@ -167,14 +180,13 @@ impl<'a> Loader<'a> {
         {
             *outer = self.enter(&items.len().to_string(), place);
         }
-        self.nodes += 1;
         if open.len() > DEPTH_MAX {
             return Err(Error::Message("exceeded max depth".to_owned()));
         }
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let node = scalar_node(&text, style, tag.as_deref(), place)?;
-                self.remember(anchor, &node);
+                self.remember(anchor, &node)?;
                 Ok(Some(node))
             }
             Event::SequenceStart(_, anchor, _) => {
@@ -191,26 +203,35 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node) {
-        if anchor != 0 {
-            self.anchors.push((anchor, node.clone()));
+    fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), Error> {
+        if anchor == 0 {
+            return Ok(());
         }
+        let bytes = size(&node.value);
+        self.repeat(bytes)?;
+        let node = node.clone();
+        self.anchors.insert(anchor, Anchored { node, bytes });
+        Ok(())
+    }
+
+    /// Charges a copy of a node, before it is made.
+    fn repeat(&mut self, bytes: usize) -> Result<(), Error> {
+        self.repeated_bytes += bytes;
+        if self.repeated_bytes > REPEATED_BYTES_MAX {
+            return Err(Error::Message("document contains excessive aliasing".to_owned()));
+        }
+        Ok(())
     }
 
     fn alias(&mut self, anchor: usize, place: Place) -> Result<Node, Error> {
-        let found = self.anchors.iter().rev().find(|(number, _)| *number == anchor);
-        let Some((_, node)) = found else {
-            return Err(Error::Message("anchor value contains itself".to_owned()));
-        };
-        let node = Node {
+        let contains_itself = || Error::Message("anchor value contains itself".to_owned());
+        let bytes = self.anchors.get(&anchor).ok_or_else(contains_itself)?.bytes;
+        self.repeat(bytes)?;
+        let anchored = self.anchors.get(&anchor).ok_or_else(contains_itself)?;
+        Ok(Node {
             place,
-            ..node.clone()
-        };
-        self.nodes += size(&node.value);
-        if self.nodes > NODES_MAX {
-            return Err(Error::Message("document contains excessive aliasing".to_owned()));
-        }
-        Ok(node)
+            ..anchored.node.clone()
+        })
     }
 
     /// Goes into a field or an item, and notes where it stands; what is returned leads back.
@@ -247,10 +268,11 @@ impl<'a> Loader<'a> {
             Some(Key::Field { node: key, name }) => {
                 self.leave(parent.outer);
                 let name = name.map_err(Error::Message)?;
-                if mapping.fields.contains_key(&name) {
+                if mapping.fields.contains_key(&name) && self.duplicate_bytes < DUPLICATE_BYTES_MAX {
                     let (line, shown) = (key.place.line, scalar::shown_key(&key.value));
-                    self.duplicates
-                        .push(format!("line {line}: key {shown} already set in map"));
+                    let text = format!("line {line}: key {shown} already set in map");
+                    self.duplicate_bytes += text.len();
+                    self.duplicates.push(text);
                 }
                 mapping.fields.insert(name, node.value);
             }
@@ -275,7 +297,7 @@ impl<'a> Loader<'a> {
             place: collection.place,
             merge: false,
         };
-        self.remember(collection.anchor, &node);
+        self.remember(collection.anchor, &node)?;
         Ok(node)
     }
 }
@@ -356,12 +378,15 @@ fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, place: Place) 
     })
 }
 
+/// The memory that a copy of a value takes; an estimate.
 fn size(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
-        _ => 1,
-    }
+    NODE_BYTES
+        + match value {
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + size(value)).sum(),
+            Value::String(text) => text.len(),
+            _ => 0,
+        }
 }
 
 /// The words and the line of libyaml. Its parser counts lines from zero where its scanner counts from one.

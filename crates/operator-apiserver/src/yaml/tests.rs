@@ -81,6 +81,42 @@ fn aliases_cannot_blow_a_body_up() {
 }
 
 #[test]
+fn aliases_are_charged_by_the_bytes_that_they_copy() {
+    let long = "x".repeat(100_000);
+    let aliases = |count: usize| {
+        let aliases: String = (0..count).map(|index| format!(", k{index}: *a")).collect();
+        format!("{{k: &a \"{long}\"{aliases}}}")
+    };
+    assert!(parse(&aliases(100)).is_ok());
+    let excessive = "yaml: document contains excessive aliasing";
+    assert_eq!(parse(&aliases(1_000)).unwrap_err(), excessive);
+    // Each anchor keeps a copy of all that is below it.
+    let nested: String = (0..60).map(|index| format!("&a{index} [")).collect();
+    let text = format!("{nested}\"{}\"{}", long.repeat(10), "]".repeat(60));
+    assert_eq!(parse(&text).unwrap_err(), excessive);
+    let keys = format!("[{}]", vec!["*a"; 2_000].join(", "));
+    let text = format!("a: &a {{? {long} : 1}}\nb: {keys}\n");
+    assert_eq!(parse(&text).unwrap_err(), excessive);
+}
+
+#[test]
+fn many_anchors_and_duplicates_are_read_in_time() {
+    let anchors: String = (0..50_000)
+        .map(|index| format!("k{index}: &a{index} x\nl{index}: *a{index}\n"))
+        .collect();
+    assert_eq!(value(&anchors).as_object().unwrap().len(), 100_000);
+    let duplicates: String = (0..50_000)
+        .map(|index| format!("k{index}: x\nk{index}: z\n"))
+        .collect();
+    let parsed = parse(&duplicates).unwrap();
+    let bytes: usize = parsed.duplicates.iter().map(String::len).sum();
+    assert!(
+        (DUPLICATE_BYTES_MAX..DUPLICATE_BYTES_MAX + 100).contains(&bytes),
+        "{bytes}"
+    );
+}
+
+#[test]
 fn only_the_first_document_counts() {
     assert_eq!(value("a: 1\n---\nb: 2\n"), json!({"a": 1}));
     assert_eq!(value("--- {a: 1}\n...\n"), json!({"a": 1}));
