@@ -70,8 +70,17 @@ async fn in_time(
     limit: Duration,
 ) -> Result<Answer, Status> {
     let deadline = Deadline::of(call, limit)?;
-    call.body = deadline.read(body).await?;
+    // Before the body: it costs memory.
+    authz::check(registry, &Attributes::of(&call.user, &call.info))?;
+    if has_body(method) {
+        call.body = deadline.read(body).await?;
+    }
     deadline.answer(route(registry, method, call)).await
+}
+
+/// Whether requests with a method have a body that is looked at.
+fn has_body(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 /// Whose the request is: that of its user, or of the one that the user acts as.
@@ -94,7 +103,6 @@ fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
 
 async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    authz::check(registry, &Attributes::of(&call.user, info))?;
     if !info.is_resource {
         return match discovery::openid::serve(registry, method, call).await {
             Some(answer) => answer,
