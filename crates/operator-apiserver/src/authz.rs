@@ -1,5 +1,6 @@
 //! Who may do what: `system:masters` everything, others what roles grant them.
 
+mod coverage;
 mod escalation;
 mod rbac;
 mod rule;

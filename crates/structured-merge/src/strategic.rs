@@ -3,6 +3,8 @@
 //! Directives: `$patch: replace|delete|merge`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and
 //! `$setElementOrder/FIELD`. Which lists merge, and by which key, the [built-in types](crate::builtin) say.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::builtin::{Field, FieldKind, Type};
@@ -236,7 +238,8 @@ fn retain_keys(live: &mut Object, patch: &mut Object) -> Result<(), StrategicErr
         return Ok(());
     };
     let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
-    let is_kept = |key: &str| kept.iter().any(|kept| kept == key);
+    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+    let is_kept = |key: &str| kept.contains(key);
     let is_directive = |key: &str| key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
     if patch
         .iter()
@@ -366,14 +369,12 @@ fn merge_lists(
 
 fn merge_scalar_lists(old: Vec<Value>, new: &[Value], deletes: bool) -> Result<Vec<Value>, StrategicError> {
     if deletes {
+        let new: HashSet<&Value> = new.iter().collect();
         return Ok(old.into_iter().filter(|item| !new.contains(item)).collect());
     }
-    let mut merged: Vec<Value> = Vec::with_capacity(old.len() + new.len());
-    for item in old.iter().chain(new) {
-        if !merged.contains(item) {
-            merged.push(item.clone());
-        }
-    }
+    let mut seen = HashSet::with_capacity(old.len() + new.len());
+    let merged = old.iter().chain(new).filter(|item| seen.insert(*item));
+    let merged: Vec<Value> = merged.cloned().collect();
     let (patched, server_only) = Keyed("").partition(merged, new)?;
     Keyed("").normalized(patched, server_only, new, &old)
 }
@@ -387,12 +388,11 @@ fn merge_map_lists(old: Vec<Value>, new: Vec<Value>, below: Below<'_>) -> Result
     let keyed = Keyed(below.key);
     let (old, new) = follow_directives(old, new, keyed)?;
     let mut merged = old.clone();
+    let mut positions = keyed.positions(&old);
     for item in &new {
         let key = keyed.value(item)?;
-        match merged
-            .iter_mut()
-            .find(|candidate| candidate.get(below.key) == Some(key))
-        {
+        let position = *positions.entry(key).or_insert(merged.len());
+        match merged.get_mut(position) {
             Some(Value::Object(found)) => {
                 let patch = item.as_object().cloned().unwrap_or_default();
                 *found = merge_maps(std::mem::take(found), patch, below.part)?;
@@ -411,6 +411,7 @@ fn follow_directives(
     keyed: Keyed<'_>,
 ) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let mut rest = Vec::with_capacity(new.len());
+    let mut deleted = HashSet::new();
     let mut replaces = false;
     for item in new {
         let Some(directive) = item.get(DIRECTIVE) else {
@@ -419,8 +420,7 @@ fn follow_directives(
         };
         match directive.as_str() {
             Some("delete") => {
-                let key = keyed.value(&item)?.clone();
-                old.retain(|candidate| candidate.get(keyed.0) != Some(&key));
+                deleted.insert(keyed.value(&item)?.clone());
             }
             Some("replace") => replaces = true,
             Some("merge") => {
@@ -434,6 +434,9 @@ fn follow_directives(
                 ));
             }
         }
+    }
+    if !deleted.is_empty() {
+        old.retain(|candidate| candidate.get(keyed.0).is_none_or(|key| !deleted.contains(key)));
     }
     Ok(if replaces { (rest, Vec::new()) } else { (old, rest) })
 }

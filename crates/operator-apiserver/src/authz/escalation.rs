@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::coverage::missing;
 use super::rbac::{self, GROUP, Unresolved, aggregate, list};
-use super::rule::{Rule, compact, go_list, missing};
+use super::rule::{Rule, compact, go_list};
 use super::{Attributes, authorize, rules_of_user};
 use crate::authn::User;
 use crate::object::{self, go_quote};

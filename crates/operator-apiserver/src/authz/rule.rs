@@ -1,6 +1,6 @@
 //! One rule of a role: what it allows, what it covers of other rules, and how it is printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::{Display, Formatter};
 
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ pub(crate) struct Rule {
 }
 
 /// Stands for everything in each list of a rule.
-const ALL: &str = "*";
+pub(super) const ALL: &str = "*";
 
 impl Rule {
     pub(crate) fn read(rule: &Value) -> Self {
@@ -88,68 +88,6 @@ impl Rule {
         })
     }
 
-    /// The rules with one verb, one resource and one name each that say the same together.
-    fn atoms(&self) -> Vec<Self> {
-        let mut atoms = Vec::new();
-        let one = |text: &String| vec![text.clone()];
-        let names: Vec<Vec<String>> = if self.resource_names.is_empty() {
-            vec![Vec::new()]
-        } else {
-            self.resource_names.iter().map(one).collect()
-        };
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    atoms.extend(names.iter().map(|name| Self {
-                        verbs: one(verb),
-                        api_groups: one(group),
-                        resources: one(resource),
-                        resource_names: name.clone(),
-                        non_resource_urls: Vec::new(),
-                    }));
-                }
-            }
-        }
-        for url in &self.non_resource_urls {
-            atoms.extend(self.verbs.iter().map(|verb| Self {
-                verbs: one(verb),
-                non_resource_urls: one(url),
-                ..Self::default()
-            }));
-        }
-        atoms
-    }
-
-    /// Whether whoever holds this rule holds that atom.
-    fn covers(&self, atom: &Self) -> bool {
-        let covers_names = self.resource_names.is_empty()
-            || (!atom.resource_names.is_empty()
-                && atom
-                    .resource_names
-                    .iter()
-                    .all(|name| self.resource_names.contains(name)));
-        atom.verbs.iter().all(|verb| has(&self.verbs, verb))
-            && atom.api_groups.iter().all(|group| has(&self.api_groups, group))
-            && atom
-                .resources
-                .iter()
-                .all(|resource| self.covers_resource(resource))
-            && atom
-                .non_resource_urls
-                .iter()
-                .all(|url| self.non_resource_urls.iter().any(|known| url_covers(known, url)))
-            && covers_names
-    }
-
-    fn covers_resource(&self, resource: &str) -> bool {
-        has(&self.resources, resource)
-            || resource.split_once('/').is_some_and(|(_, subresource)| {
-                self.resources
-                    .iter()
-                    .any(|known| known.split_once('/') == Some((ALL, subresource)))
-            })
-    }
-
     /// The rule in JSON, without the lists that are empty.
     pub(crate) fn to_json(&self) -> Value {
         let mut json = Map::new();
@@ -195,21 +133,14 @@ fn has(known: &[String], wanted: &str) -> bool {
     known.iter().any(|known| known == ALL || known == wanted)
 }
 
-fn url_covers(known: &str, url: &str) -> bool {
+pub(super) fn url_covers(known: &str, url: &str) -> bool {
     known == url || (known.ends_with('*') && url.starts_with(known.trim_end_matches('*')))
-}
-
-/// The atoms of `wanted` that none of `held` covers.
-pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
-    let mut atoms: Vec<Rule> = wanted.iter().flat_map(Rule::atoms).collect();
-    atoms.retain(|atom| !held.iter().any(|rule| rule.covers(atom)));
-    atoms
 }
 
 /// Rules that differ in nothing but their verbs, made one. Those about paths stay as they are.
 pub(super) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
     let mut compacted = Vec::new();
-    let mut simple: BTreeMap<[Vec<String>; 3], Rule> = BTreeMap::new();
+    let mut simple: BTreeMap<[Vec<String>; 3], (Rule, HashSet<String>)> = BTreeMap::new();
     for mut rule in rules {
         let is_simple = rule.api_groups.len() == 1
             && rule.resources.len() == 1
@@ -225,14 +156,11 @@ pub(super) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
             rule.resource_names.clone(),
         ];
         let verbs = std::mem::take(&mut rule.verbs);
-        let known = &mut simple.entry(key).or_insert(rule).verbs;
-        for verb in verbs {
-            if !known.contains(&verb) {
-                known.push(verb);
-            }
-        }
+        let (rule, known) = simple.entry(key).or_insert_with(|| (rule, HashSet::new()));
+        let added = verbs.into_iter().filter(|verb| known.insert(verb.clone()));
+        rule.verbs.extend(added);
     }
-    compacted.extend(simple.into_values());
+    compacted.extend(simple.into_values().map(|(rule, _)| rule));
     compacted
 }
 
@@ -240,6 +168,7 @@ pub(super) fn compact(rules: Vec<Rule>) -> Vec<Rule> {
 mod tests {
     use serde_json::json;
 
+    use super::super::coverage::missing;
     use super::*;
 
     fn rules(rules: &[Value]) -> Vec<Rule> {

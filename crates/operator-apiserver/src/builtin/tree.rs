@@ -2,6 +2,8 @@
 //!
 //! Knows no kind.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// A JSON object.
@@ -11,6 +13,15 @@ pub(crate) type Object = Map<String, Value>;
 pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter()
         .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
+}
+
+/// The items of a list by their names; of several with the same name the first.
+pub(crate) fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
+    let mut named = HashMap::with_capacity(items.len());
+    for item in items {
+        named.entry(text(item, &["name"])).or_insert(item);
+    }
+    named
 }
 
 /// The text at a path; empty where there is none.

@@ -1,6 +1,6 @@
 //! Warnings: what the server says about objects that it accepts all the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use structural_schema::field::Path;
@@ -180,10 +180,10 @@ fn fractional_bytes(warnings: &mut Vec<String>, container: &Value, path: &Path) 
 /// A variable that is defined again, unless the second definition builds on the first.
 fn hidden_variables(warnings: &mut Vec<String>, container: &Value, path: &Path) {
     let variables = list(container, &["env"]);
+    let mut defined = HashSet::new();
     for (index, variable) in variables.iter().enumerate() {
         let name = text(variable, &["name"]);
-        let mut before = variables.iter().take(index);
-        let hides = before.any(|other| text(other, &["name"]) == name);
+        let hides = !defined.insert(name);
         let builds_on = text(variable, &["value"]).contains(&format!("$({name})"));
         if hides && !builds_on {
             let path = path.child("env").index(index);

@@ -111,7 +111,9 @@ fn fields_are_found_in_the_order_of_the_document() {
 
 #[test]
 fn the_number_of_reported_duplicates_is_limited() {
-    let fields: Vec<String> = (0..1000).map(|index| format!(r#""a{index}":1,"a{index}":2"#)).collect();
+    let fields: Vec<String> = (0..1000)
+        .map(|index| format!(r#""a{index}":1,"a{index}":2"#))
+        .collect();
     let parsed = parse(format!("{{{}}}", fields.join(",")).as_bytes()).unwrap();
     assert_eq!(parsed.duplicates.len(), FAULTS_MAX);
     assert_eq!(parsed.duplicates[FAULTS_MAX - 1], "duplicate field \"a99\"");
@@ -123,7 +125,11 @@ fn a_long_key_above_duplicates_costs_a_bounded_number_of_bytes() {
     let text = format!(r#"{{"{}":{{{fields}}}}}"#, "k".repeat(1 << 20));
     let mut parser = Parser::new(text.as_bytes());
     parser.document().unwrap();
-    assert!(parser.duplicate_bytes < 2 * FAULT_BYTES_MAX, "{}", parser.duplicate_bytes);
+    assert!(
+        parser.duplicate_bytes < 2 * FAULT_BYTES_MAX,
+        "{}",
+        parser.duplicate_bytes
+    );
 }
 
 proptest! {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::managed_fields::{Managed, Manager, Operation, Owned};
+use crate::field_set::FieldSet;
+use crate::managed_fields::{Managed, Manager, Operation};
 
 const UPDATERS_MAX: usize = 10;
 const OLD_UPDATERS: &str = "ancient-changes";
@@ -16,6 +17,7 @@ pub(super) fn cap_updaters(mut managed: Managed) -> Managed {
     // The sort is stable, and managers of the same second stay in the order of their names.
     updaters.sort_by_key(|manager| managed.seconds(manager));
     let mut first_of: BTreeMap<String, Manager> = BTreeMap::new();
+    let mut buckets: BTreeMap<String, Bucket> = BTreeMap::new();
     for manager in updaters {
         if excess == 0 {
             break;
@@ -31,38 +33,77 @@ pub(super) fn cap_updaters(mut managed: Managed) -> Managed {
             first_of.insert(version, manager);
             continue;
         };
-        merge_into_bucket(&mut managed, &version, first, &manager);
+        let bucket = buckets
+            .entry(version)
+            .or_insert_with_key(|version| Bucket::new(version));
+        bucket.take(&mut managed, first, &manager);
         excess -= 1;
+    }
+    for bucket in buckets.into_values() {
+        bucket.finish(&mut managed);
     }
     managed
 }
 
-/// The order of steps is the real server's: an updater that is itself the bucket disappears with what it owned.
-fn merge_into_bucket(managed: &mut Managed, version: &str, first: &Manager, manager: &Manager) {
-    let bucket = Manager::new(OLD_UPDATERS, Operation::Update, version, "");
-    if !managed.owners.contains_key(&bucket)
-        && let Some(owned) = managed.owners.remove(first)
-    {
-        managed.owners.insert(bucket.clone(), owned);
+/// The entry of one version that older updaters are merged into.
+struct Bucket {
+    manager: Manager,
+    /// The field sets that make up the entry. They are united at the end, so that each is copied a few times only.
+    parts: Vec<Arc<FieldSet>>,
+}
+
+impl Bucket {
+    fn new(version: &str) -> Self {
+        Self {
+            manager: Manager::new(OLD_UPDATERS, Operation::Update, version, ""),
+            parts: Vec::new(),
+        }
     }
-    let Some(owned) = managed.owners.get(manager).cloned() else {
-        return;
-    };
-    let before = managed
-        .owners
-        .get(&bucket)
-        .map(|owned| owned.fields.clone())
-        .unwrap_or_default();
-    managed.owners.insert(
-        bucket.clone(),
-        Owned {
-            fields: Arc::new(owned.fields.union(&before)),
-            ..owned
-        },
-    );
-    managed.owners.remove(manager);
-    match managed.times.get(manager).cloned() {
-        Some(time) => _ = managed.times.insert(bucket, time),
-        None => _ = managed.times.remove(&bucket),
+
+    /// Merges an updater. The order of steps is the real server's: an updater that is itself the bucket disappears
+    /// with what it owned.
+    fn take(&mut self, managed: &mut Managed, first: &Manager, updater: &Manager) {
+        match managed.owners.get(&self.manager) {
+            Some(owned) if self.parts.is_empty() => self.parts.push(owned.fields.clone()),
+            Some(_) => {}
+            None => {
+                self.parts.clear();
+                if let Some(owned) = managed.owners.remove(first) {
+                    self.parts.push(owned.fields.clone());
+                    managed.owners.insert(self.manager.clone(), owned);
+                }
+            }
+        }
+        let Some(owned) = managed.owners.remove(updater) else {
+            return;
+        };
+        if *updater != self.manager {
+            self.parts.push(owned.fields.clone());
+            managed.owners.insert(self.manager.clone(), owned);
+        }
+        match managed.times.get(updater).cloned() {
+            Some(time) => _ = managed.times.insert(self.manager.clone(), time),
+            None => _ = managed.times.remove(&self.manager),
+        }
+    }
+
+    fn finish(self, managed: &mut Managed) {
+        let Some(owned) = managed.owners.get_mut(&self.manager) else {
+            return;
+        };
+        let mut parts = self.parts;
+        // Sets of about the same size are united, so that the work is n log n.
+        while parts.len() > 1 {
+            parts = parts
+                .chunks(2)
+                .map(|pair| match pair {
+                    [left, right] => Arc::new(right.union(left)),
+                    _ => pair.first().cloned().unwrap_or_default(),
+                })
+                .collect();
+        }
+        if let Some(fields) = parts.pop() {
+            owned.fields = fields;
+        }
     }
 }

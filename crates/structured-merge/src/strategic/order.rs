@@ -1,5 +1,7 @@
 //! The order of a merged list: items of the patch in the patch's order, the others where they were among them.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::{StrategicError, no_merge_key};
@@ -27,24 +29,34 @@ impl<'a> Keyed<'a> {
         Ok(left == right)
     }
 
-    fn position(self, item: &Value, list: &[Value]) -> Option<usize> {
-        let value = self.find(item)?;
-        list.iter()
-            .position(|candidate| self.find(candidate) == Some(value))
+    /// The first position of each item, by its key.
+    pub(super) fn positions(self, list: &'a [Value]) -> HashMap<&'a Value, usize> {
+        let mut positions = HashMap::with_capacity(list.len());
+        for (position, item) in list.iter().enumerate() {
+            if let Some(key) = self.find(item) {
+                positions.entry(key).or_insert(position);
+            }
+        }
+        positions
+    }
+
+    fn position(self, item: &Value, positions: &HashMap<&Value, usize>) -> Option<usize> {
+        positions.get(self.find(item)?).copied()
     }
 
     /// Splits a list into items that `by` has, too, and the others.
     pub(super) fn partition(
         self,
         items: Vec<Value>,
-        by: &[Value],
+        by: &'a [Value],
     ) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
         if let Some(item) = items.iter().find(|item| self.find(item).is_none()) {
             return Err(no_merge_key(item, self.0));
         }
+        let by = self.positions(by);
         Ok(items
             .into_iter()
-            .partition(|item| self.position(item, by).is_some()))
+            .partition(|item| self.position(item, &by).is_some()))
     }
 
     /// Joins the items of the patch, in the order of the patch, with those that only the server has, in the order of
@@ -53,15 +65,16 @@ impl<'a> Keyed<'a> {
         self,
         patched: Vec<Value>,
         server_only: Vec<Value>,
-        patch_order: &[Value],
-        server_order: &[Value],
+        patch_order: &'a [Value],
+        server_order: &'a [Value],
     ) -> Result<Vec<Value>, StrategicError> {
         let patched = self.sorted(patched, patch_order)?;
         let server_only = self.sorted(server_only, server_order)?;
+        let server_order = self.positions(server_order);
         let comes_first = |left: &Value, right: &Value| {
             let places = (
-                self.position(left, server_order),
-                self.position(right, server_order),
+                self.position(left, &server_order),
+                self.position(right, &server_order),
             );
             matches!(places, (Some(left), Some(right)) if left < right)
         };
@@ -77,11 +90,12 @@ impl<'a> Keyed<'a> {
         Ok(out)
     }
 
-    fn sorted(self, mut items: Vec<Value>, order: &[Value]) -> Result<Vec<Value>, StrategicError> {
+    fn sorted(self, mut items: Vec<Value>, order: &'a [Value]) -> Result<Vec<Value>, StrategicError> {
         if let Some(item) = items.iter().chain(order).find(|item| self.find(item).is_none()) {
             return Err(no_merge_key(item, self.0));
         }
-        items.sort_by_key(|item| self.position(item, order));
+        let order = self.positions(order);
+        items.sort_by_key(|item| self.position(item, &order));
         Ok(items)
     }
 }

@@ -1,5 +1,7 @@
 //! Requests for certificates.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::builtin::tree::{at, list, object_in, objects_in};
@@ -10,13 +12,15 @@ pub(crate) fn stamp_conditions(request: &mut Value, old: &Value, now: &str) {
     let Some(status) = request.as_object_mut().and_then(|root| object_in(root, "status")) else {
         return;
     };
+    let mut known: HashMap<[Option<&Value>; 2], &Value> = HashMap::new();
+    for old in &before {
+        known
+            .entry(["type", "status"].map(|field| old.get(field)))
+            .or_insert(old);
+    }
     for condition in objects_in(status, "conditions") {
         let unset = |field: &str| condition.get(field).is_none_or(Value::is_null);
-        let same = before.iter().find(|old| {
-            ["type", "status"]
-                .iter()
-                .all(|field| condition.get(*field) == old.get(*field))
-        });
+        let same = known.get(&["type", "status"].map(|field| condition.get(field)));
         let since = same
             .map(|old| at(old, &["lastTransitionTime"]))
             .filter(|time| !time.is_null());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::builtin::quantity::Quantity;
-use crate::builtin::tree::{Object, at, copy_field, is_zero, list, object_in, objects_in};
+use crate::builtin::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, objects_in};
 
 pub(super) fn prepare_for_create(pod: &mut Object) {
     let class = pod.get("spec").map_or("BestEffort", qos_class);
@@ -46,10 +46,10 @@ pub(super) fn keep_all_but_resources(pod: &mut Object, old: &Value) {
         return;
     };
     for field in ["containers", "initContainers"] {
+        let requested = by_name(list(&requested, &[field]));
         for container in objects_in(spec, field) {
-            let name = container.get("name").cloned().unwrap_or_default();
-            let named = |other: &&Value| at(other, &["name"]) == &name;
-            if let Some(other) = list(&requested, &[field]).iter().find(named) {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+            if let Some(other) = requested.get(name) {
                 copy_field(container, other, "resources");
                 copy_field(container, other, "resizePolicy");
             }

@@ -1,6 +1,8 @@
 //! Services before they are changed: addresses and ports that were allocated stay, those that the new type of the
 //! service has no use for go.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use crate::builtin::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
@@ -101,11 +103,13 @@ fn is_missing(spec: &Object, field: &str) -> bool {
 /// A port keeps its node port by its name, unless the request gives that number to another port.
 fn keep_node_ports(spec: &mut Object, before: &Value) {
     let number = |port: &Value| at(port, &["nodePort"]).as_i64().unwrap_or(0);
-    let requested: Vec<i64> = objects_in(spec, "ports")
+    let requested: HashSet<i64> = objects_in(spec, "ports")
         .filter_map(|port| port.get("nodePort")?.as_i64())
         .collect();
     let old_ports = list(before, &["ports"]);
-    let mut used: Vec<i64> = old_ports
+    let named = |port| (text(port, &["name"]), number(port));
+    let last: HashMap<&str, i64> = old_ports.iter().map(named).collect();
+    let mut used: HashSet<i64> = old_ports
         .iter()
         .map(number)
         .filter(|number| *number != 0 && requested.contains(number))
@@ -115,11 +119,9 @@ fn keep_node_ports(spec: &mut Object, before: &Value) {
             continue;
         }
         let name = port.get("name").and_then(Value::as_str).unwrap_or("");
-        let same = old_ports.iter().rev().find(|old| text(old, &["name"]) == name);
-        let old = same.map_or(0, number);
-        if old != 0 && !used.contains(&old) {
+        let old = last.get(name).copied().unwrap_or(0);
+        if old != 0 && used.insert(old) {
             port.insert("nodePort".to_owned(), old.into());
-            used.push(old);
         }
     }
 }
@@ -166,7 +168,7 @@ fn same_node_ports(spec: &mut Object, before: &Value) -> bool {
     let new: Vec<Option<Value>> = objects_in(spec, "ports")
         .map(|port| port.get("nodePort").cloned())
         .collect();
-    let old: Vec<Option<Value>> = list(before, &["ports"])
+    let old: HashSet<Option<Value>> = list(before, &["ports"])
         .iter()
         .map(|port| port.get("nodePort").cloned())
         .collect();

@@ -1,5 +1,7 @@
 //! The rows of services, endpoints, ingresses and network policies.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, format_labels, format_selector, joined, or, plain};
@@ -40,9 +42,10 @@ fn external_address(row: &Row<'_>) -> String {
 /// The addresses of a load balancer, each once.
 fn balancer_addresses(status: &Value) -> Vec<&str> {
     let mut addresses = Vec::new();
+    let mut seen = HashSet::new();
     for ingress in list(status, &["ingress"]) {
         let address = or(text(ingress, &["ip"]), text(ingress, &["hostname"]));
-        if !address.is_empty() && !addresses.contains(&address) {
+        if !address.is_empty() && seen.insert(address) {
             addresses.push(address);
         }
     }

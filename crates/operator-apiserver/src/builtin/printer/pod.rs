@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{NONE, Row, or};
-use crate::builtin::tree::{at, list, text};
+use crate::builtin::tree::{at, by_name, list, text};
 
 pub(super) fn pod(row: &Row<'_>) -> Vec<Value> {
     let summary = Summary::of(row);
@@ -83,10 +83,10 @@ impl Summary {
         let is_sidecar = |spec: &&Value| text(spec, &["restartPolicy"]) == "Always";
         self.containers += specs.iter().filter(is_sidecar).count();
         let statuses = row.list(&["status", "initContainerStatuses"]);
+        let known = by_name(specs);
         for (index, status) in statuses.iter().enumerate() {
-            let name = text(status, &["name"]);
-            let spec = specs.iter().find(|spec| text(spec, &["name"]) == name);
-            let sidecar = spec.as_ref().is_some_and(is_sidecar);
+            let spec = known.get(text(status, &["name"]));
+            let sidecar = spec.is_some_and(is_sidecar);
             let restarts = at(status, &["restartCount"]).as_i64().unwrap_or(0);
             let ended = text(status, &["lastState", "terminated", "finishedAt"]);
             self.restarts += restarts;

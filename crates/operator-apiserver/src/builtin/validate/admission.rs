@@ -234,7 +234,8 @@ fn resources(check: &mut Check, rule: &Value, path: &Path) {
     if resources.is_empty() {
         check.required(path.clone(), "");
     }
-    let has = |name: &str| resources.contains(&name.into());
+    let known: HashSet<&str> = resources.iter().filter_map(Value::as_str).collect();
+    let has = |name: &str| known.contains(name);
     for (index, resource) in resources.iter().enumerate() {
         if resource.as_str() == Some("") {
             check.required(path.index(index), "");

@@ -1,5 +1,7 @@
 //! Requests for certificates, and the answers to them.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -47,8 +49,9 @@ fn usages(check: &mut Check, spec: &Value, path: &Path) {
             check.errors.push(error);
         }
     }
+    let mut seen = HashSet::new();
     for (index, usage) in usages.iter().enumerate() {
-        if usages[..index].contains(usage) {
+        if !seen.insert(usage) {
             check.duplicate(path.index(index), usage);
         }
     }
@@ -199,7 +202,7 @@ fn labels(check: &mut Check, name: &str, faults: fn(&str) -> Vec<String>, path: 
 
 fn conditions(check: &mut Check, object: &Value, path: &Path) {
     let conditions = list(object, &["status", "conditions"]);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let kind = text(condition, &["type"]);
@@ -225,10 +228,9 @@ fn conditions(check: &mut Check, object: &Value, path: &Path) {
                 "Approved and Denied conditions are mutually exclusive",
             );
         }
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             check.duplicate(place.child("type"), &kind.into());
         }
-        seen.push(kind);
     }
 }
 

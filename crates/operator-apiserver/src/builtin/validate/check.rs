@@ -7,10 +7,16 @@ use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
+/// The number of bytes that invalid values may take in errors. Many errors can show the same long list; the real
+/// server shows it in each of them.
+const SHOWN_BYTES_MAX: usize = 8 << 20;
+
 /// What was found so far.
 #[derive(Default)]
 pub(crate) struct Check {
     pub(crate) errors: Vec<Error>,
+    /// The bytes of the invalid values in the errors.
+    shown_bytes: usize,
 }
 
 impl Check {
@@ -23,17 +29,31 @@ impl Check {
     }
 
     pub(crate) fn invalid(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
-        self.errors.push(Error::invalid(path, value.clone(), detail));
+        if self.is_full() {
+            return;
+        }
+        let error = Error::invalid(path, value.clone(), detail);
+        self.shown_bytes += error.value.as_ref().map_or(0, String::len);
+        self.errors.push(error);
     }
 
     /// An invalid value whose text is given as Go would print it.
     pub(crate) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
+        if self.is_full() {
+            return;
+        }
+        self.shown_bytes += value.len();
         self.errors.push(Error {
             kind: ErrorType::Invalid,
             field: path,
             value: Some(value),
             detail: detail.into(),
         });
+    }
+
+    /// Whether the invalid values take so much room that no more are recorded; there are errors then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shown_bytes > SHOWN_BYTES_MAX
     }
 
     pub(crate) fn duplicate(&mut self, path: Path, value: &Value) {

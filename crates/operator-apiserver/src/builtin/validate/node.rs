@@ -110,8 +110,9 @@ fn addresses(check: &mut Check, node: &Value) {
     let path = Path::new("status").child("addresses");
     let all = list(node, &["status", "addresses"]);
     let print = &[GoPrint("Type", "type", &[]), GoPrint("Address", "address", &[])];
+    let mut seen = HashSet::new();
     for (index, address) in all.iter().enumerate() {
-        if all.iter().take(index).any(|other| other == address) {
+        if !seen.insert(address) {
             check.errors.push(Error {
                 kind: ErrorType::Duplicate,
                 field: path.index(index),

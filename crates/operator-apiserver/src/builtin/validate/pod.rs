@@ -1,6 +1,6 @@
 //! Pods and pod templates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use structural_schema::field::{Error, Path};
@@ -203,8 +203,15 @@ fn dns_searches(check: &mut Check, searches: &Value, path: &Path) {
     }
 }
 
+/// The fields that no two constraints of a pod share.
+fn topology_pair(constraint: &Value) -> [&str; 2] {
+    ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, &[field]))
+}
+
 fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
-    for (index, constraint) in list(spec, &["topologySpreadConstraints"]).iter().enumerate() {
+    let constraints = list(spec, &["topologySpreadConstraints"]);
+    let last: HashMap<[&str; 2], usize> = constraints.iter().map(topology_pair).zip(0..).collect();
+    for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         let skew = at(constraint, &["maxSkew"]);
         if skew.as_i64().unwrap_or(0) <= 0 {
@@ -219,14 +226,8 @@ fn topology_spread(check: &mut Check, spec: &Value, path: &Path) {
             "whenUnsatisfiable",
             &["DoNotSchedule", "ScheduleAnyway"],
         );
-        let same = |other: &&Value| {
-            ["topologyKey", "whenUnsatisfiable"]
-                .iter()
-                .all(|field| text(other, &[field]) == text(constraint, &[field]))
-        };
-        let rest = list(spec, &["topologySpreadConstraints"]).iter().skip(index + 1);
-        if rest.clone().any(|other| same(&other)) {
-            let pair = ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, &[field]));
+        let pair = topology_pair(constraint);
+        if last.get(&pair).is_some_and(|last| *last > index) {
             let shown = format!("{{{}, {}}}", pair[0], pair[1]);
             check.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), &shown.into());
         }

@@ -1,12 +1,14 @@
 //! Changes of pods: what stays as it was made.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use structural_schema::field::Path;
 
 use super::check::Check;
 use super::{container, pod};
 use crate::builtin::quantity::Quantity;
-use crate::builtin::tree::{at, copy_field, entries, is_zero, list, objects_in, text};
+use crate::builtin::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -67,13 +69,10 @@ fn updated_deadline(check: &mut Check, spec: &Value, old: &Value, path: &Path) -
 
 /// Gates are only ever opened.
 fn fewer_gates(check: &mut Check, spec: &Value, old: &Value, path: &Path) {
-    let was = |name: &str| {
-        let old = list(old, &["schedulingGates"]).iter();
-        old.clone().any(|gate| text(gate, &["name"]) == name)
-    };
+    let old = by_name(list(old, &["schedulingGates"]));
     for (index, gate) in list(spec, &["schedulingGates"]).iter().enumerate() {
         let name = text(gate, &["name"]);
-        if !was(name) {
+        if !old.contains_key(name) {
             check.forbidden(
                 path.index(index).child("name"),
                 format!("only deletion is allowed, but found new scheduling gate '{name}'"),
@@ -100,15 +99,12 @@ fn gated_selector(check: &mut Check, spec: &mut Value, old: &Value, path: &Path)
 
 /// Whether every toleration of the old spec is still there, apart from its seconds.
 fn keeps_tolerations(spec: &Value, old: &Value) -> bool {
-    let same = |left: &Value, right: &Value| {
-        ["key", "operator", "value", "effect"]
-            .iter()
-            .all(|field| at(left, &[field]) == at(right, &[field]))
-    };
-    let new = list(spec, &["tolerations"]);
-    list(old, &["tolerations"])
-        .iter()
-        .all(|old| new.iter().any(|new| same(new, old)))
+    fn fixed(toleration: &Value) -> [&Value; 4] {
+        ["key", "operator", "value", "effect"].map(|field| at(toleration, &[field]))
+    }
+    let new: HashSet<_> = list(spec, &["tolerations"]).iter().map(fixed).collect();
+    let mut old = list(old, &["tolerations"]).iter();
+    old.all(|old| new.contains(&fixed(old)))
 }
 
 /// The new spec with the old values of everything that an update may change.
@@ -140,15 +136,15 @@ pub(super) fn validate_ephemeral_update(check: &mut Check, pod: &Value, old: &Va
     let path = Path::new("spec").child("ephemeralContainers");
     let spec = at(pod, &["spec"]);
     pod::pod_rules(check, spec, &Path::new("spec"));
+    let new = by_name(list(spec, &["ephemeralContainers"]));
     for existing in list(old, &["spec", "ephemeralContainers"]) {
         let name = text(existing, &["name"]);
-        let new = list(spec, &["ephemeralContainers"]).iter();
-        match new.clone().find(|new| text(new, &["name"]) == name) {
+        match new.get(name) {
             None => check.forbidden(
                 path.clone(),
                 format!("existing ephemeral containers {name:?} may not be removed\n"),
             ),
-            Some(new) if new != existing => check.forbidden(
+            Some(new) if *new != existing => check.forbidden(
                 path.clone(),
                 format!("existing ephemeral containers {name:?} may not be changed\n"),
             ),

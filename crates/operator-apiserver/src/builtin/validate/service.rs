@@ -142,13 +142,14 @@ fn addresses(check: &mut Check, spec: &Value, path: &Path) {
         return;
     }
     let families = list(spec, &["ipFamilies"]);
+    let mut seen = HashSet::new();
     for (index, family) in families.iter().enumerate() {
         let path = path.child("ipFamilies").index(index);
         if ![Value::from("IPv4"), "IPv6".into()].contains(family) {
             check
                 .errors
                 .push(Error::not_supported(path, family, &["IPv4", "IPv6"]));
-        } else if families.iter().take(index).any(|other| other == family) {
+        } else if !seen.insert(family) {
             check.duplicate(path, family);
         }
     }

@@ -10,7 +10,7 @@ use super::check::{Check, GoPrint, render_go};
 use super::volume_source::{self, Owner};
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::builtin::tree::{at, by_name, entries, is_zero, list, text};
 
 const ACCESS_MODES: &[&str] = &[
     "ReadOnlyMany",
@@ -305,15 +305,15 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
 }
 
 fn topologies(check: &mut Check, class: &Value, path: &Path) {
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    let mut seen: BTreeSet<BTreeMap<&str, BTreeSet<&str>>> = BTreeSet::new();
     for (index, term) in list(class, &["allowedTopologies"]).iter().enumerate() {
         let path = path.index(index).child("matchLabelExpressions");
         let expressions = topology_term(check, term, &path);
         // The real server compares with as many empty terms as there are terms, too.
-        if expressions.is_empty() || seen.contains(&expressions) {
+        let is_empty = expressions.is_empty();
+        if !seen.insert(expressions) || is_empty {
             check.duplicate(path, &"".into());
         }
-        seen.push(expressions);
     }
 }
 
@@ -486,9 +486,9 @@ fn topology_keys(check: &mut Check, driver: &Value, path: &Path) {
 /// What is known of a driver on a node stays.
 pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
     csi_node(check, object);
+    let known = by_name(list(old, &["spec", "drivers"]));
     for driver in list(object, &["spec", "drivers"]) {
-        let same = |before: &&Value| text(before, &["name"]) == text(driver, &["name"]);
-        let before = list(old, &["spec", "drivers"]).iter().find(same);
+        let before = known.get(text(driver, &["name"]));
         // How much a driver can hold may change.
         let fixed = |driver: &Value| {
             let mut driver = driver.clone();

@@ -1,0 +1,609 @@
+//! Requests that cost more than they should: they are refused, or answered with work that grows with their size.
+//!
+//! The sizes are such that quadratic work would take minutes.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use operator_apiserver::ApiServer;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A server without the admission that pods need controllers for, with a definition of widgets that may hold anything.
+async fn server() -> ApiServer {
+    let server = ApiServer::builder()
+        .disable_admission_plugins(["ServiceAccount"])
+        .build()
+        .unwrap();
+    define_widgets(&server).await;
+    server
+}
+
+async fn define_widgets(server: &ApiServer) {
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "subresources": {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+    let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "widgets", "kind": "Widget"}}});
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let answer = ask(server, "POST", crds, JSON, &crd.to_string()).await;
+    assert_eq!(answer.code, 201);
+}
+
+struct Answer {
+    code: u16,
+    /// Null where the text is nested too deeply for the tests' own parser.
+    body: Value,
+    text: String,
+    warnings: Vec<String>,
+}
+
+impl Answer {
+    fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn is(&self, code: u16) {
+        let shown: String = self.body.to_string().chars().take(1000).collect();
+        assert_eq!(self.code, code, "{shown}");
+    }
+
+    #[track_caller]
+    fn is_refused(&self, code: u16, message: &str) {
+        self.is(code);
+        let shown: String = self.message().chars().take(1000).collect();
+        assert!(self.message().contains(message), "{shown}");
+    }
+}
+
+async fn ask(server: &ApiServer, method: &str, path: &str, media: &str, body: &str) -> Answer {
+    ask_as(server, None, method, path, media, body).await
+}
+
+async fn ask_as(
+    server: &ApiServer,
+    user: Option<&str>,
+    method: &str,
+    path: &str,
+    media: &str,
+    body: &str,
+) -> Answer {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media);
+    if let Some(user) = user {
+        request = request.header("impersonate-user", user);
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|text| text.to_str().unwrap().to_owned()).collect();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    Answer {
+        code,
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        text: String::from_utf8(bytes.to_vec()).unwrap(),
+        warnings,
+    }
+}
+
+fn widget(name: &str, fields: Value) -> Value {
+    let mut widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});
+    widget
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    widget
+}
+
+fn pod(spec: Value) -> String {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let fields = spec.as_object().unwrap().clone();
+    pod["spec"].as_object_mut().unwrap().extend(fields);
+    pod.to_string()
+}
+
+/// `{"a":{"a":…}}` with this many levels.
+fn nested(levels: usize) -> String {
+    format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
+}
+
+/// `count` fields, each twice.
+fn twice(count: usize) -> String {
+    let mut fields = String::new();
+    for index in 0..count {
+        write!(fields, r#","a{index}":"x","a{index}":"y""#).unwrap();
+    }
+    fields
+}
+
+// === strict decoding ===
+
+#[tokio::test]
+async fn strict_errors_are_limited_in_the_order_of_the_body() {
+    let server = server().await;
+    let unknown: String = (0..150).map(|index| format!(r#","u{index}":1"#)).collect();
+    let body = format!(
+        r#"{{"kind":"ConfigMap","data":{{"k":"v"{}}},"metadata":{{"name":"z"}}{unknown}}}"#,
+        twice(40)
+    );
+    let path = format!("{CONFIG_MAPS}?fieldValidation=Strict");
+    let answer = ask(&server, "POST", &path, JSON, &body).await;
+    answer.is(400);
+    let (_, faults) = answer.message().split_once("strict decoding error: ").unwrap();
+    let duplicates = (0..40).map(|index| format!(r#"duplicate field "data.a{index}""#));
+    let unknown = (0..60).map(|index| format!(r#"unknown field "u{index}""#));
+    let expected: Vec<String> = duplicates.chain(unknown).collect();
+    assert_eq!(faults, expected.join(", "));
+}
+
+#[tokio::test]
+async fn repeated_and_unknown_fields_cost_what_they_are_long() {
+    let server = server().await;
+    let spec = format!(r#"{{"resourceAttributes":{{"verb":"get"}}{}}}"#, twice(60_000));
+    let review = format!(
+        r#"{{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{spec}}}"#
+    );
+    let answer = ask(
+        &server,
+        "POST",
+        &format!("{REVIEWS}?fieldValidation=Strict"),
+        JSON,
+        &review,
+    )
+    .await;
+    answer.is_refused(400, "strict decoding error");
+    assert_eq!(answer.message().matches("field \"").count(), 100);
+    ask(&server, "POST", REVIEWS, JSON, &review).await.is(201);
+
+    let children: Vec<String> = (0..150_000).map(|index| format!(r#""a{index}":1"#)).collect();
+    for data in ["data", &"k".repeat(1 << 20)] {
+        let body = format!(
+            r#"{{"metadata":{{"name":"z"}},"{data}":{{{}}}}}"#,
+            children.join(",")
+        );
+        let answer = ask(&server, "POST", CONFIG_MAPS, JSON, &body).await;
+        assert!(matches!(answer.code, 201 | 400), "{}", answer.code);
+        let body = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget",{}"#,
+            &body[1..]
+        );
+        let answer = ask(&server, "POST", &format!("{WIDGETS}?dryRun=All"), JSON, &body).await;
+        answer.is(201);
+    }
+}
+
+#[tokio::test]
+async fn warnings_are_bounded_as_on_the_real_server() {
+    let server = server().await;
+    let unknown: String = (0..30)
+        .map(|index| format!(r#","{index}{}":1"#, "u".repeat(1000)))
+        .collect();
+    let body = format!(r#"{{"metadata":{{"name":"z"}}{unknown}}}"#);
+    let answer = ask(&server, "POST", CONFIG_MAPS, JSON, &body).await;
+    answer.is(201);
+    assert_eq!(answer.warnings.len(), 16);
+    assert_eq!(answer.warnings.iter().map(String::len).sum::<usize>(), 4240);
+}
+
+#[tokio::test]
+async fn aliases_of_yaml_are_charged_by_their_bytes() {
+    let server = server().await;
+    let aliases: String = (0..2_000).map(|index| format!(", k{index}: *a")).collect();
+    let body = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: z}}\ndata: {{k: &a \"{}\"{aliases}}}\n",
+        "x".repeat(1 << 20)
+    );
+    for (method, path, media) in [
+        ("POST", CONFIG_MAPS.to_owned(), YAML),
+        ("PATCH", format!("{CONFIG_MAPS}/z?fieldManager=m"), APPLY),
+    ] {
+        let answer = ask(&server, method, &path, media, &body).await;
+        answer.is_refused(400, "yaml: document contains excessive aliasing");
+    }
+}
+
+// === patches ===
+
+#[tokio::test]
+async fn copies_of_a_json_patch_are_limited() {
+    let server = server().await;
+    let path = format!("{WIDGETS}/w");
+    let text = json!({"text": "x".repeat(1000), "spec": {"replicas": 1}});
+    ask(&server, "POST", WIDGETS, JSON, &widget("w", text).to_string())
+        .await
+        .is(201);
+    let double = |index: usize| json!({"op": "copy", "from": "", "path": format!("/b{index}")});
+    let doubled = Value::from((0..40).map(double).collect::<Vec<_>>()).to_string();
+    let nest = Value::from(vec![json!({"op": "copy", "from": "", "path": "/a"}); 7_200]).to_string();
+    for patch in [&doubled, &nest] {
+        for path in [path.clone(), format!("{path}/scale")] {
+            let answer = ask(&server, "PATCH", &path, JSON_PATCH, patch).await;
+            answer.is_refused(
+                422,
+                "the server rejected our request due to an error in our request",
+            );
+        }
+    }
+    let many = Value::from(vec![
+        json!({"op": "test", "path": "/kind", "value": "Widget"});
+        10_001
+    ])
+    .to_string();
+    for path in [path.clone(), format!("{path}/scale")] {
+        let answer = ask(&server, "PATCH", &path, JSON_PATCH, &many).await;
+        answer.is_refused(
+            413,
+            "The allowed maximum operations in a JSON patch is 10000, got 10001",
+        );
+    }
+    let copy = json!([{"op": "copy", "from": "/text", "path": "/more"}]).to_string();
+    ask(&server, "PATCH", &path, JSON_PATCH, &copy).await.is(200);
+}
+
+#[tokio::test]
+async fn an_object_cannot_be_nested_deeper_patch_by_patch() {
+    let server = server().await;
+    ask(
+        &server,
+        "POST",
+        WIDGETS,
+        JSON,
+        &widget("w", json!({"y": {}})).to_string(),
+    )
+    .await
+    .is(201);
+    let path = format!("{WIDGETS}/w");
+    let mut depth = 1;
+    let refused = loop {
+        let patch = format!(
+            r#"[{{"op":"add","path":"/y{}","value":{}}}]"#,
+            "/a".repeat(depth),
+            nested(49).replacen('1', "{}", 1)
+        );
+        let answer = ask(&server, "PATCH", &path, JSON_PATCH, &patch).await;
+        if answer.code != 200 {
+            break answer;
+        }
+        depth += 50;
+        assert!(depth < 300, "the object is nested {depth} levels deep");
+    };
+    refused.is(422);
+    assert!(depth > 150, "{depth}");
+    let merge = format!(r#"{{"z":{}}}"#, nested(254));
+    ask(&server, "PATCH", &path, MERGE, &merge).await.is(200);
+    let merge = format!(r#"{{"z":{}}}"#, nested(256));
+    ask(&server, "PATCH", &path, MERGE, &merge).await.is(400);
+}
+
+#[tokio::test]
+async fn long_lists_are_merged_in_time() {
+    let server = server().await;
+    let variable = |index: usize| json!({"name": format!("A{index}"), "value": "x"});
+    let variables: Vec<Value> = (0..20_000).map(variable).collect();
+    let body = pod(json!({"containers": [{"name": "c", "image": "i", "env": variables}]}));
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "env": variables}]}}}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    ask(&server, "POST", PODS, JSON, &body).await.is(201);
+    ask(&server, "POST", deployments, JSON, &deployment.to_string())
+        .await
+        .is(201);
+    let reversed: Vec<Value> = (0..20_000).rev().map(variable).collect();
+    let order: Vec<Value> = (0..20_000)
+        .rev()
+        .map(|index| json!({"name": format!("A{index}")}))
+        .collect();
+    let deleted: Vec<Value> = (0..10_000)
+        .map(|index| json!({"$patch": "delete", "name": format!("A{index}")}))
+        .collect();
+    for list in [
+        json!({"env": reversed}),
+        json!({"env": reversed, "$setElementOrder/env": order}),
+        json!({"env": deleted}),
+    ] {
+        let mut container = list;
+        container["name"] = "c".into();
+        let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
+        ask(
+            &server,
+            "PATCH",
+            &format!("{deployments}/d"),
+            STRATEGIC,
+            &patch.to_string(),
+        )
+        .await
+        .is(200);
+    }
+    let finalizers: Vec<String> = (0..20_000).map(|index| format!("example.com/f{index}")).collect();
+    let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
+    ask(&server, "PATCH", &format!("{deployments}/d"), STRATEGIC, &patch)
+        .await
+        .is(200);
+    let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers}}).to_string();
+    ask(&server, "PATCH", &format!("{deployments}/d"), STRATEGIC, &patch)
+        .await
+        .is(200);
+}
+
+// === validation ===
+
+#[tokio::test]
+async fn long_lists_are_validated_in_time() {
+    let server = server().await;
+    let owner = |index: usize, controller: bool| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "name": format!("n{index}"), "uid": format!("u{index}"), "controller": controller})
+    };
+    let owned = |controller: bool| {
+        let owners: Vec<Value> = (0..12_000).map(|index| owner(index, controller)).collect();
+        json!({"metadata": {"name": "o", "ownerReferences": owners}}).to_string()
+    };
+    ask(&server, "POST", CONFIG_MAPS, JSON, &owned(false))
+        .await
+        .is(201);
+    let answer = ask(&server, "POST", CONFIG_MAPS, JSON, &owned(true)).await;
+    answer.is_refused(422, "Only one reference can have Controller set to true");
+
+    let entry = |index: usize| {
+        json!({"manager": format!("m{index}"), "operation": "Update", "apiVersion": "v1",
+        "time": "2024-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {format!("f:k{index}"): {}}}})
+    };
+    let entries: Vec<Value> = (0..8_000).map(entry).collect();
+    let data: serde_json::Map<String, Value> = (0..8_000)
+        .map(|index| (format!("k{index}"), "x".into()))
+        .collect();
+    let body = json!({"metadata": {"name": "m", "managedFields": entries}, "data": data}).to_string();
+    ask(&server, "POST", CONFIG_MAPS, JSON, &body).await.is(201);
+    let answer = ask(&server, "PUT", &format!("{CONFIG_MAPS}/m"), JSON, &body).await;
+    answer.is(200);
+    let managed = answer.body["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(managed.len(), 10);
+    assert_eq!(managed[0]["manager"], "ancient-changes");
+    assert_eq!(managed[0]["fieldsV1"]["f:data"].as_object().unwrap().len(), 7_991);
+
+    let usages: Vec<String> = (0..20_000).map(|index| format!("u{index}")).collect();
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "c"}, "spec": {"request": "eA==", "signerName": "a.b/c", "usages": usages}});
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    ask(&server, "POST", requests, JSON, &request.to_string())
+        .await
+        .is(422);
+
+    let variables: Vec<Value> = (0..40_000)
+        .map(|index| json!({"name": format!("A{index}")}))
+        .collect();
+    let body = pod(json!({"containers": [{"name": "c", "image": "i", "env": variables}]}));
+    ask(&server, "POST", &format!("{PODS}?dryRun=All"), JSON, &body)
+        .await
+        .is(201);
+    let constraint = |index: usize| {
+        json!({"maxSkew": 1, "topologyKey": format!("k{}", index / 2),
+        "whenUnsatisfiable": "DoNotSchedule"})
+    };
+    let constraints: Vec<Value> = (0..20_000).map(constraint).collect();
+    let answer = ask(
+        &server,
+        "POST",
+        PODS,
+        JSON,
+        &pod(json!({"topologySpreadConstraints": constraints})),
+    )
+    .await;
+    answer.is(422);
+    assert_eq!(answer.body["details"]["causes"].as_array().unwrap().len(), 10_000);
+}
+
+#[tokio::test]
+async fn errors_that_show_a_whole_list_are_bounded() {
+    let server = server().await;
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let scopes: Vec<String> = (0..50_000).map(|index| format!("s{index}")).collect();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"scopes": scopes}}).to_string();
+    let answer = ask(&server, "POST", quotas, JSON, &quota).await;
+    answer.is_refused(422, "unsupported scope");
+    assert!(answer.message().len() < 32 << 20, "{}", answer.message().len());
+    let expression = |index: usize| json!({"scopeName": "Terminating", "operator": "Exists", "values": [format!("{index}")]});
+    let expressions: Vec<Value> = (0..5_000).map(expression).collect();
+    let hard: serde_json::Map<String, Value> = (0..50)
+        .map(|index| (format!("count/a{index}.b"), "1".into()))
+        .collect();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard, "scopeSelector": {"matchExpressions": expressions}}});
+    ask(&server, "POST", quotas, JSON, &quota.to_string())
+        .await
+        .is(422);
+}
+
+#[tokio::test]
+async fn large_roles_are_compared_without_their_combinations() {
+    let server = server().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = |name: &str, rules: Value| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name}, "rules": rules})
+        .to_string()
+    };
+    let writer = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["create"]}]);
+    ask(&server, "POST", roles, JSON, &role("writer", writer))
+        .await
+        .is(201);
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "joe"}, "subjects": [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "writer", "apiGroup": "rbac.authorization.k8s.io"}});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    ask(&server, "POST", bindings, JSON, &binding.to_string())
+        .await
+        .is(201);
+
+    let numbered = |prefix: &str, count: usize| -> Vec<String> {
+        (0..count).map(|index| format!("{prefix}{index}")).collect()
+    };
+    let large = json!([{"apiGroups": numbered("g", 300), "resources": numbered("r", 300), "verbs": numbered("v", 100)}]);
+    let answer = ask_as(&server, Some("joe"), "POST", roles, JSON, &role("large", large)).await;
+    answer.is_refused(403, "is attempting to grant RBAC permissions not currently held");
+    assert!(answer.message().len() < 1 << 20, "{}", answer.message().len());
+    let held = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["create"]}]);
+    ask_as(&server, Some("joe"), "POST", roles, JSON, &role("held", held))
+        .await
+        .is(201);
+}
+
+// === storage ===
+
+#[tokio::test]
+async fn objects_that_etcd_would_refuse_are_refused() {
+    let server = server().await;
+    let text = |length: usize| widget("b", json!({"k": "x".repeat(length)})).to_string();
+    let create = |body: String| ask_body(&server, "POST", WIDGETS, JSON, body);
+    create(text(1_573_000))
+        .await
+        .is_refused(500, "etcdserver: request is too large");
+    create(text(2_000_000))
+        .await
+        .is_refused(500, "etcdserver: request is too large");
+    let answer = create(text(2_200_000)).await;
+    answer.is_refused(
+        500,
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2200307 vs. 2097152)",
+    );
+    ask_body(
+        &server,
+        "POST",
+        &format!("{WIDGETS}?dryRun=All"),
+        JSON,
+        text(2_000_000),
+    )
+    .await
+    .is(201);
+    // Just too large with its managed fields: it is stored without them.
+    let answer = create(text(1_572_543)).await;
+    answer.is(201);
+    assert_eq!(answer.body["metadata"].get("managedFields"), None);
+    let path = format!("{WIDGETS}/b");
+    let grow = json!({"k": "x", "l": "x".repeat(1_500_000)}).to_string();
+    ask(&server, "PATCH", &path, MERGE, &grow).await.is(200);
+    let grow = json!({"m": "x".repeat(100_000)}).to_string();
+    ask(&server, "PATCH", &path, MERGE, &grow)
+        .await
+        .is_refused(500, "etcdserver: request is too large");
+    let grow = json!({"m": "x".repeat(1_000_000)}).to_string();
+    ask(&server, "PATCH", &path, MERGE, &grow)
+        .await
+        .is_refused(500, "trying to send message larger than max");
+    let apply = text(1_700_000).replace("\"b\"", "\"c\"");
+    let answer = ask(
+        &server,
+        "PATCH",
+        &format!("{WIDGETS}/c?fieldManager=m"),
+        APPLY,
+        &apply,
+    )
+    .await;
+    answer.is_refused(500, "etcdserver: request is too large");
+
+    let secret = |length: usize| {
+        json!({"metadata": {"name": "s"}, "stringData": {"k": "\n".repeat(length)}}).to_string()
+    };
+    let secrets = "/api/v1/namespaces/default/secrets";
+    ask(&server, "POST", secrets, JSON, &secret(1_000_000))
+        .await
+        .is(201);
+    let arguments = |length: usize| {
+        pod(json!({"containers": [{"name": "c", "image": "i", "args": ["x".repeat(length)]}]}))
+    };
+    ask(&server, "POST", PODS, JSON, &arguments(1_600_000))
+        .await
+        .is_refused(500, "etcdserver: request is too large");
+    ask(&server, "POST", PODS, JSON, &arguments(2_200_000))
+        .await
+        .is_refused(500, "trying to send message larger");
+}
+
+async fn ask_body(server: &ApiServer, method: &str, path: &str, media: &str, body: String) -> Answer {
+    ask(server, method, path, media, &body).await
+}
+
+#[tokio::test]
+async fn deep_objects_can_be_read_after_a_restart_and_written_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        ApiServer::builder()
+            .data_directory(directory.path())
+            .build()
+            .unwrap()
+    };
+    let server = open();
+    define_widgets(&server).await;
+    let body = |levels: usize| {
+        format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"d{levels}"}},"x":{}}}"#,
+            nested(levels)
+        )
+    };
+    for levels in 245..=255 {
+        ask(&server, "POST", WIDGETS, JSON, &body(levels)).await.is(201);
+    }
+    ask(&server, "POST", WIDGETS, JSON, &body(256))
+        .await
+        .is_refused(400, "exceeded max depth");
+    let applied = format!("{WIDGETS}/d254?fieldManager=m&force=true");
+    ask(&server, "PATCH", &applied, APPLY, &body(254))
+        .await
+        .is_refused(400, "nested deeper than 256 levels");
+    drop(server);
+
+    let server = open();
+    for levels in 245..=255 {
+        let path = format!("{WIDGETS}/d{levels}");
+        let found = ask(&server, "GET", &path, JSON, "").await;
+        found.is(200);
+        ask(&server, "PUT", &path, JSON, &found.text).await.is(200);
+    }
+}
+
+#[tokio::test]
+async fn the_history_is_bounded_by_the_memory_of_its_objects() {
+    let server = ApiServer::builder().history_bytes(4 << 20).build().unwrap();
+    let body = |round: usize| {
+        json!({"metadata": {"name": "c"}, "data": {"k": "x".repeat(900_000 + round)}}).to_string()
+    };
+    let created = ask(&server, "POST", CONFIG_MAPS, JSON, &body(0)).await;
+    created.is(201);
+    let revision = created.body["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1&resourceVersion={revision}");
+    for round in 1..10 {
+        ask(&server, "PUT", &format!("{CONFIG_MAPS}/c"), JSON, &body(round))
+            .await
+            .is(200);
+    }
+    let answer = ask(&server, "GET", &watch, JSON, "").await;
+    let said = answer.body["object"]["reason"]
+        .as_str()
+        .or(answer.body["reason"].as_str());
+    assert_eq!(said, Some("Expired"), "{}", answer.code);
+}
