@@ -29,6 +29,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -68,6 +69,7 @@ pub use base_context::BaseContext;
 pub use builder::ManagerBuilder;
 use builder::Options;
 pub use cluster::Cluster;
+pub use connection::Connect;
 use connection::Connection;
 pub use error::ManagerError;
 use runnable::Member;
@@ -122,6 +124,8 @@ struct Inner {
     is_leader: watch::Sender<Leadership>,
     /// The leadership that clients check before they write; none without an election.
     leadership: Option<watch::Receiver<Leadership>>,
+    /// A task that was aborted has not ended.
+    is_blocked: AtomicBool,
     /// Every reconcile that has not ended.
     reconciles: TaskTracker,
     /// The names of the controllers, which are labels of metrics.
@@ -686,7 +690,7 @@ impl Manager {
         }
     }
 
-    /// Adds another cluster under a name. Its cache is started and stopped with that of the manager, at once where the
+    /// Adds another cluster under a name, with a configuration or a client ([`Connect`]). Its cache is started and stopped with that of the manager, at once where the
     /// manager runs already. Writes to it have the name of the operator as well, and requests to it are counted with its own
     /// as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
     ///
@@ -709,11 +713,11 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// If there is a cluster of this name, or the manager stops already.
+    /// If there is a cluster of this name, its configuration cannot be used, or the manager stops already.
     pub fn add_cluster(
         &self,
         name: &str,
-        client: kube::Client,
+        cluster: impl Into<Connect>,
         options: CacheOptions,
     ) -> Result<Cluster, ManagerError> {
         options.check()?;
@@ -722,8 +726,13 @@ impl Manager {
         }
         let operator = &self.inner.options.name;
         let instance = builder::instance(operator);
-        let requests = self.inner.metrics.rest_client_layer(name);
-        let connection = Connection::adopt(client, &self.inner.options, requests.clone());
+        let connection = Connection::of(
+            cluster.into(),
+            &self.inner.options,
+            &self.inner.metrics,
+            Some(name),
+        )?;
+        let requests = connection.requests.clone();
         let kube = connection.client(None);
         let of_leader = match &self.inner.leadership {
             Some(leadership) => connection.client(Some(leadership.clone())),
@@ -817,17 +826,17 @@ impl Manager {
     /// }
     /// ```
     ///
-    /// A reconcile that blocks its thread without awaiting cannot be aborted, and would keep the process from ending. If
-    /// there is one when this returns, the process is given a second and then ended with exit code 1.
+    /// A reconcile or a runnable that blocks its thread without awaiting cannot be aborted, and would keep the process from
+    /// ending. If there is one when this returns, the process is given a second and then ended with exit code 1.
     ///
     /// # Errors
     /// The first error of a runnable or of a controller that could not start, the loss of leadership,
     /// [`ManagerError::GracePeriod`] where something did not end in time, or [`ManagerError::AlreadyStarted`].
     pub async fn run(self) -> Result<()> {
-        let reconciles = self.inner.reconciles.clone();
+        let inner = self.inner.clone();
         let mut signals = signals::Listener::start();
         let ended = self.run_until(signals.shutdown()).await;
-        if !reconciles.is_empty() {
+        if inner.is_blocked.load(Ordering::Relaxed) {
             signals::end_soon();
         }
         ended

@@ -238,6 +238,59 @@ mod tests {
         }
     }
 
+    /// A log in memory.
+    #[derive(Clone, Default)]
+    struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn panic_of_a_handler_is_logged_and_costs_its_connection_alone() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .finish();
+        let _log = tracing::subscriber::set_default(subscriber);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_broken = Arc::new(AtomicBool::new(true));
+        let server = Server {
+            handler: Arc::new(move |_| {
+                assert!(!is_broken.swap(false, Ordering::SeqCst), "no such table");
+                Box::pin(async { text(http::StatusCode::OK, "hello") })
+            }),
+            tls: None,
+            http2: false,
+            grace: None,
+            limits: Limits::default(),
+        };
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(listener, stop.clone()));
+        let mut broken = TcpStream::connect(address).await.unwrap();
+        broken
+            .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            .await
+            .unwrap();
+        ends(&mut broken).await;
+        let mut fine = TcpStream::connect(address).await.unwrap();
+        ask(&mut fine).await;
+        drop(fine);
+        stop.cancel();
+        serving.await.unwrap();
+        let log = String::from_utf8(log.0.lock().clone()).unwrap();
+        assert!(log.contains("panic: no such table"), "{log}");
+    }
+
     #[test]
     fn limits_are_those_of_controller_runtime() {
         let seconds = |duration: Duration| duration.as_secs();

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{self, Connection};
+use super::connection::{self, Connect, Connection};
 use super::servers::{self, address, listen};
 use super::webhooks::{self, Source, WebhookOptions, Webhooks};
 use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup};
@@ -92,7 +93,7 @@ pub struct ManagerBuilder {
     args: Option<Args>,
     /// What methods set that the command line sets too. It is applied after the command line.
     changes: Vec<Change>,
-    client: Option<DebugClient>,
+    client: Option<Connect>,
     metrics: Option<Metrics>,
     election: Option<DebugElection>,
     election_client: Option<DebugClient>,
@@ -296,9 +297,9 @@ impl ManagerBuilder {
         self.change(|options| options.leader_election.namespace = namespace)
     }
 
-    /// Uses this client instead of one from the kubeconfig or the service account. As otherwise, its requests carry the
-    /// `User-Agent` of the operator and are in the metrics `rest_client_*`, with an empty `host`, which a client does not
-    /// tell; and the warnings of the API server are logged.
+    /// Uses this configuration or client instead of the kubeconfig or the service account; [`Connect`] says how they differ.
+    /// As otherwise, requests carry the `User-Agent` of the operator, the warnings of the API server are logged, and the
+    /// requests are in the metrics `rest_client_*`, with an empty `host` for a client, which does not tell its server.
     ///
     /// ```
     /// use operator_envtest::TestEnv;
@@ -311,8 +312,8 @@ impl ManagerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn client(mut self, client: kube::Client) -> Self {
-        self.client = Some(DebugClient(client));
+    pub fn client(mut self, cluster: impl Into<Connect>) -> Self {
+        self.client = Some(cluster.into());
         self
     }
 
@@ -676,7 +677,7 @@ impl ManagerBuilder {
         options.cache.check()?;
         let metrics = self.metrics.unwrap_or_default();
         let connection = match self.client {
-            Some(DebugClient(client)) => Connection::adopt(client, &options, metrics.rest_client_layer("")),
+            Some(connect) => Connection::of(connect, &options, &metrics, None)?,
             None => Connection::new(&options, &metrics).await?,
         };
         // Everything that the manager itself sends: it reads, or writes what every instance may write.
@@ -744,6 +745,7 @@ impl ManagerBuilder {
             elected: watch::Sender::new(false),
             is_leader,
             leadership,
+            is_blocked: AtomicBool::new(false),
             reconciles: TaskTracker::new(),
             names: Mutex::default(),
             uses: Mutex::default(),

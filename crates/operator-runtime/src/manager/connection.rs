@@ -2,6 +2,7 @@
 //! client or was handed one. Requests are counted, carry the name of the operator, and do not wait for ever; the warnings
 //! in the answers are told in the log.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,11 +47,54 @@ pub(super) struct Connection {
     retries: bool,
 }
 
+/// How to reach a cluster: with a [`kube::Config`] or a [`kube::Client`].
+///
+/// With a configuration the operator makes its own connections. They notice a peer that is gone, use proxies, and repeat
+/// requests only where that is safe. A client of your own repeats requests by its own rules: those of kube repeat every
+/// request after 429, 503 and 504, also a POST that may have been carried out, unless `Config::default_retry` is `false`.
+///
+/// ```
+/// use operator_runtime::manager::ManagerBuilder;
+///
+/// fn of_context(builder: ManagerBuilder, config: kube::Config) -> ManagerBuilder {
+///     builder.client(config)
+/// }
+/// ```
+pub struct Connect(Way);
+
+enum Way {
+    Config(Box<kube::Config>),
+    Client(kube::Client),
+}
+
 /// What sends the requests.
 enum Base {
     Own(Transport),
     /// A client of the author, which repeats requests by its own rules, and the `User-Agent` for it.
     Given(kube::Client, (HeaderName, HeaderValue)),
+}
+
+// === impl Connect ===
+
+impl From<kube::Config> for Connect {
+    fn from(config: kube::Config) -> Self {
+        Self(Way::Config(Box::new(config)))
+    }
+}
+
+impl From<kube::Client> for Connect {
+    fn from(client: kube::Client) -> Self {
+        Self(Way::Client(client))
+    }
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.0 {
+            Way::Config(_) => "kube::Config",
+            Way::Client(_) => "kube::Client",
+        })
+    }
 }
 
 // === impl Connection ===
@@ -61,14 +105,49 @@ impl Connection {
     /// # Errors
     /// If the configuration or its proxy cannot be used.
     pub(super) async fn new(options: &Options, metrics: &Metrics) -> Result<Self, ManagerError> {
-        let (mut config, proxy) = configuration(options.kubeconfig.as_deref()).await?;
+        let (config, proxy) = configuration(options.kubeconfig.as_deref()).await?;
         let proxy = match proxy {
             Some(address) => Some(Proxy::new("proxy-url", &address, &config.cluster_url)?),
             None => Environment::read().proxy(&config.cluster_url)?,
         };
+        let requests = metrics.rest_client_layer(host(&config));
+        Self::own(config, proxy, options, requests)
+    }
+
+    /// Prepares connections to a cluster that the author names. Without a `host`, metrics have the one of the cluster.
+    ///
+    /// # Errors
+    /// If the configuration or its proxy cannot be used.
+    pub(super) fn of(
+        connect: Connect,
+        options: &Options,
+        metrics: &Metrics,
+        host_label: Option<&str>,
+    ) -> Result<Self, ManagerError> {
+        let config = match connect.0 {
+            Way::Client(client) => {
+                let requests = metrics.rest_client_layer(host_label.unwrap_or_default());
+                return Ok(Self::adopt(client, options, requests));
+            }
+            Way::Config(config) => *config,
+        };
+        let environment = Environment::read();
+        let set = config.proxy_url.as_ref().map(ToString::to_string);
+        let proxy = match set.filter(|address| !environment.has(address)) {
+            Some(address) => Some(Proxy::new("proxy_url", &address, &config.cluster_url)?),
+            None => environment.proxy(&config.cluster_url)?,
+        };
+        let requests = metrics.rest_client_layer(host_label.unwrap_or_else(|| host(&config)));
+        Self::own(config, proxy, options, requests)
+    }
+
+    fn own(
+        mut config: kube::Config,
+        proxy: Option<Proxy>,
+        options: &Options,
+        requests: RestClientLayer,
+    ) -> Result<Self, ManagerError> {
         config.headers.push(user_agent::header(&options.name));
-        let host = config.cluster_url.authority();
-        let requests = metrics.rest_client_layer(host.map_or("", |authority| authority.as_str()));
         let token = TokenFileLayer::take(&mut config.auth_info)?;
         let transport = transport::transport(&config, proxy).map_err(ManagerError::Connect)?;
         Ok(Self {
@@ -132,6 +211,12 @@ impl Connection {
             false => client.build(),
         }
     }
+}
+
+/// The API server, for metrics.
+fn host(config: &kube::Config) -> &str {
+    let authority = config.cluster_url.authority();
+    authority.map_or("", |authority| authority.as_str())
 }
 
 /// Logs the warnings of answers, each once.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -17,7 +18,7 @@ use crate::cache::Cache;
 use crate::election::{Election, Leadership};
 use crate::error::{Error, Result, panic_text};
 
-/// How long a reconcile that was aborted may take to notice.
+/// Time that a task which was aborted has to reach its next `await`.
 const TO_ABORT: Duration = Duration::from_secs(1);
 
 /// What runs.
@@ -238,7 +239,8 @@ impl Groups {
         let acting = async { tokio::join!(leader.ended(), inner.reconciles.wait()) };
         let has_ended = tokio::time::timeout(TO_ABORT, acting).await.is_ok();
         if !has_ended {
-            tracing::error!("A task that was aborted blocks its thread without awaiting");
+            tracing::error!("A reconcile or a runnable was aborted and blocks its thread without awaiting");
+            inner.is_blocked.store(true, Ordering::Relaxed);
         }
         (stopped, has_ended)
     }

@@ -63,7 +63,9 @@ fn listen(heard: oneshot::Sender<()>, listens: &mpsc::Sender<()>, stop: &Cancell
 /// Ends the process in a moment, should it still be there. A thread of its own does that, since those of the runtime may
 /// be blocked, and the runtime waits for them when it is dropped.
 pub(super) fn end_soon() {
-    tracing::error!("A reconcile blocks its thread and cannot be aborted; the process ends in {PATIENCE:?}");
+    tracing::error!(
+        "A reconcile or a runnable blocks its thread and cannot be aborted; the process ends in {PATIENCE:?}"
+    );
     std::thread::spawn(|| {
         std::thread::sleep(PATIENCE);
         std::process::exit(1);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::election::{LeaderElection, Timing};
@@ -114,8 +115,9 @@ impl Reconciler for Moody {
             },
             SLOW => tokio::time::sleep(Duration::from_millis(300)).await,
             RESTLESS => {
-                let writers =
-                    (0..WRITERS).map(|number| write_for_ever(&ctx, format!("{}-{number}", request.name())));
+                let writers = (0..WRITERS).map(|number| {
+                    write_for_ever(&ctx, format!("{}-{number}", request.name()), number % 2 == 0)
+                });
                 futures::future::try_join_all(writers).await?;
             }
             _ => {}
@@ -124,12 +126,21 @@ impl Reconciler for Moody {
     }
 }
 
-async fn write_for_ever(ctx: &Context, name: String) -> Result<()> {
+/// Writes by the client of the reconcile, or by the one of kube in it.
+async fn write_for_ever(ctx: &Context, name: String, is_raw: bool) -> Result<()> {
+    let configs: Api<ConfigMap> = Api::namespaced(ctx.kube().clone(), "default");
     loop {
         tokio::time::sleep(PERIOD).await;
         let now = format!("{:?}", std::time::Instant::now());
-        ctx.apply(crate::support::config_map_in("default", &name, &now))
-            .await?;
+        let config = crate::support::config_map_in("default", &name, &now);
+        if is_raw {
+            let config = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": config.data});
+            configs
+                .patch(&name, &PatchParams::apply("raw").force(), &Patch::Apply(config))
+                .await?;
+        } else {
+            ctx.apply(config).await?;
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use operator_apiserver::ApiServer;
+use operator_runtime::cache::CacheOptions;
 use operator_runtime::manager::ManagerBuilder;
 use operator_runtime::prelude::*;
 use parking_lot::Mutex;
@@ -140,6 +141,36 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
             "{asked:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn other_cluster_is_reached_through_its_proxy() {
+    let wire = Wire::new().await;
+    wire.up(ApiServer::builder().build().unwrap());
+    let proxy = Proxy::new(&wire, false).await;
+    let home = crate::support::Bench::without_widgets();
+    let manager = home.manager().await;
+    let mut config = kube::Config::new(format!("http://{SERVER}").parse().unwrap());
+    config.proxy_url = Some(format!("http://user@{}", proxy.address).parse().unwrap());
+    let far = manager
+        .add_cluster("far", config, CacheOptions::default())
+        .unwrap();
+    let running = run(&manager);
+    in_time(far.client().apply(config_map_in("default", "far", "1")))
+        .await
+        .unwrap();
+    assert_eq!(
+        in_time(far.client().list::<ConfigMap>(None)).await.unwrap().len(),
+        1
+    );
+    running.end().await.unwrap();
+    let asked = proxy.asked.lock().clone();
+    assert_eq!(asked.first(), Some(&("user:".to_owned(), SERVER.to_owned())));
+    let counted = manager.metrics().to_text();
+    assert!(
+        counted.contains(r#"rest_client_requests_total{code="200",method="GET",host="far"}"#),
+        "{counted}"
+    );
 }
 
 #[tokio::test]

@@ -90,6 +90,7 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
             let mut left = failures.lock();
             if name == "broken" && *left > 0 {
                 *left -= 1;
+                assert_ne!(*left, 1, "a panic is a failure like others");
                 return Err(Error::msg("not yet"));
             }
             Ok(vec![key(&name)])

@@ -44,6 +44,12 @@ impl Environment {
         }
     }
 
+    /// Tells whether an address comes from the environment: kube's `Config` does not say.
+    pub(super) fn has(&self, address: &str) -> bool {
+        let is_same = |other: &String| other.trim_end_matches('/') == address.trim_end_matches('/');
+        is_same(&self.https) || is_same(&self.http)
+    }
+
     /// The proxy for a server; none for servers on the loopback interface.
     ///
     /// # Errors
