@@ -19,6 +19,7 @@ mod lexer;
 mod library;
 mod literal;
 mod parser;
+mod work;
 
 pub use check::{Checked, Variables, check};
 pub use eval::{Activation, Failure, Lookup, evaluate};

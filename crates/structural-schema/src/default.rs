@@ -4,11 +4,44 @@ use serde_json::Value;
 
 use crate::node::Node;
 
+/// The most bytes of defaults that are filled into one object, many times as much as can be stored. A small object can
+/// have many items, and each of them takes all defaults.
+const MAX_BYTES: usize = 32 << 20;
+
 /// Fills in the schema's defaults: absent fields, and nulls where null is not allowed.
 pub(crate) fn default(value: &mut Value, schema: &Node) {
+    fill(value, schema, &mut { MAX_BYTES });
+}
+
+/// Takes the size of a default; reports whether there is room for it.
+fn take(left: &mut usize, name: &str, default: &Value) -> bool {
+    let size = name.len().saturating_add(weight(default));
+    let rest = left.checked_sub(size);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
+}
+
+/// The number of bytes that a value takes in memory, approximately.
+fn weight(value: &Value) -> usize {
+    const NODE: usize = 32;
+    NODE + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() + weight(value))
+            .sum(),
+        _ => 0,
+    }
+}
+
+fn fill(value: &mut Value, schema: &Node, left: &mut usize) {
     match value {
         Value::Object(map) => {
-            for (name, property) in &schema.properties {
+            for name in &schema.defaulted {
+                let Some(property) = schema.properties.get(name) else {
+                    continue;
+                };
                 let Some(default) = &property.default else {
                     continue;
                 };
@@ -17,38 +50,42 @@ pub(crate) fn default(value: &mut Value, schema: &Node) {
                     Some(Value::Null) if !property.nullable => {}
                     Some(_) => continue,
                 }
+                if !take(left, name, default) {
+                    return;
+                }
                 map.insert(name.clone(), default.clone());
             }
             for (name, field) in map.iter_mut() {
                 if let Some(property) = schema.properties.get(name) {
-                    default_inside(field, property);
+                    fill_inside(field, property, left);
                 } else if let Some(additional) = schema.additional_schema() {
-                    replace_null(field, additional);
-                    default_inside(field, additional);
+                    replace_null(field, additional, left);
+                    fill_inside(field, additional, left);
                 }
             }
         }
         Value::Array(items) => {
             let Some(schema) = &schema.items else { return };
             for item in items {
-                replace_null(item, schema);
-                default_inside(item, schema);
+                replace_null(item, schema, left);
+                fill_inside(item, schema, left);
             }
         }
         _ => {}
     }
 }
 
-fn default_inside(value: &mut Value, schema: &Node) {
+fn fill_inside(value: &mut Value, schema: &Node, left: &mut usize) {
     if !value.is_null() {
-        default(value, schema);
+        fill(value, schema, left);
     }
 }
 
-fn replace_null(value: &mut Value, schema: &Node) {
+fn replace_null(value: &mut Value, schema: &Node, left: &mut usize) {
     if value.is_null()
         && !schema.nullable
         && let Some(default) = &schema.default
+        && take(left, "", default)
     {
         *value = default.clone();
     }

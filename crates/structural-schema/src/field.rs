@@ -11,32 +11,53 @@ use crate::go;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(String);
 
+/// The longest path that is shown. A key can be as long as a request, and each field below it repeats it.
+const MAX_PATH: usize = 1024;
+
+/// Appends to a path as far as there is room.
+pub(crate) fn append(path: &mut String, text: &str) {
+    const MORE: &str = "…";
+    let room = MAX_PATH.saturating_sub(path.len());
+    if text.len() <= room {
+        return path.push_str(text);
+    }
+    if path.ends_with(MORE) {
+        return;
+    }
+    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
+    path.push_str(text.get(..end.unwrap_or(0)).unwrap_or(""));
+    path.push_str(MORE);
+}
+
 impl Path {
-    /// A path that starts at the field `name`; the empty name is the object itself.
+    fn with(&self, parts: &[&str]) -> Self {
+        let mut path = self.0.clone();
+        parts.iter().for_each(|part| append(&mut path, part));
+        Self(path)
+    }
+
+    /// A path that starts at the field `name`; the empty name is the object itself. Paths are cut at 1,024 bytes.
     pub fn new(name: &str) -> Self {
-        Self(name.to_owned())
+        Self::default().with(&[name])
     }
 
     /// The field `name` below this path.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() {
-            Self(name.to_owned())
-        } else {
-            Self(format!("{}.{name}", self.0))
-        }
+        let dot = if self.0.is_empty() { "" } else { "." };
+        self.with(&[dot, name])
     }
 
     /// The list item `index` below this path.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.with(&["[", &index.to_string(), "]"])
     }
 
     /// The map entry `key` below this path.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.with(&["[", key, "]"])
     }
 
     /// The path that the real server's messages show for an object as a whole: `<nil>`.

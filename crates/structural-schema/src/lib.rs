@@ -13,6 +13,7 @@ pub mod node;
 pub mod schema;
 
 mod default;
+mod effort;
 mod format;
 mod list_type;
 mod metadata;

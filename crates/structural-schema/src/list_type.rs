@@ -15,7 +15,13 @@ pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> 
     errors
 }
 
+/// The most duplicates that are reported.
+const MAX_ERRORS: usize = 1000;
+
 fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+    if errors.len() >= MAX_ERRORS {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (name, field) in map {
@@ -47,7 +53,7 @@ fn validate_set(items: &[Value], path: &Path, errors: &mut Vec<Error>) {
     let mut reported = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         let text = go::json(item);
-        if !seen.insert(text.clone()) && reported.insert(text) {
+        if !seen.insert(text.clone()) && reported.insert(text) && errors.len() < MAX_ERRORS {
             errors.push(Error::duplicate(path.index(index), item));
         }
     }
@@ -70,7 +76,7 @@ fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut Vec<Er
             .collect();
         let keys = Value::Object(keys);
         let text = go::json(&keys);
-        if !seen.insert(text.clone()) && reported.insert(text) {
+        if !seen.insert(text.clone()) && reported.insert(text) && errors.len() < MAX_ERRORS {
             errors.push(Error::duplicate(path.index(index), &keys));
         }
     }

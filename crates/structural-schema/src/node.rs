@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::field::{Error, Path};
-use crate::{format, go};
+use crate::format;
+use crate::go::regexp::{Patterns, Regexp};
 
 /// Deeper schemas are refused: everything that walks a schema recurses.
 pub const MAX_DEPTH: usize = 256;
@@ -28,6 +28,8 @@ pub struct Node {
     pub default: Option<Value>,
     /// `properties`.
     pub properties: BTreeMap<String, Node>,
+    /// The names of the properties that have a default.
+    pub(crate) defaulted: Vec<String>,
     /// `additionalProperties`.
     pub additional_properties: Option<AdditionalProperties>,
     /// `items` when it is one schema.
@@ -127,7 +129,7 @@ pub struct Pattern {
     /// The text in the schema.
     pub source: String,
     /// The program, or why there is none.
-    pub program: Result<Regex, String>,
+    pub(crate) program: Result<Regexp, String>,
 }
 
 /// One rule of `x-kubernetes-validations`.
@@ -171,12 +173,17 @@ const NOT_STRUCTURAL: &[(&str, &str)] = &[
 /// Reads a schema; the errors say which keyword has a value of the wrong kind.
 pub fn parse(value: &Value) -> Result<Node, Vec<Error>> {
     let mut errors = Vec::new();
-    let node = Parser { errors: &mut errors }.node(value, &Path::default(), 0);
+    let mut parser = Parser {
+        errors: &mut errors,
+        patterns: Patterns::default(),
+    };
+    let node = parser.node(value, &Path::default(), 0);
     if errors.is_empty() { Ok(node) } else { Err(errors) }
 }
 
 struct Parser<'a> {
     errors: &'a mut Vec<Error>,
+    patterns: Patterns,
 }
 
 impl Parser<'_> {
@@ -271,7 +278,7 @@ impl Parser<'_> {
         node.pattern = Some(self.text(map, "pattern", path))
             .filter(|pattern| !pattern.is_empty())
             .map(|source| Pattern {
-                program: go::regexp::compile(&source),
+                program: self.patterns.compile(&source),
                 source,
             });
         node.minimum = self.bound(map, "minimum", "exclusiveMinimum", path);
@@ -299,6 +306,9 @@ impl Parser<'_> {
         if let Some(properties) = self.object(map, "properties", path) {
             for (name, value) in properties {
                 let child = self.node(value, &path.child("properties").key(name), depth);
+                if child.default.is_some() {
+                    node.defaulted.push(name.clone());
+                }
                 node.properties.insert(name.clone(), child);
             }
         }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::field::append;
 use crate::node::{AdditionalProperties, Node};
 
 /// The fields that every resource has whatever its schema says.
@@ -22,6 +23,9 @@ pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown.sort();
     pruner.unknown
 }
+
+/// The most unknown fields that are reported.
+const MAX_UNKNOWN: usize = 1000;
 
 #[derive(Default)]
 struct Pruner {
@@ -48,7 +52,7 @@ impl Pruner {
                 self.push_key(key);
                 let known = self.field(field, schema, key) || keep;
                 if !known {
-                    self.unknown.push(self.path.clone());
+                    self.report();
                 }
                 self.path.truncate(len);
                 known
@@ -56,7 +60,7 @@ impl Pruner {
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     let len = self.path.len();
-                    self.path.push_str(&format!("[{index}]"));
+                    append(&mut self.path, &format!("[{index}]"));
                     match &schema.items {
                         Some(items) => self.value(item, Some(items), items.embedded_resource),
                         None if keep => {}
@@ -95,7 +99,7 @@ impl Pruner {
                 for key in map.keys() {
                     let len = self.path.len();
                     self.push_key(key);
-                    self.unknown.push(self.path.clone());
+                    self.report();
                     self.path.truncate(len);
                 }
                 map.clear();
@@ -103,7 +107,7 @@ impl Pruner {
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     let len = self.path.len();
-                    self.path.push_str(&format!("[{index}]"));
+                    append(&mut self.path, &format!("[{index}]"));
                     self.without_schema(item);
                     self.path.truncate(len);
                 }
@@ -112,10 +116,16 @@ impl Pruner {
         }
     }
 
+    fn report(&mut self) {
+        if self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push(self.path.clone());
+        }
+    }
+
     fn push_key(&mut self, key: &str) {
         if !self.path.is_empty() {
-            self.path.push('.');
+            append(&mut self.path, ".");
         }
-        self.path.push_str(key);
+        append(&mut self.path, key);
     }
 }

@@ -9,19 +9,27 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use crate::effort::{Effort, Place};
 use crate::field::{Error, ErrorType, Path};
+use crate::go::regexp::Regexp;
 use crate::node::{AdditionalProperties, Node, Pattern};
 use crate::{format, go};
 
 /// Checks `value`; errors are reported below `base`. What `old` has unchanged is forgiven.
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> Vec<Error> {
     let correlation = old.map(|old| Correlation::new(value, old, schema));
-    let found = check_node(value, schema, "", correlation.as_ref());
-    found
+    let effort = Effort::default();
+    let found = check_node(value, schema, &Place::root(&effort), correlation.as_ref());
+    let mut errors: Vec<Error> = found
         .problems
         .into_iter()
         .map(|problem| problem.into_error(base))
-        .collect()
+        .collect();
+    if effort.is_exhausted() {
+        let detail = "the object takes too much work to validate, or has too many errors";
+        errors.push(Error::invalid(Path::nil(), Value::Null, detail));
+    }
+    errors
 }
 
 /// What one validator found, and how many of its checks were met: the best of several alternatives has most.
@@ -42,25 +50,27 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(kind: ErrorType, path: &str, value: &Value, detail: String) -> Self {
+    fn new(kind: ErrorType, path: &Place<'_>, value: &Value, detail: String) -> Self {
+        let value = crate::field::render(value);
+        path.effort.report(value.len());
         Self {
-            name: Some(path.to_owned()),
-            kind,
-            value: Some(crate::field::render(value)),
-            detail,
+            value: Some(value),
+            ..Self::without_value(kind, path, detail)
         }
     }
 
-    fn without_value(kind: ErrorType, path: &str, detail: String) -> Self {
+    fn without_value(kind: ErrorType, path: &Place<'_>, detail: String) -> Self {
+        path.effort.report(path.len() + detail.len());
         Self {
-            name: Some(path.to_owned()),
+            name: Some(path.to_string()),
             kind,
             value: None,
             detail,
         }
     }
 
-    fn composite(detail: String) -> Self {
+    fn composite(path: &Place<'_>, detail: String) -> Self {
+        path.effort.report(detail.len());
         Self {
             name: None,
             kind: ErrorType::Invalid,
@@ -112,14 +122,20 @@ impl Found {
     fn without_duplicates(mut self) -> Self {
         if self.problems.len() > 1 {
             let mut seen = HashSet::new();
-            self.problems.retain(|problem| {
-                seen.insert((
-                    problem.name.clone(),
-                    problem.kind.reason(),
-                    problem.value.clone(),
-                    problem.detail.clone(),
-                ))
-            });
+            let is_new: Vec<bool> = self
+                .problems
+                .iter()
+                .map(|problem| {
+                    seen.insert((
+                        &problem.name,
+                        problem.kind.reason(),
+                        &problem.value,
+                        &problem.detail,
+                    ))
+                })
+                .collect();
+            let mut is_new = is_new.into_iter();
+            self.problems.retain(|_| is_new.next().unwrap_or(true));
         }
         self
     }
@@ -137,7 +153,12 @@ fn go_type(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-fn check_node(value: &Value, schema: &Node, path: &str, correlation: Option<&Correlation<'_>>) -> Found {
+fn check_node(
+    value: &Value,
+    schema: &Node,
+    path: &Place<'_>,
+    correlation: Option<&Correlation<'_>>,
+) -> Found {
     let mut found = check_all(value, schema, path, correlation);
     if !found.is_valid() && correlation.is_some_and(Correlation::is_unchanged) {
         found.problems.clear();
@@ -145,8 +166,11 @@ fn check_node(value: &Value, schema: &Node, path: &str, correlation: Option<&Cor
     found
 }
 
-fn check_all(value: &Value, schema: &Node, path: &str, correlation: Option<&Correlation<'_>>) -> Found {
+fn check_all(value: &Value, schema: &Node, path: &Place<'_>, correlation: Option<&Correlation<'_>>) -> Found {
     let mut found = Found::default();
+    if !path.effort.spend(1 + path.len() / 8) {
+        return found;
+    }
     if value.is_null() {
         found.merge(check_type(value, schema, path));
         found.merge(check_enum(value, schema, path));
@@ -187,12 +211,12 @@ fn check_all(value: &Value, schema: &Node, path: &str, correlation: Option<&Corr
     found.without_duplicates()
 }
 
-fn type_problem(path: &str, wanted: &str, shown: &str) -> Found {
+fn type_problem(path: &Place<'_>, wanted: &str, shown: &str) -> Found {
     let detail = format!("{path} in body must be of type {wanted}: {}", go::quote(shown));
     Found::of(Problem::new(ErrorType::TypeInvalid, path, &shown.into(), detail))
 }
 
-fn check_type(value: &Value, schema: &Node, path: &str) -> Found {
+fn check_type(value: &Value, schema: &Node, path: &Place<'_>) -> Found {
     let types = schema.types();
     let format = schema.checked_format();
     let (kind, value_format) = go_type(value);
@@ -222,7 +246,8 @@ fn check_type(value: &Value, schema: &Node, path: &str) -> Found {
     Found::matched()
 }
 
-fn check_enum(value: &Value, schema: &Node, path: &str) -> Found {
+fn check_enum(value: &Value, schema: &Node, path: &Place<'_>) -> Found {
+    path.effort.spend(schema.allowed.len());
     if schema.allowed.is_empty() || schema.allowed.iter().any(|allowed| converts_to(value, allowed)) {
         return Found::default();
     }
@@ -252,7 +277,7 @@ fn converts_to(value: &Value, allowed: &Value) -> bool {
     }
 }
 
-fn check_text(text: &str, value: &Value, schema: &Node, path: &str) -> Found {
+fn check_text(text: &str, value: &Value, schema: &Node, path: &Place<'_>) -> Found {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = schema.max_length
         && length() > max
@@ -269,8 +294,11 @@ fn check_text(text: &str, value: &Value, schema: &Node, path: &str) -> Found {
         let detail = format!("{path} in body should be at least {min} chars long");
         return Found::of(Problem::new(ErrorType::Invalid, path, value, detail));
     }
+    let matches = |program: &Regexp| path.effort.run(|steps| program.is_match(text, steps));
     if let Some(Pattern { source, program }) = &schema.pattern
-        && !program.as_ref().is_ok_and(|program| program.is_match(text))
+        && !program
+            .as_ref()
+            .is_ok_and(|program| matches(program).unwrap_or(false))
     {
         let why = program.as_ref().err().map_or(String::new(), |error| {
             format!(", but pattern is invalid: {error}")
@@ -281,7 +309,7 @@ fn check_text(text: &str, value: &Value, schema: &Node, path: &str) -> Found {
     Found::default()
 }
 
-fn check_format(text: &str, value: &Value, schema: &Node, path: &str) -> Found {
+fn check_format(text: &str, value: &Value, schema: &Node, path: &Place<'_>) -> Found {
     let format = schema.checked_format();
     if format::is_valid(format, text) {
         return Found::default();
@@ -290,7 +318,12 @@ fn check_format(text: &str, value: &Value, schema: &Node, path: &str) -> Found {
     Found::of(Problem::new(ErrorType::TypeInvalid, path, value, detail))
 }
 
-fn check_items(items: &[Value], schema: &Node, path: &str, correlation: Option<&Correlation<'_>>) -> Found {
+fn check_items(
+    items: &[Value],
+    schema: &Node,
+    path: &Place<'_>,
+    correlation: Option<&Correlation<'_>>,
+) -> Found {
     let mut found = Found::default();
     if let Some(item_schema) = &schema.items {
         for (index, item) in items.iter().enumerate() {
@@ -298,7 +331,7 @@ fn check_items(items: &[Value], schema: &Node, path: &str, correlation: Option<&
             found.merge(check_node(
                 item,
                 item_schema,
-                &format!("{path}[{index}]"),
+                &path.with(&format!("[{index}]")),
                 child.as_ref(),
             ));
         }
@@ -331,7 +364,7 @@ fn check_items(items: &[Value], schema: &Node, path: &str, correlation: Option<&
     found
 }
 
-fn too_many(path: &str, size: i64, max: i64) -> Problem {
+fn too_many(path: &Place<'_>, size: i64, max: i64) -> Problem {
     let detail = format!(
         "must have at most {max} {}",
         if max == 1 { "item" } else { "items" }
@@ -342,7 +375,7 @@ fn too_many(path: &str, size: i64, max: i64) -> Problem {
 fn check_object(
     map: &Map<String, Value>,
     schema: &Node,
-    path: &str,
+    path: &Place<'_>,
     correlation: Option<&Correlation<'_>>,
 ) -> Found {
     let size = i64::try_from(map.len()).unwrap_or(i64::MAX);
@@ -379,30 +412,30 @@ fn check_object(
                 found.merge(check_node(
                     value,
                     additional,
-                    &format!("{path}.{key}"),
+                    &path.with(".").with(key),
                     child.as_ref(),
                 ));
             }
         }
         _ => {}
     }
-    for (key, property) in &schema.properties {
-        let Some(value) = map.get(key) else { continue };
-        let name = if path.is_empty() {
-            key.clone()
-        } else {
-            format!("{path}.{key}")
+    for (key, value) in map {
+        let Some(property) = schema.properties.get(key) else {
+            continue;
         };
+        let dot = if path.is_empty() { "" } else { "." };
+        let name = path.with(dot).with(key);
         let child = child_correlation(correlation, path, key, value);
         found.merge(check_node(value, property, &name, child.as_ref()));
     }
+    path.effort.spend(schema.required.len());
     for key in &schema.required {
         let defaulted = schema
             .properties
             .get(key)
             .is_some_and(|property| property.default.is_some());
         if !map.contains_key(key) && !defaulted {
-            let name = format!("{path}.{key}");
+            let name = path.with(".").with(key);
             found
                 .problems
                 .push(Problem::without_value(ErrorType::Required, &name, String::new()));
@@ -413,7 +446,7 @@ fn check_object(
 
 fn child_correlation<'v>(
     correlation: Option<&Correlation<'v>>,
-    path: &str,
+    path: &Place<'_>,
     key: &str,
     value: &'v Value,
 ) -> Option<Correlation<'v>> {
@@ -426,7 +459,7 @@ fn child_correlation<'v>(
 fn check_composites(
     value: &Value,
     schema: &Node,
-    path: &str,
+    path: &Place<'_>,
     correlation: Option<&Correlation<'_>>,
 ) -> Found {
     let mut found = Found::default();
@@ -444,13 +477,13 @@ fn check_composites(
         && check(not).is_valid()
     {
         let detail = format!("{} must not validate the schema (not)", go::quote(path));
-        found.problems.push(Problem::composite(detail));
+        found.problems.push(Problem::composite(path, detail));
     }
     found.matches += 1;
     found
 }
 
-fn any_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
+fn any_of(schemas: &[Node], path: &Place<'_>, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
     let mut best: Option<Found> = None;
     for schema in schemas {
         let result = check(schema);
@@ -463,11 +496,11 @@ fn any_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &
         }
     }
     let detail = format!("{} must validate at least one schema (anyOf)", go::quote(path));
-    found.problems.push(Problem::composite(detail));
+    found.problems.push(Problem::composite(path, detail));
     found.merge(best.unwrap_or_default());
 }
 
-fn one_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
+fn one_of(schemas: &[Node], path: &Place<'_>, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
     let mut best: Option<Found> = None;
     let mut first: Option<Found> = None;
     let mut valid = 0_usize;
@@ -493,11 +526,11 @@ fn one_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &
         "{} must validate one and only one schema (oneOf). {why}",
         go::quote(path)
     );
-    found.problems.push(Problem::composite(detail));
+    found.problems.push(Problem::composite(path, detail));
     found.merge(best.unwrap_or_default());
 }
 
-fn all_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
+fn all_of(schemas: &[Node], path: &Place<'_>, check: &dyn Fn(&Node) -> Found, found: &mut Found) {
     let mut valid = 0_usize;
     for schema in schemas {
         let result = check(schema);
@@ -507,6 +540,6 @@ fn all_of(schemas: &[Node], path: &str, check: &dyn Fn(&Node) -> Found, found: &
     if valid != schemas.len() {
         let none = if valid == 0 { ". None validated" } else { "" };
         let detail = format!("{} must validate all the schemas (allOf){none}", go::quote(path));
-        found.problems.push(Problem::composite(detail));
+        found.problems.push(Problem::composite(path, detail));
     }
 }

@@ -1,5 +1,7 @@
 //! Expressions, after macros have been expanded.
 
+use std::sync::Arc;
+
 /// A node of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
@@ -60,9 +62,9 @@ pub enum Literal {
     /// `1.0`.
     Double(f64),
     /// `'a'`.
-    String(String),
+    String(Arc<str>),
     /// `b'a'`.
-    Bytes(Vec<u8>),
+    Bytes(Arc<[u8]>),
 }
 
 /// A fold over a list or map.

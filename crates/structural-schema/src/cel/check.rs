@@ -6,6 +6,7 @@ use super::ast::{Comprehension, Expr, Issue, Kind, Literal};
 use super::declaration::{self, Overload};
 use super::literal;
 use super::types::Type;
+use crate::go::regexp::Patterns;
 
 /// The variables of an expression and their types.
 ///
@@ -25,6 +26,8 @@ pub struct Checked {
     /// The type of the whole.
     pub result: Type,
     types: HashMap<u32, Type>,
+    /// The patterns that are constants.
+    pub(super) patterns: Patterns,
 }
 
 impl Checked {
@@ -55,12 +58,15 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         .into_iter()
         .map(|(id, found)| (id, resolve(&bindings, &found, true)))
         .collect();
-    let checked = Checked {
+    let mut checked = Checked {
         expr,
         result: resolve(&bindings, &result, true),
         types,
+        patterns: Patterns::default(),
     };
-    let mut issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr));
+    let mut patterns = Patterns::default();
+    let mut issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr), &mut patterns);
+    checked.patterns = patterns;
     issues.append(&mut checker.mixed);
     if issues.is_empty() {
         Ok(checked)

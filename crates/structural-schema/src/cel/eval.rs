@@ -1,11 +1,14 @@
 //! Expressions run on values, with every step counted against a limit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::ast::{Comprehension, Expr, Kind, Literal};
 use super::check::Checked;
 use super::library;
-use super::value::{Key, List, Map, Value};
+use super::parser::macros::RESULT;
+use super::value::{Entries, InsertError, List, Map, Value, Walk};
+use super::work::Work;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +40,19 @@ impl<'a> Lookup<'a> for Activation<'a> {
 
 /// Runs an expression: its value, and what it cost.
 pub fn evaluate<'a>(checked: &Checked, variables: &dyn Lookup<'a>, limit: u64) -> (Evaluated<'a>, u64) {
+    evaluate_with(checked, variables, limit, &Work::of_cost(limit))
+}
+
+/// As [`evaluate`], with a limit of work that several expressions may share.
+pub(crate) fn evaluate_with<'a>(
+    checked: &Checked,
+    variables: &dyn Lookup<'a>,
+    limit: u64,
+    work: &Work,
+) -> (Evaluated<'a>, u64) {
     let mut interpreter = Interpreter {
+        checked,
+        work,
         variables,
         scopes: Vec::new(),
         cost: 0,
@@ -48,6 +63,8 @@ pub fn evaluate<'a>(checked: &Checked, variables: &dyn Lookup<'a>, limit: u64) -
 }
 
 struct Interpreter<'v, 'e, 'a> {
+    checked: &'e Checked,
+    work: &'v Work,
     variables: &'v dyn Lookup<'a>,
     scopes: Vec<(&'e str, Value<'a>)>,
     cost: u64,
@@ -61,7 +78,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, Failure> {
 impl<'e, 'a> Interpreter<'_, 'e, 'a> {
     fn spend(&mut self, cost: u64) -> Result<(), Failure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit {
+        if self.cost > self.limit || self.work.is_exhausted() {
             Err(Failure::CostLimit)
         } else {
             Ok(())
@@ -69,6 +86,9 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
     }
 
     fn expr(&mut self, expr: &'e Expr) -> Evaluated<'a> {
+        if !self.work.spend(1) {
+            return Err(Failure::CostLimit);
+        }
         match &expr.kind {
             Kind::Literal(literal) => Ok(constant(literal)),
             Kind::Ident(name) => self.ident(name),
@@ -154,6 +174,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                 };
             }
             ("_?._", [operand, name]) => return self.optional_select(operand, name),
+            ("_+_" | "cel.@mapInsert", [first, rest @ ..]) if matches!(&first.kind, Kind::Ident(name) if name == RESULT) =>
+            {
+                return self.accumulate(function, rest);
+            }
             ("orValue" | "or", [default]) => {
                 if let Some(target) = target {
                     return self.or_value(function, target, default);
@@ -165,8 +189,66 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         for arg in target.into_iter().chain(args) {
             values.push(self.expr(arg)?);
         }
-        self.spend(library::cost(function, &values))?;
-        library::call(function, &values).map_err(Failure::Error)
+        self.library(function, &values)
+    }
+
+    fn library(&mut self, function: &str, values: &[Value<'a>]) -> Evaluated<'a> {
+        self.spend(library::cost(function, values))?;
+        self.work.spend(library::effort(function, values));
+        let result = library::call(function, values, self.checked, self.work);
+        if self.work.is_exhausted() {
+            return Err(Failure::CostLimit);
+        }
+        result.map_err(Failure::Error)
+    }
+
+    /// Adds to the result of a loop. Nobody else has that value, so it is changed in place and not copied.
+    fn accumulate(&mut self, function: &'e str, rest: &'e [Expr]) -> Evaluated<'a> {
+        self.spend(1)?;
+        let mut values = vec![Value::Null];
+        for arg in rest {
+            values.push(self.expr(arg)?);
+        }
+        let slot = self.scopes.iter_mut().rev().find(|(name, _)| *name == RESULT);
+        let Some((_, accumulator)) = slot else {
+            return error("no such overload");
+        };
+        let accumulator = std::mem::replace(accumulator, Value::Null);
+        match (accumulator, values.as_mut_slice()) {
+            (Value::List(List::Owned(mut list)), [_, Value::List(added)])
+                if Arc::strong_count(&list) == 1 =>
+            {
+                self.spend(1)?;
+                if !self.work.make(added.len().saturating_mul(size_of::<Value<'_>>())) {
+                    return Err(Failure::CostLimit);
+                }
+                Arc::make_mut(&mut list).extend(added.iter());
+                Ok(Value::List(List::Owned(list)))
+            }
+            (Value::Map(Map::Owned(mut map)), [_, added @ ..]) if Arc::strong_count(&map) == 1 => {
+                self.spend(1)?;
+                let entries = match added {
+                    [key, value] => vec![(key.clone(), value.clone())],
+                    [Value::Map(added)] => added.entries(),
+                    _ => return error("no such overload"),
+                };
+                let entry = 4 * size_of::<Value<'_>>();
+                if !self.work.make(entries.len().saturating_mul(entry)) {
+                    return Err(Failure::CostLimit);
+                }
+                for (key, value) in entries {
+                    let inserted = Arc::make_mut(&mut map).insert(key.clone(), value);
+                    inserted.map_err(|why| Failure::Error(library::insert_error(why, &key)))?;
+                }
+                Ok(Value::Map(Map::Owned(map)))
+            }
+            (accumulator, values) => {
+                if let Some(first) = values.first_mut() {
+                    *first = accumulator;
+                }
+                self.library(function, values)
+            }
+        }
     }
 
     fn or_value(&mut self, function: &str, target: &'e Expr, default: &'e Expr) -> Evaluated<'a> {
@@ -226,7 +308,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
 
     fn map(&mut self, entries: &'e [(Expr, Expr, bool)]) -> Evaluated<'a> {
         self.spend(30)?;
-        let mut values = BTreeMap::new();
+        let mut values = Entries::default();
         for (key, value, optional) in entries {
             let key = self.expr(key)?;
             let value = match (self.expr(value)?, optional) {
@@ -234,11 +316,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                 (Value::Optional(Some(inner)), true) => *inner,
                 (value, _) => value,
             };
-            let Some(found) = Key::of(&key) else {
-                return error("unsupported key type");
-            };
-            if values.insert(found, (key, value)).is_some() {
-                return error("Failed with repeated key");
+            match values.insert(key, value) {
+                Ok(()) => {}
+                Err(InsertError::NoKey) => return error("unsupported key type"),
+                Err(InsertError::Repeated) => return error("Failed with repeated key"),
             }
         }
         Ok(Value::Map(Map::new(values)))
@@ -246,15 +327,15 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
 
     fn structure(&mut self, name: &str, fields: &'e [(String, Expr, bool)]) -> Evaluated<'a> {
         self.spend(40)?;
-        let mut values = BTreeMap::new();
+        let mut values = Entries::default();
         for (field, value, optional) in fields {
             let value = match (self.expr(value)?, optional) {
                 (Value::Optional(None), true) => continue,
                 (Value::Optional(Some(inner)), true) => *inner,
                 (value, _) => value,
             };
-            let key = Value::text(field.clone());
-            values.insert(Key::Text(field.clone()), (key, value));
+            // A field that is given twice keeps its first value.
+            let _ = values.insert(Value::text(field.clone()), value);
         }
         Ok(Value::Map(Map::object(name, values)))
     }
@@ -262,17 +343,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
     fn fold(&mut self, fold: &'e Comprehension) -> Evaluated<'a> {
         let range = self.expr(&fold.range)?;
         let init = self.expr(&fold.init)?;
-        let items: Vec<(Value<'a>, Value<'a>)> = match range {
-            Value::List(list) if fold.second.is_none() => {
-                list.items().into_iter().map(|item| (item, Value::Null)).collect()
-            }
-            Value::List(list) => list
-                .items()
-                .into_iter()
-                .enumerate()
-                .map(|(index, item)| (Value::Int(i64::try_from(index).unwrap_or(i64::MAX)), item))
-                .collect(),
-            Value::Map(map) => map.entries(),
+        let items = match range {
+            Value::List(list) if fold.second.is_none() => Walk::Items(list, 0),
+            Value::List(list) => Walk::Numbered(list, 0),
+            Value::Map(map) => Walk::of_map(&map),
             _ => return error("no such overload"),
         };
         let depth = self.scopes.len();
@@ -283,16 +357,11 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         result
     }
 
-    fn steps(
-        &mut self,
-        fold: &'e Comprehension,
-        items: Vec<(Value<'a>, Value<'a>)>,
-        depth: usize,
-    ) -> Result<(), Failure> {
+    fn steps(&mut self, fold: &'e Comprehension, mut items: Walk<'a>, depth: usize) -> Result<(), Failure> {
         // An error inside `all` or `exists` may be outweighed by a later item: it is kept until the end.
         let mut pending: Option<Failure> = None;
         let is_logical = matches!(&fold.step.kind, Kind::Call { function, .. } if function == "_&&_" || function == "_||_");
-        for (first, second) in items {
+        while let Some((first, second)) = items.next() {
             self.scopes.push((&fold.variable, first));
             if let Some(name) = &fold.second {
                 self.scopes.push((name, second));
@@ -337,6 +406,6 @@ pub(super) fn constant<'a>(literal: &Literal) -> Value<'a> {
         Literal::Uint(value) => Value::Uint(*value),
         Literal::Double(value) => Value::Double(*value),
         Literal::String(value) => Value::text(value.clone()),
-        Literal::Bytes(value) => Value::Bytes(value.as_slice().into()),
+        Literal::Bytes(value) => Value::Bytes(value.clone()),
     }
 }

@@ -7,6 +7,7 @@ use super::library;
 use super::types::Type;
 use super::value::Value;
 use crate::go;
+use crate::go::regexp::Patterns;
 
 /// The types that a clause of a format string takes, by the names that messages use, and what the message says.
 const CLAUSES: &[(char, &[&str], &str)] = &[
@@ -55,24 +56,34 @@ const CLAUSES: &[(char, &[&str], &str)] = &[
 const HEX: &[&str] = &["int", "uint", "string", "bytes"];
 const HEX_ONLY: &str = "only integers, byte buffers, and strings can be formatted as hex";
 
-/// What is wrong with constants of a checked expression.
-pub(super) fn validate<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type) -> Vec<Issue> {
+/// Validates the constants of a checked expression. The patterns among them are kept.
+pub(super) fn validate<'t>(
+    expr: &Expr,
+    type_of: &dyn Fn(&Expr) -> &'t Type,
+    patterns: &mut Patterns,
+) -> Vec<Issue> {
     let mut issues = Vec::new();
-    for (function, is_bad) in [
-        ("duration", is_bad_duration as fn(&Literal) -> bool),
-        ("timestamp", is_bad_timestamp),
-        ("matches", is_bad_pattern),
-    ] {
-        arguments(expr, function, is_bad, &mut issues);
-    }
+    arguments(expr, "duration", &mut is_bad_duration, &mut issues);
+    arguments(expr, "timestamp", &mut is_bad_timestamp, &mut issues);
+    let mut is_bad_pattern =
+        |literal: &Literal| matches!(literal, Literal::String(text) if patterns.compile(text).is_err());
+    arguments(expr, "matches", &mut is_bad_pattern, &mut issues);
+    // Bad patterns of these functions are reported by the planner.
+    let mut others = Vec::new();
+    arguments(expr, "find", &mut is_bad_pattern, &mut others);
+    arguments(expr, "findAll", &mut is_bad_pattern, &mut others);
     formats(expr, type_of, &mut issues);
     issues
 }
 
-fn arguments(expr: &Expr, wanted: &str, is_bad: fn(&Literal) -> bool, issues: &mut Vec<Issue>) {
+fn arguments(expr: &Expr, wanted: &str, is_bad: &mut dyn FnMut(&Literal) -> bool, issues: &mut Vec<Issue>) {
     if let Kind::Call { function, args, .. } = &expr.kind
         && function == wanted
-        && let Some(last) = args.last()
+        && let Some(last) = if wanted == "findAll" {
+            args.first()
+        } else {
+            args.last()
+        }
         && let Kind::Literal(literal) = &last.kind
         && is_bad(literal)
     {
@@ -92,11 +103,7 @@ fn is_bad_duration(literal: &Literal) -> bool {
 
 fn is_bad_timestamp(literal: &Literal) -> bool {
     let is_convertible = matches!(literal, Literal::String(_) | Literal::Int(_));
-    is_convertible && library::call("timestamp", &[eval::constant(literal)]).is_err()
-}
-
-fn is_bad_pattern(literal: &Literal) -> bool {
-    matches!(literal, Literal::String(text) if go::regexp::compile(text).is_err())
+    is_convertible && library::call_constant("timestamp", &[eval::constant(literal)]).is_err()
 }
 
 /// Format strings beside a list of arguments.
@@ -223,7 +230,7 @@ pub(super) fn plan(expr: &Expr) -> Result<(), String> {
     match (function.as_str(), args.as_slice()) {
         ("bool" | "bytes" | "double" | "duration" | "int" | "string" | "timestamp" | "uint", [arg]) => {
             let Some(value) = constant(arg) else { return Ok(()) };
-            library::call(function, &[value]).map(drop)
+            library::call_constant(function, &[value]).map(drop)
         }
         ("find", [pattern]) | ("findAll", [pattern, ..]) => match &pattern.kind {
             Kind::Literal(Literal::String(text)) => go::regexp::compile(text).map(drop),

@@ -1,6 +1,6 @@
 //! The grammar of CEL by recursive descent, with the words that the reference implementation's parser uses for errors.
 
-mod macros;
+pub(super) mod macros;
 
 use super::ast::{Expr, Issue, Kind, Literal, NOWHERE};
 use super::check::children;
@@ -447,7 +447,7 @@ impl Parser {
         };
         self.advance();
         if optional {
-            let name = self.new_expr(field_offset, Kind::Literal(Literal::String(field)));
+            let name = self.new_expr(field_offset, Kind::Literal(Literal::String(field.into())));
             return Ok(self.call(dot, "_?._", vec![target, name]));
         }
         if !self.is("(") {
@@ -513,8 +513,8 @@ impl Parser {
                 let value = text.parse().ok().filter(|value: &f64| value.is_finite());
                 self.literal(value.map(Literal::Double), "double")
             }
-            TokenKind::String(text) => self.literal(Some(Literal::String(text)), "string"),
-            TokenKind::Bytes(bytes) => self.literal(Some(Literal::Bytes(bytes)), "bytes"),
+            TokenKind::String(text) => self.literal(Some(Literal::String(text.into())), "string"),
+            TokenKind::Bytes(bytes) => self.literal(Some(Literal::Bytes(bytes.into())), "bytes"),
             _ => self.no_expression(offset),
         }
     }

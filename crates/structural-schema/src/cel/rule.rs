@@ -7,10 +7,11 @@ use serde_json::Value as Json;
 use super::ast::describe;
 use super::check::{Checked, Variables, check, mentions};
 use super::declared::{Declared, declare};
-use super::eval::{Activation, Failure, evaluate};
+use super::eval::{Activation, Failure, evaluate_with};
 use super::literal;
 use super::types::Type;
 use super::value::{Value, from_json};
+use super::work::Work;
 use super::{cost, parser};
 use crate::crd::resolve_field_path;
 use crate::field::{Error, ErrorType, Path};
@@ -21,6 +22,10 @@ use crate::schema::Outcome;
 const PER_CALL_LIMIT: u64 = 1_000_000;
 /// What all rules of one request may cost.
 const BUDGET: u64 = 10_000_000;
+/// The steps of work that all rules of one request may take. Rules of constants cost nothing, but can be many.
+const STEPS: u64 = 500_000_000;
+/// The steps that running a rule takes, whatever it does.
+const STEPS_PER_RULE: u64 = 16;
 /// Longer messages fall back to the plain one.
 const MAX_MESSAGE: usize = 5 << 10;
 
@@ -170,6 +175,7 @@ impl Rules {
     ) -> Outcome {
         let mut run = Run {
             budget: BUDGET,
+            steps: STEPS,
             exhausted: false,
             outcome: Outcome::default(),
         };
@@ -198,6 +204,8 @@ struct Ratchet {
 
 struct Run {
     budget: u64,
+    /// The steps of work that are left.
+    steps: u64,
     exhausted: bool,
     outcome: Outcome,
 }
@@ -286,7 +294,7 @@ impl Run {
             old_value
         };
         variables.extend(old_self.map(|old| ("oldSelf".to_owned(), old)));
-        let (result, cost) = evaluate(&compiled.program, &variables, PER_CALL_LIMIT);
+        let (result, cost) = self.evaluate(&compiled.program, &variables, PER_CALL_LIMIT);
         let here = if path.is_root() { Path::nil() } else { path.clone() };
         if cost > self.budget {
             let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -311,6 +319,21 @@ impl Run {
         } else {
             self.outcome.errors.push(error);
         }
+    }
+
+    /// Evaluates an expression within the work that all rules of a request may cause.
+    fn evaluate<'a>(
+        &mut self,
+        program: &Checked,
+        variables: &Activation<'a>,
+        limit: u64,
+    ) -> (Result<Value<'a>, Failure>, u64) {
+        let work = Work::of_cost(limit);
+        work.limit_steps(self.steps);
+        let before = work.steps();
+        let evaluated = evaluate_with(program, variables, limit, &work);
+        self.steps = self.steps.saturating_sub(before - work.steps() + STEPS_PER_RULE);
+        evaluated
     }
 
     fn failed(
@@ -346,11 +369,8 @@ impl Run {
 
     /// The text of the message expression, unless it fails, is blank, too long or has more than one line.
     fn message(&mut self, compiled: &Compiled, variables: &Activation<'_>) -> Option<String> {
-        let (result, cost) = evaluate(
-            compiled.message.as_ref()?,
-            variables,
-            PER_CALL_LIMIT.min(self.budget),
-        );
+        let limit = PER_CALL_LIMIT.min(self.budget);
+        let (result, cost) = self.evaluate(compiled.message.as_ref()?, variables, limit);
         self.budget = self.budget.saturating_sub(cost);
         match result {
             Ok(Value::String(text)) => {

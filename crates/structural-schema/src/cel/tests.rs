@@ -273,3 +273,117 @@ fn costs_are_those_of_the_reference_implementation() {
         assert_eq!(cost_of(schema, rule), wanted, "{rule}");
     }
 }
+
+/// Runs an expression on `self`, a JSON object without a schema, with a limit of cost.
+#[track_caller]
+fn run_on(object: &serde_json::Value, source: &str, limit: u64) -> Result<bool, String> {
+    let variables = Variables::from([("self".to_owned(), Type::Dyn)]);
+    let checked = parse(source)
+        .and_then(|expr| check(expr, &variables))
+        .map_err(|issues| describe(source, &issues))?;
+    let activation = Activation::from([("self".to_owned(), value::from_json(object, None))]);
+    match evaluate(&checked, &activation, limit).0 {
+        Ok(Value::Bool(result)) => Ok(result),
+        Ok(other) => Err(format!("not a bool: {}", other.type_name())),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+/// 65,000 numbers, as many texts, and one text of a million characters.
+fn large() -> serde_json::Value {
+    serde_json::json!({
+        "items": (0..65_000).collect::<Vec<_>>(),
+        "texts": (0..65_000).map(|number| format!("t{number}")).collect::<Vec<_>>(),
+        "text": "aé".repeat(500_000),
+    })
+}
+
+#[test]
+fn large_values_take_work_in_proportion_to_their_cost() {
+    let large = large();
+    for source in [
+        "self.items.map(x, x).size() == 65000",
+        "self.items.filter(x, x % 2 == 0).size() == 32500",
+        "self.items.exists(x, self.items.exists(y, y == 0))",
+        "self.texts.all(x, x.matches('^[\\\\pL\\\\pN]{1,60}$'))",
+        "(self.items + self.items + self.items).size() == 195000",
+        "self.items.transformList(i, v, i == v).size() == 65000",
+        "self.texts.transformMap(i, v, v).size() == 65000 || true",
+        "self.text.split('').size() == 1000000 || true",
+        "self.text.lastIndexOf('éé') == -1",
+        "self.texts.sort().size() == 65000",
+        "self.texts.distinct().size() == 65000",
+        "self.texts.join(',').size() > 65000",
+        "self.text.substring(0, 500000).size() == 500000",
+        "[self.texts].flatten().reverse().slice(0, 10).size() == 10",
+        "self.items.map(x, self.text).size() == 65000",
+        "optional.of(self.texts).optMap(t, t.size()).orValue(0) == 65000",
+    ] {
+        let result = run_on(&large, source, 1_000_000);
+        let is_limited = result == Err("operation cancelled: actual cost limit exceeded".to_owned());
+        assert!(result == Ok(true) || is_limited, "{source}: {result:?}");
+    }
+}
+
+#[test]
+fn work_that_the_cost_does_not_cover_has_a_limit() {
+    let large = large();
+    let doubled = |last: &str| {
+        let step = ".map(a, a + a)".repeat(40);
+        format!("[self.items]{step}.all(a, {last})")
+    };
+    let shared = |last: &str| format!("[[1]]{}.all(a, {last})", ".map(a, [a, a])".repeat(60));
+    let limited = "operation cancelled: actual cost limit exceeded";
+    for source in [
+        doubled("a.sort().size() > 0"),
+        doubled("a == a + a || a == a"),
+        doubled("a.exists(x, x < 0)"),
+        doubled("'%s'.format([a]) == ''"),
+        doubled("a.distinct().size() > 0"),
+        shared("a == a"),
+        shared("'%s'.format([a]) == ''"),
+        shared("a in [a, a]"),
+        "self.items.all(x, self.text.size() > 0)".to_owned(),
+        "self.items.all(x, self.text.indexOf('ab') < 0)".to_owned(),
+        "self.items.all(x, self == self)".to_owned(),
+        "self.items.map(x, self.text).join('').size() > 0".to_owned(),
+        "self.items.map(x, self.text).sort().size() > 0".to_owned(),
+        "self.text.replace('a', self.text).size() > 0".to_owned(),
+        format!(
+            "'{}'.format([{}]).size() > 0",
+            "%s".repeat(3000),
+            vec!["self.text"; 3000].join(",")
+        ),
+        format!(
+            "self.items.all(x, [{}].all(y, y))",
+            vec!["true"; 19_000].join(",")
+        ),
+        format!("self.items.all(x, {})", vec!["true"; 10_000].join("&&")),
+        "self.text.matches('(a|é|aé|éa|a.|.a){1,500}b')".to_owned(),
+        "self.items.all(x, !self.text.matches('^(.*)' + string(x) + 'b'))".to_owned(),
+    ] {
+        let result = run_on(&large, &source, 40_000);
+        let shown: String = source.chars().take(60).collect();
+        assert_eq!(result, Err(limited.to_owned()), "{shown}");
+    }
+}
+
+#[test]
+fn lists_are_joined_without_a_copy() {
+    for source in [
+        "([1, 2] + [3] + [] + [4, 5])[3] == 4",
+        "([1] + [2, 3]).map(x, x * 2) == [2, 4, 6]",
+        "[[1]].map(a, a + a).map(a, a + a)[0] == [1, 1, 1, 1]",
+        "lists.range(40).map(x, [x]).all(x, (x + x).size() == 2)",
+        "'a,b,c'.split(',') == ['a', 'b', 'c'] && 'abc'.split('') == ['a', 'b', 'c']",
+        "'a,b,c'.split(',', 2) == ['a', 'b,c'] && 'abc'.split('', 2) == ['a', 'bc']",
+        "''.split('') == [] && ''.split(',') == [''] && 'a,b'.split(',', 0) == []",
+        "'abcabc'.lastIndexOf('bc') == 4 && 'abcabc'.lastIndexOf('bc', 3) == 1 && 'abc'.lastIndexOf('') == 3",
+        "'tacocat'.substring(4) == 'cat' && ' x '.trim() == 'x' && 'é1é'.charAt(2) == 'é'",
+        "'a1b22'.findAll('[0-9]+') == ['1', '22'] && 'a1b22'.find('[0-9]+') == '1'",
+        "{'b': 1, 'a': 2}.transformMapEntry(k, v, {string(v): k}) == {'1': 'b', '2': 'a'}",
+        "sets.contains([dyn(1), 2.0, 3u], [dyn(2), 3.0]) && [dyn(1), 1.0, 1u, 2].distinct() == [dyn(1), 2]",
+    ] {
+        assert_eq!(run(source), Ok(true), "{source}");
+    }
+}

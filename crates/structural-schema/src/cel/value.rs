@@ -1,8 +1,10 @@
 //! Values of expressions. JSON is not copied: lists and maps open up when an expression looks into them.
 
+mod collection;
+mod compare;
+mod text;
+
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +16,11 @@ use crate::go::ip::Cidr;
 use crate::go::time::{self, Timestamp};
 use crate::go::url::Url;
 use crate::node::Node;
+
+pub(super) use collection::{Entries, InsertError, Walk};
+pub use collection::{List, Map};
+pub(super) use compare::{Members, compare, equals};
+pub use text::Text;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -29,7 +36,7 @@ pub enum Value<'a> {
     /// `1.5`
     Double(f64),
     /// `'a'`
-    String(Cow<'a, str>),
+    String(Text<'a>),
     /// `b'a'`
     Bytes(Arc<[u8]>),
     /// Nanoseconds.
@@ -86,26 +93,6 @@ impl PartialEq for Opaque {
     }
 }
 
-/// A list, in JSON or made by an expression.
-#[derive(Clone, Debug)]
-pub enum List<'a> {
-    /// Items and the schema of the list.
-    Json(&'a [Json], Option<&'a Node>),
-    /// Items.
-    Owned(Arc<Vec<Value<'a>>>),
-}
-
-/// A map or object, in JSON or made by an expression.
-#[derive(Clone, Debug)]
-pub enum Map<'a> {
-    /// Fields and the schema of the object.
-    Json(&'a serde_json::Map<String, Json>, Option<&'a Node>),
-    /// Entries.
-    Owned(Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
-    /// The name of an object type, and the fields of one that an expression constructed.
-    Object(Arc<str>, Arc<BTreeMap<Key, (Value<'a>, Value<'a>)>>),
-}
-
 /// A key of a map; numbers of different types are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
@@ -129,6 +116,22 @@ impl Key {
             _ => None,
         }
     }
+}
+
+/// The largest value that becomes JSON, in bytes of memory.
+const MAX_JSON: usize = 32 << 20;
+
+fn weight(json: &Json) -> usize {
+    size_of::<Json>()
+        + match json {
+            Json::String(text) => text.len(),
+            Json::Array(items) => items.iter().map(weight).sum(),
+            Json::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| name.len() + weight(value))
+                .sum(),
+            _ => 0,
+        }
 }
 
 /// JSON with its schema as a value: formats decide on times, durations and bytes.
@@ -312,144 +315,9 @@ fn unescape(name: &str) -> Cow<'_, str> {
     out.into()
 }
 
-impl<'a> List<'a> {
-    /// A list made by an expression.
-    pub(super) fn new(items: Vec<Value<'a>>) -> Self {
-        Self::Owned(Arc::new(items))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Json(items, _) => items.len(),
-            Self::Owned(items) => items.len(),
-        }
-    }
-
-    pub(super) fn get(&self, index: usize) -> Option<Value<'a>> {
-        match self {
-            Self::Json(items, schema) => items.get(index).map(|item| from_json(item, item_schema(*schema))),
-            Self::Owned(items) => items.get(index).cloned(),
-        }
-    }
-
-    pub(super) fn items(&self) -> Vec<Value<'a>> {
-        (0..self.len()).filter_map(|index| self.get(index)).collect()
-    }
-
-    fn is_set_or_map(&self) -> Option<&'a Node> {
-        match self {
-            Self::Json(_, Some(schema)) if matches!(schema.list_type.as_deref(), Some("set" | "map")) => {
-                Some(schema)
-            }
-            _ => None,
-        }
-    }
-
-    /// Sets and maps take each item once; a map's later item replaces the earlier one in place.
-    pub(super) fn concat(&self, other: &Self) -> Self {
-        let mut items = self.items();
-        let Some(schema) = self.is_set_or_map() else {
-            items.extend(other.items());
-            return Self::new(items);
-        };
-        for item in other.items() {
-            let same = items.iter_mut().find(|found| match schema.list_type.as_deref() {
-                Some("map") => same_keys(found, &item, schema),
-                _ => equals(found, &item),
-            });
-            match same {
-                Some(found) => *found = item,
-                None => items.push(item),
-            }
-        }
-        Self::new(items)
-    }
-}
-
-fn item_schema(schema: Option<&Node>) -> Option<&Node> {
-    schema.and_then(|schema| schema.items.as_deref())
-}
-
-fn same_keys(a: &Value<'_>, b: &Value<'_>, schema: &Node) -> bool {
-    let (Value::Map(a), Value::Map(b)) = (a, b) else {
-        return false;
-    };
-    schema
-        .list_map_keys
-        .iter()
-        .all(|key| match (a.field(key), b.field(key)) {
-            (Some(a), Some(b)) => equals(&a, &b),
-            (None, None) => true,
-            _ => false,
-        })
-}
-
-impl<'a> Map<'a> {
-    pub(super) fn new(entries: BTreeMap<Key, (Value<'a>, Value<'a>)>) -> Self {
-        Self::Owned(Arc::new(entries))
-    }
-
-    pub(super) fn object(name: &str, fields: BTreeMap<Key, (Value<'a>, Value<'a>)>) -> Self {
-        Self::Object(name.into(), Arc::new(fields))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Json(fields, _) => fields.len(),
-            Self::Owned(entries) | Self::Object(_, entries) => entries.len(),
-        }
-    }
-
-    /// A field by its JSON name.
-    pub(super) fn field(&self, name: &str) -> Option<Value<'a>> {
-        match self {
-            Self::Json(fields, schema) => {
-                let value = fields.get(name)?;
-                Some(from_json(value, schema.and_then(|schema| schema.property(name))))
-            }
-            Self::Owned(entries) | Self::Object(_, entries) => entries
-                .get(&Key::Text(name.to_owned()))
-                .map(|(_, value)| value.clone()),
-        }
-    }
-
-    /// A field by the name that expressions use: escaped in objects, plain in maps.
-    pub(super) fn select(&self, name: &str) -> Option<Value<'a>> {
-        match self {
-            Self::Json(_, Some(schema)) if schema.additional_schema().is_none() => {
-                self.field(&unescape(name))
-            }
-            _ => self.field(name),
-        }
-    }
-
-    pub(super) fn get(&self, key: &Value<'_>) -> Option<Value<'a>> {
-        match (self, Key::of(key)?) {
-            (Self::Json(..), Key::Text(name)) => self.field(&name),
-            (Self::Json(..), _) => None,
-            (Self::Owned(entries) | Self::Object(_, entries), key) => {
-                entries.get(&key).map(|(_, value)| value.clone())
-            }
-        }
-    }
-
-    pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
-        match self {
-            Self::Json(fields, schema) => fields
-                .iter()
-                .map(|(name, value)| {
-                    let schema = schema.and_then(|schema| schema.property(name));
-                    (Value::String(name.as_str().into()), from_json(value, schema))
-                })
-                .collect(),
-            Self::Owned(entries) | Self::Object(_, entries) => entries.values().cloned().collect(),
-        }
-    }
-}
-
 impl<'a> Value<'a> {
     /// A text.
-    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+    pub(super) fn text(text: impl Into<Text<'a>>) -> Self {
         Self::String(text.into())
     }
 
@@ -478,7 +346,7 @@ impl<'a> Value<'a> {
                         "unexpected type name {name:?}, expected {expected:?}, which matches field name path from root Object type"
                     ));
                 }
-                fields.iter().try_for_each(|(key, (_, value))| match key {
+                fields.values().try_for_each(|(key, value)| match key {
                     Key::Text(field) => value.check_type_names_at(&format!("{expected}.{field}")),
                     _ => Ok(()),
                 })
@@ -495,21 +363,37 @@ impl<'a> Value<'a> {
     /// # Errors
     /// Names the type of a part that JSON cannot carry, such as a library's type.
     pub fn to_json(&self) -> Result<Json, String> {
+        self.to_json_within(&mut { MAX_JSON })
+    }
+
+    fn to_json_within(&self, left: &mut usize) -> Result<Json, String> {
+        let size = match self {
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::List(List::Json(items, _)) => items.iter().map(weight).sum(),
+            Self::Map(Map::Json(fields, _)) => fields.values().map(weight).sum(),
+            _ => 0,
+        };
+        *left = left
+            .checked_sub(size + size_of::<Json>())
+            .ok_or("a value that is too large")?;
         Ok(match self {
             Self::Null | Self::Optional(None) => Json::Null,
             Self::Bool(flag) => (*flag).into(),
             Self::Int(number) => (*number).into(),
             Self::Uint(number) => (*number).into(),
             Self::Double(number) => (*number).into(),
-            Self::String(text) => text.as_ref().into(),
+            Self::String(text) => (**text).into(),
             Self::Bytes(bytes) => encode_base64(bytes).into(),
             Self::Duration(nanos) => time::duration_seconds(*nanos).into(),
             Self::Timestamp(time) => time.to_rfc3339().into(),
-            Self::Optional(Some(inner)) => inner.to_json()?,
+            Self::Optional(Some(inner)) => inner.to_json_within(left)?,
             Self::List(List::Json(items, _)) => Json::Array(items.to_vec()),
-            Self::List(list) => {
-                Json::Array(list.items().iter().map(Self::to_json).collect::<Result<_, _>>()?)
-            }
+            Self::List(list) => Json::Array(
+                list.iter()
+                    .map(|item| item.to_json_within(left))
+                    .collect::<Result<_, _>>()?,
+            ),
             Self::Map(Map::Json(fields, _)) => Json::Object((*fields).clone()),
             Self::Map(map) => {
                 let entries = map.entries();
@@ -518,7 +402,7 @@ impl<'a> Value<'a> {
                         Self::String(text) => text.to_string(),
                         other => return Err(format!("a key of type {}", other.type_name())),
                     };
-                    Ok((key, value.to_json()?))
+                    Ok((key, value.to_json_within(left)?))
                 });
                 Json::Object(fields.collect::<Result<_, _>>()?)
             }
@@ -564,74 +448,5 @@ impl<'a> Value<'a> {
             _ => 1,
         };
         size as u64
-    }
-}
-
-/// Equality across numeric types; lists and maps by content, sets in any order.
-pub(super) fn equals(a: &Value<'_>, b: &Value<'_>) -> bool {
-    match (a, b) {
-        (Value::Null, Value::Null) => true,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::String(a), Value::String(b)) => a == b,
-        (Value::Bytes(a), Value::Bytes(b)) => a == b,
-        (Value::Type(a), Value::Type(b)) => a == b,
-        (Value::Opaque(a), Value::Opaque(b)) => a == b,
-        (Value::Optional(a), Value::Optional(b)) => match (a, b) {
-            (Some(a), Some(b)) => equals(a, b),
-            (None, None) => true,
-            _ => false,
-        },
-        (Value::List(a), Value::List(b)) => lists_equal(a, b),
-        (Value::Map(a), Value::Map(b)) => {
-            a.len() == b.len()
-                && a.entries()
-                    .iter()
-                    .all(|(key, value)| b.get(key).is_some_and(|other| equals(value, &other)))
-        }
-        _ => compare(a, b) == Some(Ordering::Equal),
-    }
-}
-
-fn lists_equal(a: &List<'_>, b: &List<'_>) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let (left, right) = (a.items(), b.items());
-    if a.is_set_or_map().or(b.is_set_or_map()).is_some() {
-        return left
-            .iter()
-            .all(|item| right.iter().any(|other| equals(item, other)));
-    }
-    left.iter().zip(&right).all(|(a, b)| equals(a, b))
-}
-
-/// The order of values that have one.
-pub(super) fn compare(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
-    match (a, b) {
-        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-        (Value::Int(a), Value::Int(b)) | (Value::Duration(a), Value::Duration(b)) => Some(a.cmp(b)),
-        (Value::Uint(a), Value::Uint(b)) => Some(a.cmp(b)),
-        (Value::Int(a), Value::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-        (Value::Uint(a), Value::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-        (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
-        (Value::Double(a), _) => a.partial_cmp(&number(b)?),
-        (_, Value::Double(b)) => number(a)?.partial_cmp(b),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
-        (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.cmp(b)),
-        _ => None,
-    }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of different types are compared as doubles"
-)]
-fn number(value: &Value<'_>) -> Option<f64> {
-    match value {
-        Value::Int(value) => Some(*value as f64),
-        Value::Uint(value) => Some(*value as f64),
-        Value::Double(value) => Some(*value),
-        _ => None,
     }
 }

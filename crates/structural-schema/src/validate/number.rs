@@ -3,12 +3,13 @@
 use serde_json::{Number, Value};
 
 use super::{Found, Problem};
+use crate::effort::Place;
 use crate::field::ErrorType;
 use crate::go;
 use crate::node::{Bound, Node};
 
 /// The range of the type and format, then `multipleOf`, `minimum`, `maximum`.
-pub(super) fn check(number: &Number, schema: &Node, path: &str) -> Found {
+pub(super) fn check(number: &Number, schema: &Node, path: &Place<'_>) -> Found {
     let kind = match schema.types() {
         [single] => *single,
         _ => "",
@@ -41,7 +42,7 @@ pub(super) fn check(number: &Number, schema: &Node, path: &str) -> Found {
 }
 
 /// Go formats the number and reads it back as the type and format.
-fn range(number: &Number, kind: &str, format: &str, prefix: &str, path: &str) -> Option<Problem> {
+fn range(number: &Number, kind: &str, format: &str, prefix: &str, path: &Place<'_>) -> Option<Problem> {
     let integer = number.as_i64().or_else(|| whole(number.as_f64()?));
     let fits = match (kind, format) {
         ("integer", "int32") => integer.is_some_and(|integer| i32::try_from(integer).is_ok()),
@@ -60,9 +61,10 @@ fn range(number: &Number, kind: &str, format: &str, prefix: &str, path: &str) ->
     } else {
         format!("with format {format}")
     };
-    Some(Problem::composite(format!(
-        "{prefix} value must be of type {kind} {format} in {path}"
-    )))
+    Some(Problem::composite(
+        path,
+        format!("{prefix} value must be of type {kind} {format} in {path}"),
+    ))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the value is whole and in range")]
@@ -70,7 +72,7 @@ fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() < 9.223_372_036_854_775e18).then_some(value as i64)
 }
 
-fn multiple_of(number: &Number, factor: f64, path: &str) -> Option<Problem> {
+fn multiple_of(number: &Number, factor: f64, path: &Place<'_>) -> Option<Problem> {
     let Some(integer) = number.as_i64() else {
         return multiple_of_float(number, factor, path);
     };
@@ -85,7 +87,7 @@ fn multiple_of(number: &Number, factor: f64, path: &str) -> Option<Problem> {
     (integer % factor != 0).then(|| not_multiple(&factor.to_string(), number, path))
 }
 
-fn multiple_of_float(number: &Number, factor: f64, path: &str) -> Option<Problem> {
+fn multiple_of_float(number: &Number, factor: f64, path: &Place<'_>) -> Option<Problem> {
     let value = number.as_f64()?;
     if factor <= 0.0 {
         return Some(not_positive(&go::float(factor), number, path));
@@ -99,17 +101,17 @@ fn multiple_of_float(number: &Number, factor: f64, path: &str) -> Option<Problem
     (!is_whole).then(|| not_multiple(&go::float(factor), number, path))
 }
 
-fn not_positive(factor: &str, number: &Number, path: &str) -> Problem {
+fn not_positive(factor: &str, number: &Number, path: &Place<'_>) -> Problem {
     let detail = format!("factor MultipleOf declared for {path} must be positive: {factor}");
     Problem::new(ErrorType::Invalid, path, &Value::Number(number.clone()), detail)
 }
 
-fn not_multiple(factor: &str, number: &Number, path: &str) -> Problem {
+fn not_multiple(factor: &str, number: &Number, path: &Place<'_>) -> Problem {
     let detail = format!("{path} in body should be a multiple of {factor}");
     Problem::new(ErrorType::Invalid, path, &Value::Number(number.clone()), detail)
 }
 
-fn limit(number: &Number, bound: Bound, is_minimum: bool, native: bool, path: &str) -> Option<Problem> {
+fn limit(number: &Number, bound: Bound, is_minimum: bool, native: bool, path: &Place<'_>) -> Option<Problem> {
     let Bound {
         value: limit,
         exclusive,

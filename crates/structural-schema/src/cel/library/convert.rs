@@ -1,11 +1,11 @@
 //! Conversions between types.
 
-use super::Called;
+use super::{Called, Context};
 use crate::cel::value::{Opaque, Value};
 use crate::go;
 use crate::go::time::{self as clock, Timestamp};
 
-pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
     let [value] = args else { return None };
     let refuse = |to: &str| format!("type conversion error from '{}' to '{to}'", value.type_name());
     Some(match function {
@@ -21,6 +21,10 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
         "double" => to_double(value)
             .map(Value::Double)
             .ok_or_else(|| refuse("double")),
+        "string" if matches!(value, Value::String(_)) => Ok(value.clone()),
+        "bytes" | "string" if !context.work.make(usize::try_from(value.size()).unwrap_or(0)) => {
+            Err(refuse(function))
+        }
         "string" => to_text(value).map(Value::text).ok_or_else(|| refuse("string")),
         "bytes" => match value {
             Value::Bytes(_) => Ok(value.clone()),

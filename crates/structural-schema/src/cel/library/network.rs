@@ -3,15 +3,24 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::Called;
-use crate::cel::value::{Key, List, Map, Opaque, Value};
+use super::{Called, Context};
+use crate::cel::value::{Entries, List, Map, Opaque, Value};
 use crate::go::{ip, netip, quote, url};
 
-pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
     match args {
         [Value::String(text)] => of_text(function, text),
         [Value::Opaque(opaque), rest @ ..] => match (&**opaque, rest) {
-            (Opaque::Url(url), []) => of_url(function, url).map(Ok),
+            (Opaque::Url(url), []) => {
+                let work = context.work;
+                // A query has a list for each two characters at most.
+                let bytes = if function == "getQuery" { 64 } else { 1 };
+                let size = url.path.len().max(url.raw_query.len());
+                if !work.spend(size / 4) || !work.make(size.saturating_mul(bytes)) {
+                    return Some(Err("result is too large".to_owned()));
+                }
+                of_url(function, url).map(Ok)
+            }
             (Opaque::Ip(ip), []) => of_ip(function, *ip).map(Ok),
             (Opaque::Cidr(cidr), rest) => of_cidr(function, *cidr, rest),
             _ => None,
@@ -86,15 +95,11 @@ fn query<'a>(raw: &str) -> Value<'a> {
             .or_default()
             .push(Value::text(decoded(value)));
     }
-    let entries = found
-        .into_iter()
-        .map(|(key, values)| {
-            (
-                Key::Text(key.clone()),
-                (Value::text(key), Value::List(List::new(values))),
-            )
-        })
-        .collect();
+    let mut entries = Entries::default();
+    for (key, values) in found {
+        // The keys of a map are all different.
+        let _ = entries.insert(Value::text(key), Value::List(List::new(values)));
+    }
     Value::Map(Map::new(entries))
 }
 

@@ -1,34 +1,36 @@
 //! Operators: arithmetic with overflow checks, comparison, membership, indexing, optional values.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
-use super::Called;
-use crate::cel::value::{Key, List, Map, Value, compare, equals};
+use super::{Called, Context};
+use crate::cel::value::{Entries, List, Map, Value, compare, equals};
+use crate::cel::work::Work;
 use crate::go::time::Timestamp;
 
-pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
+    let work = context.work;
     match (function, args) {
         ("!_", [Value::Bool(flag)]) => Some(Ok(Value::Bool(!flag))),
         ("-_", [Value::Int(value)]) => Some(value.checked_neg().map(Value::Int).ok_or_else(overflow)),
         ("-_", [Value::Double(value)]) => Some(Ok(Value::Double(-value))),
-        ("_==_", [a, b]) => Some(Ok(Value::Bool(equals(a, b)))),
-        ("_!=_", [a, b]) => Some(Ok(Value::Bool(!equals(a, b)))),
+        ("_==_", [a, b]) => Some(Ok(Value::Bool(equals(a, b, work)))),
+        ("_!=_", [a, b]) => Some(Ok(Value::Bool(!equals(a, b, work)))),
         ("_<_", [a, b]) => Some(ordered(a, b, Ordering::is_lt)),
         ("_<=_", [a, b]) => Some(ordered(a, b, Ordering::is_le)),
         ("_>_", [a, b]) => Some(ordered(a, b, Ordering::is_gt)),
         ("_>=_", [a, b]) => Some(ordered(a, b, Ordering::is_ge)),
-        ("_+_", [a, b]) => add(a, b),
+        ("_+_", [a, b]) => add(a, b, work),
         ("_-_", [a, b]) => subtract(a, b),
         ("_*_" | "_/_" | "_%_", [a, b]) => multiply(function, a, b),
         ("@in", [item, Value::List(list)]) => Some(Ok(Value::Bool(
-            list.items().iter().any(|found| equals(found, item)),
+            list.iter()
+                .any(|found| work.is_exhausted() || equals(&found, item, work)),
         ))),
         ("@in", [key, Value::Map(map)]) => Some(Ok(Value::Bool(map.get(key).is_some()))),
         ("_[_]", [target, index]) => Some(at(target, index)),
         ("_[?_]", [target, index]) => Some(optional_at(target, index)),
-        ("cel.@mapInsert", [Value::Map(map), rest @ ..]) => Some(insert(map, rest)),
-        _ => optional(function, args),
+        ("cel.@mapInsert", [Value::Map(map), rest @ ..]) => Some(insert(map, rest, work)),
+        _ => optional(function, args, work),
     }
 }
 
@@ -45,7 +47,7 @@ fn ordered<'a>(a: &Value<'_>, b: &Value<'_>, test: fn(Ordering) -> bool) -> Resu
     }
 }
 
-fn add<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
+fn add<'a>(a: &Value<'a>, b: &Value<'a>, work: &Work) -> Called<'a> {
     Some(match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.checked_add(*b).map(Value::Int).ok_or_else(overflow),
         (Value::Uint(a), Value::Uint(b)) => a
@@ -53,9 +55,11 @@ fn add<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
             .map(Value::Uint)
             .ok_or_else(|| "unsigned integer overflow".to_owned()),
         (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a + b)),
+        (Value::String(a), Value::String(b)) if !work.make(a.len() + b.len()) => Err(too_large()),
+        (Value::Bytes(a), Value::Bytes(b)) if !work.make(a.len() + b.len()) => Err(too_large()),
         (Value::String(a), Value::String(b)) => Ok(Value::text(format!("{a}{b}"))),
         (Value::Bytes(a), Value::Bytes(b)) => Ok(Value::Bytes([&**a, &**b].concat().into())),
-        (Value::List(a), Value::List(b)) => Ok(Value::List(append(a, b))),
+        (Value::List(a), Value::List(b)) => Ok(Value::List(a.concat(b, work))),
         (Value::Duration(a), Value::Duration(b)) => {
             a.checked_add(*b).map(Value::Duration).ok_or_else(overflow)
         }
@@ -65,8 +69,8 @@ fn add<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
     })
 }
 
-fn append<'a>(a: &List<'a>, b: &List<'a>) -> List<'a> {
-    a.concat(b)
+fn too_large() -> String {
+    "result is too large".to_owned()
 }
 
 fn shifted<'a>(time: Timestamp, nanos: i64) -> Result<Value<'a>, String> {
@@ -175,23 +179,19 @@ fn optional_at<'a>(target: &Value<'a>, index: &Value<'a>) -> Result<Value<'a>, S
     Ok(Value::Optional(found.map(Box::new)))
 }
 
-fn insert<'a>(map: &Map<'a>, rest: &[Value<'a>]) -> Result<Value<'a>, String> {
+fn insert<'a>(map: &Map<'a>, rest: &[Value<'a>], work: &Work) -> Result<Value<'a>, String> {
+    if !work.spend(map.len()) || !work.make(map.len().saturating_mul(4 * size_of::<Value<'a>>())) {
+        return Err(too_large());
+    }
     let added = match rest {
         [key, value] => vec![(key.clone(), value.clone())],
         [Value::Map(other)] => other.entries(),
         _ => return Err("no such overload".to_owned()),
     };
-    let mut entries: BTreeMap<Key, (Value<'a>, Value<'a>)> = BTreeMap::new();
-    for (key, value) in map.entries() {
-        if let Some(found) = Key::of(&key) {
-            entries.insert(found, (key, value));
-        }
-    }
-    for (key, value) in added {
-        let found = Key::of(&key).ok_or_else(|| "unsupported key type".to_owned())?;
-        if entries.insert(found, (key.clone(), value)).is_some() {
-            return Err(format!("insert failed: key {} already exists", shown(&key)));
-        }
+    let mut entries = Entries::default();
+    for (key, value) in map.entries().into_iter().chain(added) {
+        let inserted = entries.insert(key.clone(), value);
+        inserted.map_err(|why| super::insert_error(why, &key))?;
     }
     Ok(Value::Map(Map::new(entries)))
 }
@@ -209,7 +209,7 @@ fn is_zero(value: &Value<'_>) -> bool {
     }
 }
 
-fn optional<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
+fn optional<'a>(function: &str, args: &[Value<'a>], work: &Work) -> Called<'a> {
     Some(match (function, args) {
         ("optional.none", []) => Ok(Value::Optional(None)),
         ("optional.of", [value]) => Ok(Value::Optional(Some(Box::new(value.clone())))),
@@ -219,7 +219,7 @@ fn optional<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
         ("value", [Value::Optional(Some(inner))]) => Ok((**inner).clone()),
         ("value", [Value::Optional(None)]) => Err("optional.none() dereference".to_owned()),
         ("optional.unwrap" | "unwrapOpt", [Value::List(list)]) => {
-            let present = list.items().into_iter().filter_map(|item| match item {
+            let present = list.items(work).into_iter().filter_map(|item| match item {
                 Value::Optional(inner) => inner.map(|inner| *inner),
                 other => Some(other),
             });

@@ -1,35 +1,34 @@
 //! Strings, regular expressions and named formats.
 
-use super::Called;
 use super::convert::to_text;
-use crate::cel::value::{List, Opaque, Value, decode_base64};
-use crate::go::{regexp, time, url};
+use super::{Called, Context};
+use crate::cel::value::{List, Opaque, Text, Value, decode_base64};
+use crate::cel::work::Work;
+use crate::go::{time, url};
 use crate::{go, names};
 
-pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
-    let text = match args.first() {
-        Some(Value::String(text)) => text.as_ref(),
-        _ => return on_others(function, args),
+pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
+    let Some(Value::String(text)) = args.first() else {
+        return on_others(function, args);
     };
+    let work = context.work;
     let rest = args.get(1..).unwrap_or_default();
     let characters = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     Some(match (function, rest) {
         ("size", []) => Ok(Value::Int(characters())),
-        ("contains", [Value::String(part)]) => Ok(Value::Bool(text.contains(part.as_ref()))),
-        ("startsWith", [Value::String(part)]) => Ok(Value::Bool(text.starts_with(part.as_ref()))),
-        ("endsWith", [Value::String(part)]) => Ok(Value::Bool(text.ends_with(part.as_ref()))),
+        ("contains", [Value::String(part)]) => Ok(Value::Bool(text.contains(&**part))),
+        ("startsWith", [Value::String(part)]) => Ok(Value::Bool(text.starts_with(&**part))),
+        ("endsWith", [Value::String(part)]) => Ok(Value::Bool(text.ends_with(&**part))),
         ("matches", [Value::String(pattern)]) => {
-            regexp::compile(pattern).map(|pattern| Value::Bool(pattern.is_match(text)))
+            let pattern = context.pattern(pattern);
+            pattern.map(|pattern| Value::Bool(work.run(|steps| pattern.is_match(text, steps))))
         }
-        ("find", [Value::String(pattern)]) => regexp::compile(pattern).map(|pattern| {
-            Value::text(
-                pattern
-                    .find(text)
-                    .map_or(String::new(), |found| found.as_str().to_owned()),
-            )
+        ("find", [Value::String(pattern)]) => context.pattern(pattern).map(|pattern| {
+            let found = work.run(|steps| pattern.find_at(text, 0, steps));
+            Value::String(found.map_or(Text::from(""), |(start, end)| text.part(start..end)))
         }),
-        ("findAll", [Value::String(pattern)]) => find_all(text, pattern, -1),
-        ("findAll", [Value::String(pattern), Value::Int(limit)]) => find_all(text, pattern, *limit),
+        ("findAll", [Value::String(pattern)]) => find_all(text, pattern, -1, context),
+        ("findAll", [Value::String(pattern), Value::Int(limit)]) => find_all(text, pattern, *limit, context),
         ("charAt", [Value::Int(index)]) => char_at(text, *index, characters()),
         ("indexOf", [Value::String(part)]) => Ok(Value::Int(index_of(text, part, 0))),
         ("indexOf", [Value::String(part), Value::Int(from)]) => match usize::try_from(*from) {
@@ -42,22 +41,24 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
             Ok(Value::Int(last_index_of(text, part, *to)))
         }
         ("lastIndexOf", [Value::String(_), Value::Int(to)]) => Err(format!("index out of range: {to}")),
-        ("lowerAscii", []) => Ok(Value::text(text.to_ascii_lowercase())),
-        ("upperAscii", []) => Ok(Value::text(text.to_ascii_uppercase())),
-        ("trim", []) => Ok(Value::text(text.trim().to_owned())),
-        ("replace", [Value::String(from), Value::String(to)]) => replace(text, from, to, -1),
+        ("lowerAscii", []) => copied(text.len(), work, || text.to_ascii_lowercase()),
+        ("upperAscii", []) => copied(text.len(), work, || text.to_ascii_uppercase()),
+        ("trim", []) => Ok(Value::String(text.part_of(text.trim()))),
+        ("replace", [Value::String(from), Value::String(to)]) => replace(text, from, to, -1, work),
         ("replace", [Value::String(from), Value::String(to), Value::Int(count)]) => {
-            replace(text, from, to, *count)
+            replace(text, from, to, *count, work)
         }
-        ("split", [Value::String(separator)]) => Ok(split(text, separator, -1)),
-        ("split", [Value::String(separator), Value::Int(count)]) => Ok(split(text, separator, *count)),
+        ("split", [Value::String(separator)]) => split(text, separator, -1, work),
+        ("split", [Value::String(separator), Value::Int(count)]) => split(text, separator, *count, work),
         ("substring", [Value::Int(from)]) => substring(text, *from, characters()),
         ("substring", [Value::Int(from), Value::Int(to)]) => substring(text, *from, *to),
-        ("format", [Value::List(list)]) => format(text, &list.items()).map(Value::text),
-        ("jsonpatch.escapeKey", []) => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
-        ("strings.quote", []) => Ok(Value::text(quote(text))),
+        ("format", [Value::List(list)]) => format(text, list, work).map(Value::text),
+        ("jsonpatch.escapeKey", []) => copied(text.len().saturating_mul(2), work, || {
+            text.replace('~', "~0").replace('/', "~1")
+        }),
+        ("strings.quote", []) => copied(text.len().saturating_mul(2), work, || quote(text)),
         ("format.named", []) => {
-            let found = FORMATS.iter().find(|name| **name == text);
+            let found = FORMATS.iter().find(|name| ***name == **text);
             Ok(Value::Optional(found.map(|name| Box::new(named(name)))))
         }
         _ => return None,
@@ -84,14 +85,41 @@ fn on_others<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-fn find_all<'a>(text: &str, pattern: &str, limit: i64) -> Result<Value<'a>, String> {
-    let pattern = regexp::compile(pattern)?;
+const TOO_LARGE: &str = "result is too large";
+
+/// A new text of at most some length.
+fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<Value<'a>, String> {
+    if work.make(len) {
+        Ok(Value::text(make()))
+    } else {
+        Err(TOO_LARGE.to_owned())
+    }
+}
+
+/// The parts of a text at some ranges, as a list.
+fn parts<'a>(
+    text: &Text<'a>,
+    count: usize,
+    ranges: impl Iterator<Item = (usize, usize)>,
+    work: &Work,
+) -> Result<Value<'a>, String> {
+    if !work.make(count.saturating_mul(size_of::<Value<'a>>())) {
+        return Err(TOO_LARGE.to_owned());
+    }
+    let parts = ranges.map(|(start, end)| Value::String(text.part(start..end)));
+    Ok(Value::List(List::new(parts.collect())))
+}
+
+fn find_all<'a>(
+    text: &Text<'a>,
+    pattern: &str,
+    limit: i64,
+    context: &Context<'_>,
+) -> Result<Value<'a>, String> {
+    let pattern = context.pattern(pattern)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let found = pattern
-        .find_iter(text)
-        .take(limit)
-        .map(|found| Value::text(found.as_str().to_owned()));
-    Ok(Value::List(List::new(found.collect())))
+    let found = context.work.run(|steps| pattern.find_all(text, limit, steps));
+    parts(text, found.len(), found.into_iter(), context.work)
 }
 
 fn char_at<'a>(text: &str, index: i64, len: i64) -> Result<Value<'a>, String> {
@@ -117,48 +145,51 @@ fn index_of(text: &str, part: &str, from: usize) -> i64 {
 
 /// The last place at or before character `to`.
 fn last_index_of(text: &str, part: &str, to: i64) -> i64 {
-    let found = text
-        .char_indices()
-        .map(|(at, _)| at)
-        .chain([text.len()])
-        .zip(0_i64..)
-        .take_while(|(_, index)| *index <= to)
-        .filter(|(at, _)| text.get(*at..).is_some_and(|tail| tail.starts_with(part)))
-        .last();
-    found.map_or(-1, |(_, index)| index)
+    let skipped = usize::try_from(to).unwrap_or(usize::MAX);
+    let start = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
+    let end = start.saturating_add(part.len()).min(text.len());
+    // The end of the last possible match may be inside of a character.
+    let end = (end..=text.len())
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(text.len());
+    let head = text.get(..end).unwrap_or("");
+    let found = head.rfind(part).map(|at| at.min(start));
+    found.map_or(-1, |at| {
+        let before = text.get(..at).unwrap_or("").chars().count();
+        i64::try_from(before).unwrap_or(-1)
+    })
 }
 
-fn replace<'a>(text: &str, from: &str, to: &str, count: i64) -> Result<Value<'a>, String> {
-    const MAX: usize = 3 << 20;
+fn replace<'a>(text: &str, from: &str, to: &str, count: i64, work: &Work) -> Result<Value<'a>, String> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let found = text.matches(from).take(count).count();
-    if found.saturating_mul(to.len()) > MAX {
-        return Err("result of replace is too large".to_owned());
-    }
-    Ok(Value::text(text.replacen(from, to, count)))
+    let size = text.len().saturating_add(found.saturating_mul(to.len()));
+    copied(size, work, || text.replacen(from, to, count))
 }
 
-fn split<'a>(text: &str, separator: &str, count: i64) -> Value<'a> {
-    let parts: Vec<String> = match (separator, usize::try_from(count)) {
-        (_, Ok(0)) => Vec::new(),
-        ("", limit) => {
-            let limit = limit.unwrap_or(usize::MAX);
-            let chars: Vec<char> = text.chars().collect();
-            let single = chars.len().min(limit.saturating_sub(1));
-            let (first, last) = chars.split_at(if chars.len() <= limit { chars.len() } else { single });
-            let mut parts: Vec<String> = first.iter().map(ToString::to_string).collect();
-            if !last.is_empty() {
-                parts.push(last.iter().collect());
+fn split<'a>(text: &Text<'a>, separator: &str, count: i64, work: &Work) -> Result<Value<'a>, String> {
+    let limit = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    if limit > 0 && !(separator.is_empty() && text.is_empty()) {
+        let ends = text
+            .match_indices(separator)
+            .map(|(at, found)| (at, at + found.len()));
+        // An empty separator stands between all characters, and not at the ends.
+        let is_inside = |at: usize| !separator.is_empty() || at > 0 && at < text.len();
+        for (end, next) in ends.filter(|(at, _)| is_inside(*at)).take(limit - 1) {
+            if !work.make(size_of::<(usize, usize)>()) {
+                return Err(TOO_LARGE.to_owned());
             }
-            parts
+            ranges.push((start, end));
+            start = next;
         }
-        (_, Ok(limit)) => text.splitn(limit, separator).map(str::to_owned).collect(),
-        (_, Err(_)) => text.split(separator).map(str::to_owned).collect(),
-    };
-    Value::List(List::new(parts.into_iter().map(Value::text).collect()))
+        ranges.push((start, text.len()));
+    }
+    parts(text, ranges.len(), ranges.into_iter(), work)
 }
 
-fn substring<'a>(text: &str, from: i64, to: i64) -> Result<Value<'a>, String> {
+fn substring<'a>(text: &Text<'a>, from: i64, to: i64) -> Result<Value<'a>, String> {
     let len = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if from < 0 || from > len {
         return Err(format!("index out of range: {from}"));
@@ -173,9 +204,10 @@ fn substring<'a>(text: &str, from: i64, to: i64) -> Result<Value<'a>, String> {
         usize::try_from(from).unwrap_or(0),
         usize::try_from(to - from).unwrap_or(0),
     );
-    Ok(Value::text(
-        text.chars().skip(skip).take(take).collect::<String>(),
-    ))
+    let offset = |text: &str, count: usize| text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+    let start = offset(text, skip);
+    let end = start + offset(text.get(start..).unwrap_or(""), take);
+    Ok(Value::String(text.part(start..end)))
 }
 
 fn quote(text: &str) -> String {
@@ -199,17 +231,20 @@ fn quote(text: &str) -> String {
 }
 
 /// `'%s: %d'.format([…])`
-fn format(text: &str, args: &[Value<'_>]) -> Result<String, String> {
-    let mut out = String::new();
+fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
+    let mut out = Output {
+        text: String::new(),
+        work,
+    };
     let mut args = args.iter();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if c != '%' {
-            out.push(c);
+            out.text.push(c);
             continue;
         }
         if chars.next_if_eq(&'%').is_some() {
-            out.push('%');
+            out.text.push('%');
             continue;
         }
         let mut precision = None;
@@ -224,9 +259,74 @@ fn format(text: &str, args: &[Value<'_>]) -> Result<String, String> {
             .next()
             .ok_or_else(|| "unexpected end of format string".to_owned())?;
         let arg = args.next().ok_or_else(|| "index 0 out of range".to_owned())?;
-        out.push_str(&format_one(verb, precision, arg)?);
+        match verb {
+            's' => out.shown(&arg)?,
+            _ if !work.make(
+                usize::try_from(arg.size())
+                    .unwrap_or(usize::MAX)
+                    .saturating_mul(2),
+            ) =>
+            {
+                return Err(TOO_LARGE.to_owned());
+            }
+            _ => out.push(&format_one(verb, precision, &arg)?)?,
+        }
     }
-    Ok(out)
+    Ok(out.text)
+}
+
+/// A text that is being made, of bounded length.
+struct Output<'w> {
+    text: String,
+    work: &'w Work,
+}
+
+impl Output<'_> {
+    fn push(&mut self, text: &str) -> Result<(), String> {
+        if !self.work.spend(1) || !self.work.make(text.len()) {
+            return Err(TOO_LARGE.to_owned());
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    fn shown(&mut self, value: &Value<'_>) -> Result<(), String> {
+        match value {
+            Value::Null => self.push("null"),
+            Value::String(text) => self.push(text),
+            Value::List(list) => {
+                self.push("[")?;
+                for (index, item) in list.iter().enumerate() {
+                    self.push(if index == 0 { "" } else { ", " })?;
+                    self.shown(&item)?;
+                }
+                self.push("]")
+            }
+            Value::Map(map) => {
+                if !self
+                    .work
+                    .make(map.len().saturating_mul(2 * size_of::<Value<'_>>()))
+                {
+                    return Err(TOO_LARGE.to_owned());
+                }
+                let mut entries = Vec::with_capacity(map.len());
+                for (key, value) in map.entries() {
+                    let mut entry = Output {
+                        text: String::new(),
+                        work: self.work,
+                    };
+                    entry.shown(&key)?;
+                    entry.push(": ")?;
+                    entry.shown(&value)?;
+                    entries.push(entry.text);
+                }
+                entries.sort();
+                self.push(&format!("{{{}}}", entries.join(", ")))
+            }
+            Value::Type(name) => self.push(name),
+            other => self.push(&to_text(other).unwrap_or_else(|| other.type_name().to_owned())),
+        }
+    }
 }
 
 fn format_one(verb: char, precision: Option<usize>, arg: &Value<'_>) -> Result<String, String> {
@@ -237,7 +337,6 @@ fn format_one(verb: char, precision: Option<usize>, arg: &Value<'_>) -> Result<S
         )
     };
     Ok(match (verb, arg) {
-        ('s', arg) => shown(arg),
         ('d', Value::Int(value)) => value.to_string(),
         ('d', Value::Uint(value)) => value.to_string(),
         ('d', Value::Double(value)) if value.is_nan() || value.is_infinite() => go::float(*value),
@@ -278,27 +377,6 @@ fn signed(value: i64, show: fn(u64) -> String) -> String {
         if value < 0 { "-" } else { "" },
         show(value.unsigned_abs())
     )
-}
-
-fn shown(value: &Value<'_>) -> String {
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::List(list) => {
-            let items: Vec<String> = list.items().iter().map(shown).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Map(map) => {
-            let mut entries: Vec<String> = map
-                .entries()
-                .iter()
-                .map(|(key, value)| format!("{}: {}", shown(key), shown(value)))
-                .collect();
-            entries.sort();
-            format!("{{{}}}", entries.join(", "))
-        }
-        Value::Type(name) => name.to_string(),
-        other => to_text(other).unwrap_or_else(|| other.type_name().to_owned()),
-    }
 }
 
 const FORMATS: [&str; 13] = [

@@ -4,7 +4,7 @@ use super::Parser;
 use crate::cel::ast::{Comprehension, Expr, Kind, Literal};
 
 /// No name in a source can be this one.
-const RESULT: &str = "@result";
+pub(in crate::cel) const RESULT: &str = "@result";
 const UNUSED: &str = "#unused";
 
 impl Parser {

@@ -1,0 +1,92 @@
+//! A limit of the work that one request causes.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+
+/// The steps of all checks of one object: each takes some nanoseconds.
+const STEPS: u64 = 200_000_000;
+/// The bytes of all errors of one object.
+const TEXT: usize = 4 << 20;
+
+/// The work that is left.
+#[derive(Debug)]
+pub(crate) struct Effort {
+    steps: Cell<u64>,
+    text: Cell<usize>,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self {
+            steps: Cell::new(STEPS),
+            text: Cell::new(TEXT),
+        }
+    }
+}
+
+impl Effort {
+    /// Takes some steps; reports whether there were so many left.
+    pub(crate) fn spend(&self, steps: usize) -> bool {
+        let left = self.steps.get().checked_sub(steps as u64);
+        self.steps.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// Takes some bytes of errors. Without any left there are no steps left either.
+    pub(crate) fn report(&self, bytes: usize) {
+        match self.text.get().checked_sub(bytes) {
+            Some(left) => self.text.set(left),
+            None => self.steps.set(0),
+        }
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.steps.get() == 0
+    }
+
+    /// Runs something that counts its own steps.
+    pub(crate) fn run<T>(&self, run: impl FnOnce(&mut u64) -> T) -> T {
+        let mut steps = self.steps.get();
+        let result = run(&mut steps);
+        self.steps.set(steps);
+        result
+    }
+}
+
+/// A place in an object, and the effort of its checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'e> {
+    path: String,
+    pub(crate) effort: &'e Effort,
+}
+
+impl<'e> Place<'e> {
+    pub(crate) fn root(effort: &'e Effort) -> Self {
+        Self {
+            path: String::new(),
+            effort,
+        }
+    }
+
+    /// The place of a property or an item: this place with a text behind it.
+    pub(crate) fn with(&self, text: &str) -> Self {
+        let mut path = self.path.clone();
+        crate::field::append(&mut path, text);
+        Self { path, ..*self }
+    }
+}
+
+impl Deref for Place<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.path
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
+}
