@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// The client of kube underneath, for what this one does not offer. What is written with it is in the cache when
-    /// the watch brings it, and not before.
+    /// the watch brings it, and not before. If this client writes only as the leader, so does that one.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));

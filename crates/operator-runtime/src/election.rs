@@ -32,8 +32,8 @@
 //! * nobody else writes or deletes the lease.
 //!
 //! "Leads" is what [`Leadership::is_leader`] says. Work that began while it was true and goes on when it no longer is
-//! breaks the promise: end it, or end the process. A manager aborts its controllers, and the clients of their reconciles
-//! refuse to write from that moment on.
+//! breaks the promise: end it, or end the process. A manager aborts its controllers and the runnables of the leader, and
+//! their clients refuse to write from that moment on.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -127,8 +127,9 @@ pub trait Election: Send + 'static {
     /// ```
     fn keep(&mut self) -> BoxFuture<'_, Error>;
 
-    /// Whether this instance leads, now and from now on, if the election can tell. Clients of controllers ask before each
-    /// write, so that even a reconcile that slept through the end of its leadership writes nothing after it.
+    /// Returns the leadership of this instance, now and from now on. Clients of the leader check it for each attempt of a
+    /// write, so that even a reconcile that slept through the end of its leadership writes nothing after it. Without it,
+    /// they check what the manager knows: this instance leads from the end of `acquire` to the end of `keep`.
     ///
     /// ```
     /// use operator_runtime::election::LeaderElection;

@@ -1,9 +1,10 @@
 //! The running controller: starts the sources, waits for them, and reconciles until it is stopped.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -99,7 +100,9 @@ impl Worker {
             match source {
                 Source::Kind(start) => synced.push(start(requests)),
                 Source::Raw(start) => {
-                    raw.spawn(start(requests, stop.child_token()));
+                    // On an instance that only warms up, nobody looks at what becomes of it.
+                    let run = start(requests, stop.child_token());
+                    raw.spawn(reported(self.shared.name.clone(), run));
                 }
             }
         }
@@ -205,6 +208,16 @@ impl Sources {
             }
         }
     }
+}
+
+/// Logs the failure or the panic of a source at once.
+async fn reported(controller: Arc<str>, run: BoxFuture<'static, Result<()>>) -> Result<()> {
+    let ended = AssertUnwindSafe(run).catch_unwind().await;
+    let ended = ended.unwrap_or_else(|panic| Err(Error::msg(panic_text(&*panic))));
+    if let Err(error) = &ended {
+        tracing::error!(%controller, %error, "Source failed");
+    }
+    ended
 }
 
 fn ended_text(ended: JoinError) -> String {
