@@ -1,5 +1,6 @@
 //! What runs when: groups in the order of their start, and how they end.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -130,7 +131,10 @@ pub(super) async fn run(
 /// Ends when this instance has begun to lead, or when it cannot or does not any more.
 async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Result<()> {
     match election {
-        Some(election) if !leads => election.acquire().await,
+        Some(election) if !leads => {
+            let acquired = AssertUnwindSafe(election.acquire()).catch_unwind().await;
+            acquired.unwrap_or_else(|panic| Err(election_panic(&*panic)))
+        }
         None if !leads => Ok(()),
         election => Err(keep(election).await),
     }
@@ -139,9 +143,17 @@ async fn campaign(election: &mut Option<Box<dyn Election>>, leads: bool) -> Resu
 /// Ends when leadership is lost: never without an election.
 async fn keep(election: &mut Option<Box<dyn Election>>) -> Error {
     match election {
-        Some(election) => election.keep().await,
+        Some(election) => {
+            let lost = AssertUnwindSafe(election.keep()).catch_unwind().await;
+            lost.unwrap_or_else(|panic| election_panic(&*panic))
+        }
         None => std::future::pending().await,
     }
+}
+
+fn election_panic(panic: &(dyn Any + Send)) -> Error {
+    let (name, message) = ("leader election".to_owned(), panic_text(panic));
+    ManagerError::Panic { name, message }.into()
 }
 
 // === impl Groups ===

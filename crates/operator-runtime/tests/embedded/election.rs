@@ -674,3 +674,44 @@ async fn lease_is_released_after_what_needs_it_has_ended() {
     running.end().await.unwrap_err();
     assert_eq!(*notes.lock(), ["ended", "released"]);
 }
+
+/// Panics instead of leading, or while it leads.
+struct Broken {
+    at_once: bool,
+    released: Arc<AtomicBool>,
+}
+
+impl Election for Broken {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        let at_once = self.at_once;
+        Box::pin(async move {
+            assert!(!at_once, "no quorum");
+            Ok(())
+        })
+    }
+
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(async { panic!("no quorum") })
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.released.store(true, Ordering::SeqCst) })
+    }
+}
+
+#[tokio::test]
+async fn election_that_panics_ends_the_manager_with_an_error() {
+    for at_once in [true, false] {
+        let bench = Bench::without_widgets();
+        let released = Arc::<AtomicBool>::default();
+        let election = Broken {
+            at_once,
+            released: released.clone(),
+        };
+        let manager = Manager::builder("tester").client(bench.client.clone());
+        let manager = manager.election(election).build().await.unwrap();
+        let error = run(&manager).ended().await.unwrap_err();
+        assert_eq!(error.to_string(), "leader election failed: panic: no quorum");
+        assert_eq!(released.load(Ordering::SeqCst), !at_once);
+    }
+}
