@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use operator_apiserver::ApiServer;
+use kube::config::Kubeconfig;
+use operator_apiserver::{ApiServer, ListenOptions};
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::manager::ManagerBuilder;
 use operator_runtime::prelude::*;
@@ -28,10 +29,10 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn new(wire: &Wire, is_socks: bool) -> Self {
+    async fn new(server: &str, is_socks: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<_>>>::default());
-        let (server, log) = (wire.url().replace("http://", ""), asked.clone());
+        let (server, log) = (server.to_owned(), asked.clone());
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let (server, log) = (server.clone(), log.clone());
@@ -99,6 +100,10 @@ async fn socks(client: &mut TcpStream) -> std::io::Result<(String, String)> {
     ))
 }
 
+fn authority(wire: &Wire) -> String {
+    wire.url().replace("http://", "")
+}
+
 fn kubeconfig(directory: &Path, proxy: &str) -> PathBuf {
     let path = directory.join("kubeconfig");
     let kubeconfig = json!({
@@ -122,7 +127,7 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
     for (scheme, is_socks) in [("http", false), ("socks5", true)] {
         let wire = Wire::new().await;
         wire.up(ApiServer::builder().build().unwrap());
-        let proxy = Proxy::new(&wire, is_socks).await;
+        let proxy = Proxy::new(&authority(&wire), is_socks).await;
         let directory = tempfile::tempdir().unwrap();
         let url = format!("{scheme}://user:pa%40ss@{}", proxy.address);
         let manager = operator(&wire, directory.path(), &url).build().await.unwrap();
@@ -143,11 +148,48 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
     }
 }
 
+/// With TLS and the credentials of a kubeconfig, without a proxy and through one.
+#[tokio::test]
+async fn operator_talks_tls_through_its_proxy_as_without() {
+    let server = ApiServer::builder().build().unwrap();
+    let mut options = ListenOptions::default();
+    options.host_names = vec!["api.cluster.invalid".to_owned()];
+    let listener = server.listen(options).await.unwrap();
+    let address = listener.local_addr().to_string();
+    for (scheme, is_socks) in [(None, false), (Some("http"), false), (Some("socks5h"), true)] {
+        let proxy = Proxy::new(&address, is_socks).await;
+        let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig()).unwrap();
+        let mut kubeconfig = serde_json::to_value(&kubeconfig).unwrap();
+        if let Some(scheme) = scheme {
+            let cluster = &mut kubeconfig["clusters"][0]["cluster"];
+            cluster["server"] = format!("https://{SERVER}").into();
+            cluster["proxy-url"] = format!("{scheme}://user:password@{}", proxy.address).into();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        let mut args = Wire::new()
+            .await
+            .args(directory.path(), &["--metrics-bind-address=0"]);
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        args.kubeconfig = Some(path);
+        let manager = Manager::builder("tester").args(&args).build().await.unwrap();
+        let running = run(&manager);
+        let config = config_map_in("default", "secure", scheme.unwrap_or("none"));
+        in_time(manager.client().apply(config)).await.unwrap();
+        let configs = in_time(manager.client().list::<ConfigMap>(None)).await.unwrap();
+        let values = configs[0].data.clone().unwrap();
+        assert_eq!(values["value"], scheme.unwrap_or("none"));
+        running.end().await.unwrap();
+        assert_eq!(proxy.asked.lock().is_empty(), scheme.is_none());
+    }
+    listener.shutdown().await;
+}
+
 #[tokio::test]
 async fn other_cluster_is_reached_through_its_proxy() {
     let wire = Wire::new().await;
     wire.up(ApiServer::builder().build().unwrap());
-    let proxy = Proxy::new(&wire, false).await;
+    let proxy = Proxy::new(&authority(&wire), false).await;
     let home = crate::support::Bench::without_widgets();
     let manager = home.manager().await;
     let mut config = kube::Config::new(format!("http://{SERVER}").parse().unwrap());
