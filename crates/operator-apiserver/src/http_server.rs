@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -112,6 +113,8 @@ impl ListenOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) user: User,
+    /// When the client's certificate expires, if it has one.
+    pub(crate) expiry: Option<Timestamp>,
     /// How long a request may take.
     pub(crate) request_timeout: Duration,
 }

@@ -27,6 +27,7 @@ mod discovery;
 mod managed_fields;
 mod measure;
 mod negotiate;
+mod offload;
 mod patch;
 mod pipeline;
 mod pod_security;

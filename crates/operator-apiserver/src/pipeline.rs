@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Response};
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::{self, User};
@@ -27,6 +28,8 @@ pub(crate) struct Incoming<B> {
     /// Reads the body.
     pub(crate) body: B,
     pub(crate) user: User,
+    /// When the client's certificate expires; the connection may last longer.
+    pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
     /// How long the request may take.
     pub(crate) limit: Duration,
@@ -50,32 +53,103 @@ pub(crate) async fn handle(
         warnings: Warnings::default(),
         drain: incoming.drain,
     };
-    let answer = match identify(registry, &mut call) {
-        Ok(()) => in_time(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
+    let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
+    if is_expired {
+        call.user = User::anonymous();
+    }
+    let identified = if is_expired && authn::bearer_token(&call.headers).is_none() {
+        Err(status::unauthorized())
+    } else {
+        identify(registry, &mut call)
+    };
+    let prepared = match identified {
+        Ok(()) => prepare(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
         Err(refusal) => Err(refusal),
     };
-    let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(&call)));
+    let deadline = match prepared {
+        Ok(deadline) => deadline,
+        Err(refusal) => return respond(registry, &call, Err(refusal)),
+    };
+    if !is_long(registry, &call) {
+        let answer = deadline.answer(route(registry, &parts.method, &call)).await;
+        return respond(registry, &call, answer);
+    }
+    let call = Arc::new(call);
+    let work = {
+        let (registry, call) = (registry.clone(), call.clone());
+        async move {
+            let answer = route(&registry, &parts.method, &call).await;
+            respond(&registry, &call, answer)
+        }
+    };
+    let offloaded = async {
+        let response = registry.offload.run(work).await;
+        response.ok_or_else(|| status::internal("the request could not be handled"))
+    };
+    match deadline.answer(offloaded).await {
+        Ok(response) => response,
+        Err(refusal) => respond(registry, &call, Err(refusal)),
+    }
+}
+
+/// The response to a request, with what every response has.
+fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
+    let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
     encoding::compress(&mut answer, &call.headers);
     answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
     answer.into_response()
 }
 
-/// Reads the body and answers, as long as there is time.
-async fn in_time(
-    registry: &Arc<Registry>,
+/// Checks that the request is allowed, and reads its body; the time that it has.
+async fn prepare(
+    registry: &Registry,
     method: &Method,
     call: &mut Call,
     body: impl Future<Output = Result<Bytes, Status>>,
     limit: Duration,
-) -> Result<Answer, Status> {
+) -> Result<Deadline, Status> {
     let deadline = Deadline::of(call, limit)?;
     // Before the body: it costs memory.
     authz::check(registry, &Attributes::of(&call.user, &call.info))?;
     if has_body(method) {
         call.body = deadline.read(body).await?;
     }
-    deadline.answer(route(registry, method, call)).await
+    Ok(deadline)
+}
+
+/// A body from which on a request is worth a thread of its own.
+const LONG_BODY_BYTES: usize = 32 << 10;
+/// The same for custom resources, whose rules may be costly.
+const LONG_CUSTOM_BODY_BYTES: usize = 4 << 10;
+/// The number of objects from which on a list is.
+const LONG_LIST: usize = 500;
+/// The memory of an object from which on its change is.
+const LARGE_OBJECT_BYTES: usize = 128 << 10;
+
+/// Whether a request may take longer than a health check should wait.
+fn is_long(registry: &Registry, call: &Call) -> bool {
+    let info = &call.info;
+    if call.body.len() >= LONG_BODY_BYTES {
+        return true;
+    }
+    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+        return false;
+    };
+    match info.verb {
+        "list" | "deletecollection" => registry.store.count(&definition.table) >= LONG_LIST,
+        "create" | "update" | "patch" | "delete" => {
+            let is_schema = definition.is("apiextensions.k8s.io", "customresourcedefinitions");
+            let grants = info.group == "rbac.authorization.k8s.io" && !call.user.is_master();
+            let has_rules = definition.is_custom() && call.body.len() >= LONG_CUSTOM_BODY_BYTES;
+            is_schema || grants || has_rules || {
+                let key = definition.key(&info.namespace, &info.name);
+                let live = registry.store.get(&definition.table, &key);
+                live.is_some_and(|live| live.memory >= LARGE_OBJECT_BYTES)
+            }
+        }
+        _ => false,
+    }
 }
 
 /// Whether requests with a method have a body that is looked at.
@@ -88,7 +162,7 @@ fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
     {
-        let known = authn::authenticate(registry, token, &[]);
+        let known = authn::authenticate(registry, &token, &[]);
         call.user = known.map_err(|_| status::unauthorized())?.user;
     }
     if call.user.is_anonymous() && !registry.anonymous {

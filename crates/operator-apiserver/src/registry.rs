@@ -36,6 +36,7 @@ use crate::authz;
 use crate::clock::{self, Clock};
 use crate::crd;
 use crate::keyring::Keyring;
+use crate::offload::Offload;
 use crate::random::Random;
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
@@ -72,6 +73,8 @@ pub(crate) struct Registry {
     pub(crate) hooks: admission::Hooks,
     /// Where the Services lead that webhooks are called by.
     pub(crate) routes: Routes,
+    /// Runs the work of large requests.
+    pub(crate) offload: Offload,
     /// This registry, for what outlives a borrow of it.
     pub(crate) this: Weak<Registry>,
 }
@@ -136,6 +139,7 @@ impl Registry {
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),
             routes: Routes::default(),
+            offload: Offload::default(),
             this: Weak::new(),
         }
     }

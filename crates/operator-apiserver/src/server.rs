@@ -159,6 +159,7 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
         let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
+        let expiry = peer.as_ref().and_then(|peer| peer.expiry);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
         let is_head = parts.method == Method::HEAD;
@@ -166,6 +167,7 @@ impl ApiServer {
             parts,
             body: read(body),
             user,
+            expiry,
             drain,
             limit,
         };

@@ -139,6 +139,12 @@ impl Store {
         state.tables.get(table)?.objects.get(key).cloned()
     }
 
+    /// The number of objects of a table.
+    pub(crate) fn count(&self, table: &str) -> usize {
+        let state = self.state.read();
+        state.tables.get(table).map_or(0, |table| table.objects.len())
+    }
+
     pub(crate) fn create(
         &self,
         table: &TableId,

@@ -26,12 +26,14 @@ pub(crate) struct Authenticated {
 const INVALID: &str = "invalid bearer token";
 
 /// The token of an `Authorization` header.
-pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let header = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    // A token with other bytes is one that nobody has.
+    let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
+    let header = header.trim();
     let mut parts = header.split(' ');
     let scheme = parts.next()?;
     let token = parts.next()?;
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
 }
 
 /// Whose a token is, if it is for one of the audiences; without any, it has to be for this server.

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, BERReader, Tag};
@@ -61,8 +64,45 @@ fn subject_of(der: &[u8]) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     })
 }
 
+/// When a certificate expires.
+pub(crate) fn expiry(der: &[u8]) -> Option<Timestamp> {
+    let not_after = yasna::parse_der(der, |reader| {
+        reader.read_sequence(|certificate| {
+            let not_after = certificate.next().read_sequence(|body| {
+                body.read_optional(|version| {
+                    version.read_tagged(Tag::context(0), |version| version.read_u8())
+                })?;
+                // Serial number, signature algorithm and issuer come before the validity.
+                for _ in 0..3 {
+                    body.next().read_der()?;
+                }
+                let not_after = body.next().read_sequence(|validity| {
+                    validity.next().read_der()?;
+                    let time = validity.next().read_tagged_der()?;
+                    Ok((time.tag(), time.value().to_vec()))
+                })?;
+                while body.read_optional(|rest| rest.read_der())?.is_some() {}
+                Ok(not_after)
+            })?;
+            certificate.next().read_der()?;
+            certificate.next().read_der()?;
+            Ok(not_after)
+        })
+    });
+    let (tag, time) = not_after.ok()?;
+    let text = String::from_utf8(time).ok()?;
+    // UTCTime has two digits for the years from 1950 to 2049.
+    let text = match tag {
+        yasna::tags::TAG_UTCTIME if text.get(..2)? < "50" => format!("20{text}"),
+        yasna::tags::TAG_UTCTIME => format!("19{text}"),
+        _ => text,
+    };
+    let time = DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
+    time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp())
+}
+
 /// A distinguished name: a sequence of sets of attributes.
-fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+pub(crate) fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     let sets = name.collect_sequence_of(|set| {
         set.collect_set_of(|attribute| {
             attribute.read_sequence(|parts| {
@@ -105,6 +145,18 @@ mod tests {
             credential.starts_with("X509SHA256=") && credential.len() == 75,
             "{credential}"
         );
+    }
+
+    #[test]
+    fn a_certificate_expires() {
+        for (year, expected) in [(2031, "2031-05-06T00:00:00Z"), (2100, "2100-05-06T00:00:00Z")] {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let mut parameters = rcgen::CertificateParams::default();
+            parameters.not_after = rcgen::date_time_ymd(year, 5, 6);
+            let der = parameters.self_signed(&key).unwrap();
+            assert_eq!(expiry(der.der()).unwrap().to_string(), expected);
+        }
+        assert_eq!(expiry(b"no certificate"), None);
     }
 
     #[test]

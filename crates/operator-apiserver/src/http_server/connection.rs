@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -22,7 +23,7 @@ use tower::Service;
 
 use super::impatient::Impatient;
 use super::{Peer, Timeouts};
-use crate::authn::User;
+use crate::authn::{self, User};
 use crate::call::Body;
 use crate::server::ApiServer;
 
@@ -31,6 +32,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How many requests an HTTP/2 client may have in flight.
 const STREAMS_MAX: u32 = 100;
+/// How many headers an HTTP/1.1 request may have.
+const HEADERS_MAX: usize = 500;
 /// The longest head of an HTTP/2 request.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
@@ -121,7 +124,8 @@ fn http1_builder(timeouts: &Timeouts) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(timeouts.header);
+        .header_read_timeout(timeouts.header)
+        .max_headers(HEADERS_MAX);
     builder
 }
 
@@ -152,6 +156,7 @@ impl Requests {
             server: shared.server.clone(),
             peer: Peer {
                 user: user_of(stream),
+                expiry: certificate_of(stream).and_then(|certificate| authn::expiry(certificate)),
                 request_timeout: shared.timeouts.request,
             },
             drain: shared.drain.clone(),
@@ -175,10 +180,13 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
 }
 
 fn user_of(stream: &ClientStream) -> User {
-    let chain = stream.get_ref().1.peer_certificates();
-    chain
-        .and_then(|chain| User::from_certificate(chain.first()?))
+    certificate_of(stream)
+        .and_then(|certificate| User::from_certificate(certificate))
         .unwrap_or_else(User::anonymous)
+}
+
+fn certificate_of(stream: &ClientStream) -> Option<&CertificateDer<'static>> {
+    stream.get_ref().1.peer_certificates()?.first()
 }
 
 /// Returns when no request was in flight for this long.
