@@ -31,6 +31,7 @@ use serde_json::Value;
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{Reinvocation, Subject};
+use crate::managed_fields;
 use crate::object;
 use crate::registry::{Registry, Write};
 use crate::status::{self, Status};
@@ -134,6 +135,9 @@ async fn change(
     if !hooks.mutates() || is_carrier(write) || matching::is_exempt(&write.definition) {
         return Ok(());
     }
+    let managed_before = object
+        .as_deref()
+        .and_then(|object| object::meta(object, "managedFields").cloned());
     let mut subject = Subject::new(registry, write, operation, object.as_deref(), old);
     let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
     let mut unconverted = policy::Unconverted::default();
@@ -165,8 +169,19 @@ async fn change(
     }
     if let Some(object) = object {
         subject.finish(object);
+        restore_managed_fields(write, object, managed_before);
     }
     Ok(())
+}
+
+/// Puts the managed fields back that were there before admission, if those after it cannot be read.
+fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Value>) {
+    if let Err(why) = managed_fields::check(object) {
+        object::set_meta(object, "managedFields", before);
+        write.warnings.add(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {why}"
+        ));
+    }
 }
 
 /// The plug-ins that only look at a new or changed object.

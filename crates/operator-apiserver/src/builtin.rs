@@ -4,6 +4,7 @@
 //! Knows no HTTP, no store and no clock: values in, values out. `kind` is always the pair (group/version, kind) of
 //! the object as it is served.
 
+pub(crate) mod certificate_request;
 mod decode;
 mod default;
 mod go_fields;

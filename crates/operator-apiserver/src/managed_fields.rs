@@ -310,6 +310,15 @@ impl ScaleManagers {
     }
 }
 
+/// Checks that the managed fields of an object can be read.
+///
+/// # Errors
+/// The text that the real server has for what is wrong.
+pub(crate) fn check(object: &Value) -> Result<(), String> {
+    let decoded = structured_merge::managed_fields::Managed::decode(entries(object));
+    decoded.map(drop).map_err(|error| error.to_string())
+}
+
 fn entries(object: &Value) -> &[Value] {
     structured_merge::managed_fields::entries(object).unwrap_or_default()
 }

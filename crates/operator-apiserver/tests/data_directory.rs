@@ -230,3 +230,81 @@ async fn what_was_acknowledged_survives_sigkill_at_any_moment() {
         }
     }
 }
+
+/// A writer that goes on after errors: prints what came of each value.
+const PERSISTENT_WRITER: &str = "DATA_DIRECTORY_TEST_PERSISTENT_WRITER";
+
+#[tokio::test]
+async fn persistent_writer() {
+    let Ok(directory) = std::env::var(PERSISTENT_WRITER) else {
+        return;
+    };
+    let client = open(Path::new(&directory)).client();
+    for round in 0_u64.. {
+        let name = format!("n{round}");
+        let outcome = match client
+            .create(&config_maps(), "default", config_map(&name, &"x".repeat(10_000)))
+            .await
+        {
+            Ok(_) => "acknowledged".to_owned(),
+            Err(status) => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                format!("refused {}", status.message())
+            }
+        };
+        println!("\n{name} {outcome}");
+    }
+}
+
+#[tokio::test]
+async fn writes_go_on_when_a_full_disk_has_space_again() {
+    let directory = tempfile::tempdir().unwrap();
+    // A limit to the size of files stands for a full disk. Its signal is ignored, so that writes fail.
+    let mut writer = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -S -f 600; exec \"$0\" --exact persistent_writer --nocapture",
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .env(PERSISTENT_WRITER, directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = Vec::new();
+    let (mut refused, mut after) = (0, 0);
+    for line in BufReader::new(writer.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+    {
+        let Some((name, outcome)) = line.split_once(' ').filter(|(name, _)| name.starts_with('n')) else {
+            continue;
+        };
+        if outcome == "acknowledged" {
+            acknowledged.push(name.to_owned());
+            after += u32::from(refused > 0);
+        } else if outcome.contains("cannot append to") {
+            refused += 1;
+        }
+        if refused == 20 {
+            let pid = writer.id().to_string();
+            let raised = Command::new("prlimit")
+                .args(["--fsize=unlimited", "--pid", &pid])
+                .status()
+                .unwrap();
+            assert!(raised.success());
+        }
+        if after == 50 {
+            writer.kill().unwrap();
+        }
+    }
+    writer.wait().unwrap();
+    assert!(
+        refused >= 20 && after >= 50,
+        "{refused} writes were refused, {after} came after"
+    );
+    let client = open(directory.path()).client();
+    for name in acknowledged {
+        client.get(&config_maps(), "default", &name).await.unwrap();
+    }
+}

@@ -4,11 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::needless_pass_by_value, reason = "the cases are written as literals")]
 
+use std::cell::Cell;
 use std::fmt::Write as _;
+use std::process::Command;
 
 use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -606,4 +609,97 @@ async fn the_history_is_bounded_by_the_memory_of_its_objects() {
         .as_str()
         .or(answer.body["reason"].as_str());
     assert_eq!(said, Some("Expired"), "{}", answer.code);
+}
+
+// === requests side by side ===
+
+#[tokio::test]
+async fn a_health_check_does_not_wait_for_a_large_request() {
+    let server = server().await;
+    let children: Vec<String> = (0..100_000)
+        .map(|index| format!(r#""a{index}":{{"b":1}}"#))
+        .collect();
+    let large = format!(
+        r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"large"}},"spec":{{{}}}}}"#,
+        children.join(",")
+    );
+    let path = format!("{WIDGETS}?dryRun=All");
+    let finished = Cell::new(0);
+    let order = |answer: u16| {
+        finished.set(finished.get() + 1);
+        (answer, finished.get())
+    };
+    // The large request begins first, on the only thread of this runtime.
+    let (large, health) = tokio::join!(
+        async { order(ask(&server, "POST", &path, JSON, &large).await.code) },
+        async { order(ask(&server, "GET", "/readyz", JSON, "").await.code) },
+    );
+    assert_eq!((large, health), ((201, 2), (200, 1)));
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_allowed_is_refused_before_its_body_is_read() {
+    let server = ApiServer::builder().build().unwrap();
+    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+    let request = Request::post(CONFIG_MAPS)
+        .header("impersonate-user", "nobody")
+        .body(body)
+        .unwrap();
+    assert_eq!(server.clone().oneshot(request).await.unwrap().status(), 403);
+    // A watch has no use for one.
+    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+    let request = Request::get(format!("{CONFIG_MAPS}?watch=1")).body(body).unwrap();
+    assert_eq!(server.oneshot(request).await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_address_is_given_once_however_many_ask_for_it() {
+    let server = server().await;
+    let services = "/api/v1/namespaces/default/services";
+    for round in 0..30 {
+        let service = |name: String| {
+            json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "clusterIP": format!("10.0.0.{}", 100 + round),
+                "ports": [{"port": 80, "nodePort": 31_000 + round}]}})
+        };
+        let creates = (0..8).map(|index| {
+            let (server, body) = (server.clone(), service(format!("s{round}-{index}")).to_string());
+            tokio::spawn(async move { ask(&server, "POST", services, JSON, &body).await.code })
+        });
+        let mut codes: Vec<u16> = Vec::new();
+        for create in creates.collect::<Vec<_>>() {
+            codes.push(create.await.unwrap());
+        }
+        codes.sort_unstable();
+        assert_eq!(codes, [201, 422, 422, 422, 422, 422, 422, 422], "round {round}");
+    }
+}
+
+/// The tests above whose requests would take gigabytes without a limit.
+const HUNGRY: [&str; 7] = [
+    "aliases_of_yaml_are_charged_by_their_bytes",
+    "an_object_cannot_be_nested_deeper_patch_by_patch",
+    "copies_of_a_json_patch_are_limited",
+    "errors_that_show_a_whole_list_are_bounded",
+    "large_roles_are_compared_without_their_combinations",
+    "repeated_and_unknown_fields_cost_what_they_are_long",
+    "the_history_is_bounded_by_the_memory_of_its_objects",
+];
+
+#[test]
+fn hostile_requests_are_answered_with_little_memory() {
+    let limited = "ulimit -v 1000000; exec \"$0\" --exact --test-threads=1 \"$@\"";
+    let run = Command::new("sh")
+        .args(["-c", limited])
+        .arg(std::env::current_exe().unwrap())
+        .args(HUNGRY)
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(
+        run.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    assert!(said.contains(&format!("{} passed", HUNGRY.len())), "{said}");
 }

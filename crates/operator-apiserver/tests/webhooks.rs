@@ -826,3 +826,57 @@ async fn a_watch_tells_of_converted_objects() {
         (&json!("DELETED"), &json!({"amount": 2}))
     );
 }
+
+#[tokio::test]
+async fn what_a_webhook_changes_is_limited_and_checked() {
+    let server = server();
+    let hook = Hook::start(
+        |review| match review["request"]["name"].as_str().unwrap_or_default() {
+            "copies" => patch(&Value::from(vec![
+                json!({"op": "copy", "from": "", "path": "/data"});
+                7_200
+            ])),
+            "doubles" => {
+                let double =
+                    |index: usize| json!({"op": "copy", "from": "/data", "path": format!("/data{index}")});
+                let text = json!({"op": "add", "path": "/data", "value": {"k": "x".repeat(100_000)}});
+                patch(&std::iter::once(text).chain((0..100).map(double)).collect())
+            }
+            "namespace" => {
+                patch(&json!([{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]))
+            }
+            "managed" => patch(&json!([{"op": "add", "path": "/metadata/managedFields", "value": [{}]}])),
+            "large" => patch(&json!([{"op": "add", "path": "/data", "value": {"k": "x".repeat(2_000_000)}}])),
+            _ => allow(),
+        },
+    )
+    .await;
+    configure(&server, "mutating", vec![webhook("a", hook.by_url(), json!({}))]).await;
+    for (name, code, message) in [
+        ("copies", 500, "exceeding the limit 3145728"),
+        ("doubles", 500, "exceeding the limit 3145728"),
+        ("large", 422, "may not be more than 1048576 bytes"),
+        (
+            "namespace",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+    ] {
+        let answer = post(&server, CONFIG_MAPS, config_map(name)).await;
+        answer.is_refused(code, message);
+    }
+    let path = format!("{CONFIG_MAPS}/managed");
+    let mut managed = config_map("managed");
+    managed["data"] = json!({"k": "v"});
+    let created = post(&server, CONFIG_MAPS, managed).await;
+    let managed = created.body["metadata"]["managedFields"].clone();
+    assert_eq!(managed[0]["operation"], "Update", "{}", created.body);
+    assert_eq!(created.warnings.len(), 1);
+    assert!(created.warnings[0].contains(".metadata.managedFields was in an invalid state after admission"));
+    let changed = merge(&server, &path, json!({"data": {"a": "b"}})).await;
+    assert_eq!(
+        changed.body["metadata"]["managedFields"][0]["operation"], "Update",
+        "{}",
+        changed.body
+    );
+}

@@ -37,6 +37,9 @@ pub(super) fn read_answer(code: u16, body: &Bytes) -> Result<Value, String> {
     Ok(parsed.value)
 }
 
+/// The number of bytes of an answer that errors show; client-go reads no more.
+const SHOWN_BYTES_MAX: usize = 2048;
+
 /// What is said of an answer that is no success.
 fn refusal(code: u16, body: &Bytes) -> String {
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
@@ -44,7 +47,7 @@ fn refusal(code: u16, body: &Bytes) -> String {
     if text("kind") == "Status" && text("apiVersion") == "v1" && !text("message").is_empty() {
         return text("message");
     }
-    let said = String::from_utf8_lossy(body);
+    let said = String::from_utf8_lossy(body.get(..SHOWN_BYTES_MAX).unwrap_or(body));
     let said = said.trim();
     match code {
         400 => "the server rejected our request for an unknown reason".to_owned(),

@@ -17,16 +17,23 @@ fn pem(kind: &str, contents: &[u8]) -> String {
     ))
 }
 
-fn request(signer: &str, contents: &[u8]) -> Value {
+/// A request for a certificate of somebody in a group.
+fn request(signer: &str, group: &str) -> Value {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::default();
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    let name = rcgen::DnType::OrganizationName;
+    parameters.distinguished_name.push(name, group);
+    let pem = parameters.serialize_request(&key).unwrap().pem().unwrap();
     json!({
         "metadata": {"name": "r"},
-        "spec": {"request": pem("CERTIFICATE REQUEST", contents), "signerName": signer, "usages": ["client auth"]},
+        "spec": {"request": BASE64_STANDARD.encode(pem), "signerName": signer, "usages": ["client auth"]},
     })
 }
 
 async fn asked(signer: &str) -> ApiServer {
     let server = server().await;
-    post(&server, REQUESTS, request(signer, b"x")).await.is_done();
+    post(&server, REQUESTS, request(signer, "x")).await.is_done();
     server
 }
 
@@ -56,13 +63,13 @@ async fn a_signer_has_a_domain_and_a_path() {
         ),
     ];
     for (signer, why) in cases {
-        let refused = post(&server, REQUESTS, request(signer, b"x")).await;
+        let refused = post(&server, REQUESTS, request(signer, "x")).await;
         refused.is_refused(
             422,
             &format!("CertificateSigningRequest.certificates.k8s.io \"r\" is invalid: {why}"),
         );
     }
-    let refused = post(&server, REQUESTS, request("Example.com/name", b"x")).await;
+    let refused = post(&server, REQUESTS, request("Example.com/name", "x")).await;
     assert!(
         refused
             .message()
@@ -75,17 +82,25 @@ async fn a_signer_has_a_domain_and_a_path() {
 #[tokio::test]
 async fn nobody_asks_to_be_an_administrator() {
     let server = server().await;
-    let subject = [&[0x06, 0x03, 0x55, 0x04, 0x0a, 0x0c, 0x0e][..], b"system:masters"].concat();
     let signer = "kubernetes.io/kube-apiserver-client";
-    post(&server, REQUESTS, request(signer, &subject)).await.is_refused(
-        403,
-        "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed",
-    );
-    post(&server, REQUESTS, request("example.com/other", &subject))
-        .await
-        .is_done();
+    let why = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    let hidden = |text: &str| {
+        let mut request = request(signer, "system:masters");
+        let pem = BASE64_STANDARD
+            .decode(request["spec"]["request"].as_str().unwrap())
+            .unwrap();
+        let pem = String::from_utf8(pem).unwrap().replace("\r\n", "\n");
+        let pem = pem.replacen("REQUEST-----\n", &format!("REQUEST-----\n{text}"), 1);
+        request["spec"]["request"] = BASE64_STANDARD.encode(pem).into();
+        request
+    };
+    for request in [hidden(""), hidden("Header: x\n\n")] {
+        post(&server, REQUESTS, request).await.is_refused(403, why);
+    }
+    let other = request("example.com/other", "system:masters");
+    post(&server, REQUESTS, other).await.is_done();
     delete(&server, &format!("{REQUESTS}/r")).await.is_done();
-    post(&server, REQUESTS, request(signer, b"system:masters"))
+    post(&server, REQUESTS, request(signer, "system:masters2"))
         .await
         .is_done();
 }

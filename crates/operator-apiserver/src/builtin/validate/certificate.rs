@@ -8,8 +8,8 @@ use serde_json::Value;
 use structural_schema::field::{Error, Path};
 
 use super::check::Check;
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
+use crate::builtin::{certificate_request, names};
 
 /// What a certificate may be good for, in the order of errors.
 const USAGES: &[&str] = &[
@@ -55,15 +55,6 @@ fn usages(check: &mut Check, spec: &Value, path: &Path) {
             check.duplicate(path.index(index), usage);
         }
     }
-}
-
-/// Whether bytes in base64 are a PEM block of a certificate request; what stands in the block is not looked at.
-fn is_certificate_request(request: &str) -> bool {
-    let bytes = BASE64_STANDARD.decode(request).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let begin = text.find("-----BEGIN CERTIFICATE REQUEST-----");
-    let end = text.find("-----END CERTIFICATE REQUEST-----");
-    matches!((begin, end), (Some(begin), Some(end)) if begin < end)
 }
 
 /// A new request.
@@ -118,12 +109,8 @@ fn of_type<'a>(request: &'a Value, kind: &str) -> Vec<&'a Value> {
 fn request(check: &mut Check, object: &Value, old: Option<&Value>) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
     let request = at(spec, &["request"]);
-    if !is_certificate_request(request.as_str().unwrap_or_default()) {
-        check.invalid(
-            path.child("request"),
-            request,
-            "PEM block type must be CERTIFICATE REQUEST",
-        );
+    if let Err(why) = certificate_request::organizations(request.as_str().unwrap_or_default()) {
+        check.invalid(path.child("request"), request, why.to_string());
     }
     usages(check, spec, &path.child("usages"));
     signer_name(

@@ -1,0 +1,152 @@
+//! The PEM text of a CertificateSigningRequest, as far as the server looks into it: who the certificate is for.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use yasna::models::ObjectIdentifier;
+use yasna::{ASN1Result, BERReader};
+
+const BLOCK: &str = "CERTIFICATE REQUEST";
+const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
+
+/// What cannot be read of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    Pem,
+    #[error("asn1: structure error: {0:?}")]
+    Asn1(yasna::ASN1ErrorKind),
+}
+
+/// Reads the organizations in the subject of a request, which is a PEM text in base64. Only the first block counts; it
+/// may have headers. The signature is not checked.
+///
+/// # Errors
+/// The request has no such block, or its contents are malformed.
+pub(crate) fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
+    let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let der = match first_block(&text) {
+        Some((BLOCK, der)) => der,
+        _ => return Err(Unreadable::Pem),
+    };
+    let attributes = yasna::parse_der(&der, read_request).map_err(|error| Unreadable::Asn1(error.kind()))?;
+    Ok(attributes
+        .into_iter()
+        .filter(|(kind, _)| kind.components().as_slice() == ORGANIZATION)
+        .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
+        .collect())
+}
+
+/// The type and the contents of the first block that is well-formed, as Go's `pem.Decode` finds it.
+fn first_block(text: &str) -> Option<(&str, Vec<u8>)> {
+    let mut rest = text;
+    let mut at_line_start = true;
+    while let Some(start) = rest.find("-----BEGIN ") {
+        let begins_line = (start == 0 && at_line_start) || rest.get(..start)?.ends_with('\n');
+        let (_, after) = rest.split_at(start + "-----BEGIN ".len());
+        if begins_line && let Some(block) = block(after) {
+            return Some(block);
+        }
+        rest = after;
+        at_line_start = false;
+    }
+    None
+}
+
+/// The block whose first line begins, after `-----BEGIN `, with `text`.
+fn block(text: &str) -> Option<(&str, Vec<u8>)> {
+    let (line, body) = text.split_once('\n')?;
+    let kind = line.trim_end().strip_suffix("-----")?;
+    let end = format!("-----END {kind}-----");
+    let (body, _) = match body.strip_prefix(end.as_str()) {
+        Some(rest) => ("", rest),
+        None => body.split_once(&format!("\n{end}"))?,
+    };
+    // Headers end with an empty line.
+    let encoded = match body.lines().next() {
+        Some(first) if first.contains(':') => {
+            let headers = body.lines().take_while(|line| line.contains(':')).count();
+            body.lines().skip(headers).collect::<Vec<_>>().join("\n")
+        }
+        _ => body.to_owned(),
+    };
+    let encoded: String = encoded.split_ascii_whitespace().collect();
+    Some((kind, BASE64_STANDARD.decode(encoded).ok()?))
+}
+
+/// The attributes of the subject of a request.
+fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+    reader.read_sequence(|request| {
+        let attributes = request.next().read_sequence(|body| {
+            // The version comes first; the public key and the attributes of the request follow.
+            body.next().read_der()?;
+            let attributes = crate::authn::attributes_of(body.next())?;
+            body.next().read_der()?;
+            while body.read_optional(|rest| rest.read_der())?.is_some() {}
+            Ok(attributes)
+        })?;
+        request.next().read_der()?;
+        request.next().read_der()?;
+        Ok(attributes)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pem(organizations: &[&str]) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        for organization in organizations {
+            let name = rcgen::DnType::OrganizationName;
+            parameters.distinguished_name.push(name, *organization);
+        }
+        parameters.serialize_request(&key).unwrap().pem().unwrap()
+    }
+
+    fn read(pem: &str) -> Result<Vec<String>, Unreadable> {
+        organizations(&BASE64_STANDARD.encode(pem))
+    }
+
+    #[test]
+    fn the_first_block_counts_whatever_stands_around_it() {
+        let request = pem(&["system:masters"]);
+        let wanted = Ok(vec!["system:masters".to_owned()]);
+        let begin = "-----BEGIN CERTIFICATE REQUEST-----\n";
+        let with_header = request
+            .replace("\r\n", "\n")
+            .replace(begin, &format!("{begin}Header: x\n\n"));
+        assert_ne!(with_header, request);
+        for text in [
+            request.clone(),
+            with_header,
+            format!("text\n{request}"),
+            format!("{request}{}", pem(&[])),
+        ] {
+            assert_eq!(read(&text), wanted, "{text}");
+        }
+        assert_eq!(read(&format!("{}{request}", pem(&[]))), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let request = pem(&["a"]);
+        let certificate = "-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n";
+        for text in [
+            String::new(),
+            "x".to_owned(),
+            format!("x{request}"),
+            format!("{certificate}{request}"),
+            request.replace("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"),
+            "-----BEGIN CERTIFICATE REQUEST-----\n!!!!\n-----END CERTIFICATE REQUEST-----\n".to_owned(),
+        ] {
+            assert_eq!(read(&text), Err(Unreadable::Pem), "{text}");
+        }
+        let garbage =
+            "-----BEGIN CERTIFICATE REQUEST-----\nZ2FyYmFnZQ==\n-----END CERTIFICATE REQUEST-----\n";
+        assert!(matches!(read(garbage), Err(Unreadable::Asn1(_))));
+        assert_eq!(organizations("no base64"), Err(Unreadable::Pem));
+    }
+}
