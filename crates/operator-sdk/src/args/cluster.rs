@@ -24,6 +24,10 @@ pub(crate) struct UpArgs {
     /// next started on it, at the same address and with the same authority [default: in memory].
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Wait for the disk at each write. Slower; needed only against a loss of power, since writes survive the end of
+    /// the process anyway.
+    #[arg(long, requires = "data_dir")]
+    pub(crate) fsync: bool,
     /// Which controllers run: those of Deployments, garbage and namespaces among others, or none, as in envtest.
     #[arg(long, value_enum, default_value_t = ControllersArg::All)]
     pub(crate) controllers: ControllersArg,

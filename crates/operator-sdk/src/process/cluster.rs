@@ -1,6 +1,7 @@
 //! The embedded control plane, in this process, with its kubeconfig on disk.
 
 use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -25,6 +26,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) port: Option<u16>,
     /// Where everything is kept; `None` is in memory.
     pub(crate) data_directory: Option<PathBuf>,
+    /// Whether each write waits for the disk.
+    pub(crate) fsync: bool,
     pub(crate) controllers: bool,
     pub(crate) nodes: usize,
     /// Where the kubeconfig goes; `None` is the data directory, or a private temporary one.
@@ -93,7 +96,7 @@ impl Cluster {
         if let Some(path) = &kubeconfig {
             check_replaceable(path)?;
         }
-        let server = server(data)?;
+        let server = server(data, options.fsync)?;
         let port = options
             .port
             .or_else(|| remembered_port(data?))
@@ -166,11 +169,14 @@ impl Cluster {
     }
 }
 
-fn server(data_directory: Option<&Path>) -> Result<ApiServer, ClusterError> {
+fn server(data_directory: Option<&Path>, fsync: bool) -> Result<ApiServer, ClusterError> {
     let Some(directory) = data_directory else {
         return ApiServer::builder().build().map_err(ClusterError::Listen);
     };
-    let built = ApiServer::builder().data_directory(directory).build();
+    let built = ApiServer::builder()
+        .data_directory(directory)
+        .fsync(fsync)
+        .build();
     built.map_err(|source| ClusterError::DataDirectory {
         directory: directory.to_owned(),
         source,
@@ -291,8 +297,10 @@ impl Drop for Kubeconfig {
     }
 }
 
+/// Makes a directory whose name other users cannot guess, and take first.
 fn temporary_directory() -> Result<PathBuf, ClusterError> {
-    let directory = std::env::temp_dir().join(format!("operator-sdk-{}", std::process::id()));
+    let random = RandomState::new().hash_one(std::process::id());
+    let directory = std::env::temp_dir().join(format!("operator-sdk-{random:016x}"));
     let made = fs::DirBuilder::new().mode(0o700).create(&directory);
     made.map_err(|source| ClusterError::Kubeconfig {
         path: directory.clone(),

@@ -11,6 +11,7 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
         let cluster = Cluster::start(&ClusterOptions {
             port: args.port,
             data_directory: args.data_dir.clone(),
+            fsync: args.fsync,
             controllers: args.controllers == ControllersArg::All,
             nodes: args.nodes.into(),
             kubeconfig: args.kubeconfig.clone(),

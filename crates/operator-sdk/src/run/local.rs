@@ -227,6 +227,7 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
     let cluster = Cluster::start(&ClusterOptions {
         port: None,
         data_directory: None,
+        fsync: false,
         controllers: true,
         nodes: 1,
         kubeconfig: args.kubeconfig.clone(),

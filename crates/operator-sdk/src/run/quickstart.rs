@@ -164,6 +164,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
     let cluster = Cluster::start(&ClusterOptions {
         port: None,
         data_directory: None,
+        fsync: false,
         controllers: true,
         nodes: 1,
         kubeconfig: None,
