@@ -36,6 +36,7 @@ fn main() -> Result<()> {
     one_core()?.block_on(in_process())?;
     one_core()?.block_on(watchers())?;
     one_core()?.block_on(many_objects())?;
+    one_core()?.block_on(many_definitions())?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -261,6 +262,74 @@ async fn many_objects() -> Result<()> {
     )
     .await?;
     row("first page of 500 of 100,000", milliseconds(began.elapsed()));
+    Ok(())
+}
+
+const DEFINITIONS: usize = 10_000;
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(number: usize) -> Value {
+    let group = format!("group-{}.example.com", number % 100);
+    let fields: serde_json::Map<String, Value> = (0..20)
+        .map(|field| {
+            (
+                format!("field{field}"),
+                json!({"type": "string", "pattern": "^[a-z]{1,63}$"}),
+            )
+        })
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("kind{number}s.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": format!("kind{number}s"), "kind": format!("Kind{number}")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": fields},
+                }}},
+            }],
+        },
+    })
+}
+
+/// Definitions of 20 fields in 100 groups: each should cost the same, however many there are.
+async fn many_definitions() -> Result<()> {
+    let server = ApiServer::builder().build()?;
+    let mut began = Instant::now();
+    for number in 0..DEFINITIONS {
+        call(&server, request("POST", DEFINITION, Some(&definition(number)))?).await?;
+        if [99, 2_999, DEFINITIONS - 1].contains(&number) {
+            let count = if number == 99 { 100 } else { 1000 };
+            row(
+                &format!("create of a definition beside {} others", number + 1 - count),
+                milliseconds(began.elapsed() / u32::try_from(count)?),
+            );
+        }
+        if [99, 1_999, DEFINITIONS - 1_001].contains(&number) {
+            began = Instant::now();
+        }
+    }
+    for path in ["/openapi/v3", "/openapi/v2", "/apis/group-1.example.com/v1"] {
+        for time in ["first time", "again"] {
+            let began = Instant::now();
+            call(&server, request("GET", path, None)?).await?;
+            row(
+                &format!("GET {path} with {DEFINITIONS} definitions, {time}"),
+                milliseconds(began.elapsed()),
+            );
+        }
+    }
+    began = Instant::now();
+    for number in 0..DEFINITIONS {
+        let name = format!("{DEFINITION}/kind{number}s.group-{}.example.com", number % 100);
+        call(&server, request("DELETE", &name, None)?).await?;
+    }
+    row(
+        &format!("delete of each of {DEFINITIONS} definitions"),
+        milliseconds(began.elapsed() / u32::try_from(DEFINITIONS)?),
+    );
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource.
 
+mod catalog;
 pub(crate) mod conversion;
 mod establish;
 mod names;
@@ -7,6 +8,7 @@ mod scale;
 mod strategy;
 mod version;
 
+pub(crate) use self::catalog::CustomCatalog;
 pub(crate) use self::establish::{Established, establish, finish_deletions};
 pub(crate) use self::strategy::{prepare_for_delete, prepare_for_update};
 pub(crate) use self::version::CustomVersion;

@@ -7,13 +7,16 @@ pub(crate) mod openid;
 mod version;
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
 pub(crate) use self::version::version_priority;
 use crate::call::{Answer, Call};
+use crate::crd::CustomCatalog;
 use crate::negotiate::Asked;
 use crate::registry::{Definition, Registry, builtin_catalog};
 use crate::status::{self, Status};
@@ -71,6 +74,40 @@ fn health(call: &Call, rest: &[&str]) -> Answer {
     }
 }
 
+/// The documents about all resources. They are made when they are first asked for, and kept until a definition changes.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    groups: Vec<Group>,
+    /// The place of each group by its name.
+    places: HashMap<String, usize>,
+    /// The documents of aggregated discovery, of the core group and of all others, with their ETags.
+    aggregated: [OnceLock<(Bytes, String)>; 2],
+    /// The OpenAPI document of version 2 in JSON and in protobuf.
+    openapi: [OnceLock<Bytes>; 2],
+}
+
+impl Documents {
+    pub(crate) fn new(custom: &CustomCatalog) -> Self {
+        let (groups, places) = groups(custom);
+        Self {
+            groups,
+            places,
+            aggregated: Default::default(),
+            openapi: Default::default(),
+        }
+    }
+
+    fn group(&self, name: &str) -> Option<&Group> {
+        let place = self.places.get(name)?;
+        self.groups.get(*place)
+    }
+
+    fn version(&self, group: &str, version: &str) -> Option<&GroupVersion> {
+        let versions = &self.group(group)?.versions;
+        versions.iter().find(|known| known.name == version)
+    }
+}
+
 /// One group, with its versions in order of preference.
 #[derive(Debug)]
 struct Group {
@@ -81,39 +118,38 @@ struct Group {
 #[derive(Debug)]
 struct GroupVersion {
     name: String,
+    /// The hash of the OpenAPI document, which its URL carries.
+    hash: OnceLock<String>,
     resources: Vec<Arc<Definition>>,
 }
 
 /// All groups: the built-in ones in their order, then those of CRDs.
-fn groups(registry: &Registry) -> Vec<Group> {
+fn groups(custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
     let mut groups: Vec<Group> = Vec::new();
-    let custom = registry.custom();
-    let mut definitions: Vec<Arc<Definition>> = custom.definitions().to_vec();
+    let mut places = HashMap::new();
+    let mut definitions: Vec<&Arc<Definition>> = custom.definitions().collect();
     definitions.sort_by(|a, b| a.subject.resource.cmp(&b.subject.resource));
     definitions.sort_by(|a, b| a.subject.group.cmp(&b.subject.group));
-    for definition in builtin_catalog().definitions().iter().chain(&definitions) {
-        insert(&mut groups, definition);
+    for definition in builtin_catalog().definitions().iter().chain(definitions) {
+        insert(&mut groups, &mut places, definition);
     }
     for group in &mut groups {
         group
             .versions
             .sort_by_key(|version| version_priority(&version.name));
     }
-    groups
+    (groups, places)
 }
 
-fn insert(groups: &mut Vec<Group>, definition: &Arc<Definition>) {
+fn insert(groups: &mut Vec<Group>, places: &mut HashMap<String, usize>, definition: &Arc<Definition>) {
     let name = &definition.subject.group;
-    let index = groups
-        .iter()
-        .position(|group| group.name == *name)
-        .unwrap_or_else(|| {
-            groups.push(Group {
-                name: name.clone(),
-                versions: Vec::new(),
-            });
-            groups.len() - 1
+    let index = *places.entry(name.clone()).or_insert_with(|| {
+        groups.push(Group {
+            name: name.clone(),
+            versions: Vec::new(),
         });
+        groups.len() - 1
+    });
     let Some(group) = groups.get_mut(index) else {
         return;
     };
@@ -125,6 +161,7 @@ fn insert(groups: &mut Vec<Group>, definition: &Arc<Definition>) {
         Some(version) => version.resources.push(definition.clone()),
         None => group.versions.push(GroupVersion {
             name: definition.version.clone(),
+            hash: OnceLock::new(),
             resources: vec![definition.clone()],
         }),
     }

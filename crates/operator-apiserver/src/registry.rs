@@ -26,7 +26,7 @@ pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 pub(crate) use self::resource::{
-    Backing, Catalog, Definition, Subresource, api_version, builtin_catalog, token_requests,
+    Backing, Definition, Subresource, api_version, builtin_catalog, token_requests,
 };
 pub use self::service_network::{NetworkError, ServiceNetwork};
 pub(crate) use self::warnings::Warnings;
@@ -49,7 +49,7 @@ pub(crate) struct Registry {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
-    custom: RwLock<Arc<Catalog>>,
+    custom: RwLock<Arc<crd::CustomCatalog>>,
     /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<crd::Established>,
     /// Where the next cluster address and node port are looked for.
@@ -126,7 +126,7 @@ impl Registry {
             store,
             clock,
             random,
-            custom: RwLock::new(Arc::new(Catalog::default())),
+            custom: RwLock::default(),
             establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
             stop: CancellationToken::new(),
@@ -152,11 +152,11 @@ impl Registry {
     }
 
     /// The resources that CRDs define.
-    pub(crate) fn custom(&self) -> Arc<Catalog> {
+    pub(crate) fn custom(&self) -> Arc<crd::CustomCatalog> {
         self.custom.read().clone()
     }
 
-    pub(crate) fn set_custom(&self, catalog: Catalog) {
+    pub(crate) fn set_custom(&self, catalog: crd::CustomCatalog) {
         *self.custom.write() = Arc::new(catalog);
     }
 

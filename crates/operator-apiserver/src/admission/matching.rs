@@ -155,7 +155,10 @@ fn find(rules: &[Rule], equivalent: bool, attributes: &Attributes<'_>) -> Option
         return None;
     }
     let custom = attributes.registry.custom();
-    let all = builtin_catalog().definitions().iter().chain(custom.definitions());
+    let all = builtin_catalog()
+        .definitions()
+        .iter()
+        .chain(custom.versions(&own.table));
     let others = all.filter(|other| other.table == own.table && !Arc::ptr_eq(other, own));
     others
         .into_iter()

@@ -3,7 +3,7 @@
 //! The real server runs these as controllers and is late by seconds; here they run inside the commit that caused
 //! them, so that a CRD is served before its creation is answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TABLE;
 use super::conversion::Conversion;
-use super::names::{self, Names};
+use super::names::{self, Names, Taken};
 use super::scale::Scale;
 use super::version::{CustomVersion, PrinterColumn};
 use crate::authn::User;
@@ -21,9 +21,7 @@ use crate::builtin::Column;
 use crate::client::Gvr;
 use crate::managed_fields::{self, FieldManagers};
 use crate::object;
-use crate::registry::{
-    Backing, Catalog, Definition, Registry, Subresource, Warnings, Write, builtin_catalog,
-};
+use crate::registry::{Backing, Definition, Registry, Subresource, Warnings, Write, builtin_catalog};
 use crate::status::Subject;
 use crate::store::Stored;
 
@@ -41,14 +39,26 @@ const ALL_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// What the last round made of every CRD, by name: only what changed since is looked at again.
+/// The result of the last round, by the name of the CRD. A round looks only at what has changed since, so that its cost
+/// does not depend on the number of CRDs.
 #[derive(Debug, Default)]
-pub(crate) struct Established(BTreeMap<Arc<str>, Served>);
+pub(crate) struct Established {
+    served: BTreeMap<Arc<str>, Served>,
+    /// The revision of the store that the last round saw.
+    revision: u64,
+    taken: Taken,
+    /// The CRDs whose names others have, by group.
+    waiting: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// The groups in which names have become free.
+    freed: BTreeSet<String>,
+}
 
 /// One CRD as it was last seen, and what is served of it.
 #[derive(Debug)]
 struct Served {
     crd: Arc<Stored>,
+    names: Names,
+    group: String,
     names_accepted: bool,
     definitions: Vec<Arc<Definition>>,
     /// Cancelled when another definition takes the place of these.
@@ -68,73 +78,119 @@ pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition) {
     };
     if object::is_terminating(&stored.value) {
         let mut established = registry.establishing.lock();
-        let gone = delete_instances(registry, &stored);
-        established.publish(registry);
-        while gone && established.round(registry) {}
+        delete_instances(registry, &stored);
+        while established.round(registry) {}
     }
-}
-
-/// The same CRDs as they are stored now.
-fn current(registry: &Registry, crds: &[Arc<Stored>]) -> Vec<Arc<Stored>> {
-    let reload = |crd: &Arc<Stored>| registry.store.get(TABLE, &crd.key);
-    crds.iter().filter_map(reload).collect()
 }
 
 // === impl Established ===
 
 impl Established {
-    /// Accepts names and serves what is accepted; whether a CRD went away, whose names others may wait for.
+    /// Accepts names and serves what is accepted. Reports whether names were given up, which others may get.
     fn round(&mut self, registry: &Registry) -> bool {
         let changed = self.changed(registry);
-        for stored in &changed {
-            accept_names(registry, stored);
+        let current = |key: &Arc<str>| registry.store.get(TABLE, key);
+        // Names that were given up are free before others ask for them.
+        self.publish(registry, &changed);
+        for key in &changed {
+            if let Some(stored) = current(key) {
+                accept_names(registry, &stored, &self.taken);
+                self.publish(registry, std::slice::from_ref(key));
+            }
         }
-        for stored in current(registry, &changed) {
+        for stored in changed.iter().filter_map(current) {
             set_established(registry, &stored);
         }
-        self.publish(registry);
-        let mut gone = false;
-        for stored in current(registry, &changed) {
-            gone |= object::is_terminating(&stored.value) && delete_instances(registry, &stored);
+        self.publish(registry, &changed);
+        for stored in changed.iter().filter_map(current) {
+            if object::is_terminating(&stored.value) {
+                delete_instances(registry, &stored);
+            }
         }
-        self.publish(registry);
-        gone
+        self.publish(registry, &changed);
+        !self.freed.is_empty()
     }
 
-    /// The CRDs that are new or changed, and those that wait for names which others may have given up.
-    fn changed(&self, registry: &Registry) -> Vec<Arc<Stored>> {
-        let mut crds = registry.store.list(TABLE, "").objects;
-        crds.retain(|crd| {
-            let seen = self.0.get(&crd.key);
-            seen.is_none_or(|seen| !seen.names_accepted || seen.crd.revision != crd.revision)
-        });
-        crds
+    /// The names of the CRDs that were written since the last round, and of those that wait for names which others may
+    /// have given up.
+    fn changed(&mut self, registry: &Registry) -> Vec<Arc<str>> {
+        let revision = registry.store.revision();
+        let mut changed: BTreeSet<Arc<str>> = match registry.store.events(TABLE, self.revision, usize::MAX) {
+            Ok(events) if self.revision > 0 => events.iter().map(|event| event.object.key.clone()).collect(),
+            _ => {
+                let stored = registry.store.list(TABLE, "").objects;
+                let stored = stored.iter().map(|crd| crd.key.clone());
+                stored.chain(self.served.keys().cloned()).collect()
+            }
+        };
+        self.revision = revision;
+        for group in std::mem::take(&mut self.freed) {
+            changed.extend(self.waiting.get(&group).into_iter().flatten().cloned());
+        }
+        changed.into_iter().collect()
     }
 
-    /// Serves what the stored CRDs define, and ends the watches of what is served no more.
-    fn publish(&mut self, registry: &Registry) {
-        let mut before = std::mem::take(&mut self.0);
+    /// Serves what some stored CRDs define, and ends the watches of what is served no more.
+    fn publish(&mut self, registry: &Registry, keys: &[Arc<str>]) {
+        let mut changed = Vec::new();
         let mut retired = Vec::new();
-        for crd in registry.store.list(TABLE, "").objects {
-            let served = match before.remove(&crd.key) {
-                Some(seen) if seen.crd.revision == crd.revision => seen,
-                Some(seen) if seen.says_the_same(&crd) => seen.refreshed(&crd),
-                Some(seen) => {
-                    retired.push(seen.retired);
-                    Served::new(&crd, CancellationToken::new())
+        for key in keys {
+            let stored = registry.store.get(TABLE, key);
+            let revision = stored.as_ref().map(|stored| stored.revision);
+            if self.served.get(key).map(|seen| seen.crd.revision) == revision {
+                continue;
+            }
+            let seen = self.served.remove(key);
+            if let Some(seen) = &seen {
+                self.forget(key, seen);
+            }
+            let names = seen.as_ref().map(|seen| (seen.group.clone(), seen.names.clone()));
+            let served = match (seen, stored) {
+                (Some(seen), Some(crd)) if seen.says_the_same(&crd) => Some(seen.refreshed(&crd)),
+                (seen, crd) => {
+                    retired.extend(seen.map(|seen| seen.retired));
+                    crd.map(|crd| Served::new(&crd, CancellationToken::new()))
                 }
-                None => Served::new(&crd, CancellationToken::new()),
             };
-            self.0.insert(crd.key.clone(), served);
+            if let Some((group, names)) = names
+                && served.as_ref().is_none_or(|served| names.lost_by(&served.names))
+            {
+                self.freed.insert(group);
+            }
+            let definitions = served.as_ref().map(|served| served.definitions.clone());
+            changed.push((key.clone(), definitions.unwrap_or_default()));
+            if let Some(served) = served {
+                self.remember(key, &served);
+                self.served.insert(key.clone(), served);
+            }
         }
-        retired.extend(before.into_values().map(|served| served.retired));
-        let definitions = self
-            .0
-            .values()
-            .flat_map(|served| served.definitions.iter().cloned());
-        registry.set_custom(Catalog::new(definitions.collect()));
+        if !changed.is_empty() {
+            let mut catalog = (*registry.custom()).clone();
+            for (table, definitions) in changed {
+                catalog.set(&table, definitions);
+            }
+            registry.set_custom(catalog);
+        }
         for token in retired {
             token.cancel();
+        }
+    }
+
+    fn remember(&mut self, key: &Arc<str>, served: &Served) {
+        self.taken.insert(&served.group, &served.names, key);
+        if !served.names_accepted {
+            let waiting = self.waiting.entry(served.group.clone()).or_default();
+            waiting.insert(key.clone());
+        }
+    }
+
+    fn forget(&mut self, key: &Arc<str>, served: &Served) {
+        self.taken.remove(&served.group, &served.names, key);
+        if let Some(waiting) = self.waiting.get_mut(&served.group) {
+            waiting.remove(key);
+            if waiting.is_empty() {
+                self.waiting.remove(&served.group);
+            }
         }
     }
 }
@@ -150,6 +206,8 @@ impl Served {
         };
         Self {
             crd: crd.clone(),
+            names: accepted_names(&crd.value),
+            group: object::text(&crd.value, &["spec", "group"]).to_owned(),
             names_accepted: is_true(&crd.value, "NamesAccepted"),
             definitions: definitions.into_iter().map(Arc::new).collect(),
             retired,
@@ -211,28 +269,18 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
     }
 }
 
-fn accept_names(registry: &Registry, stored: &Stored) {
+/// The names that a CRD has got.
+fn accepted_names(crd: &Value) -> Names {
+    Names::read(crd.pointer("/status/acceptedNames").unwrap_or(&Value::Null))
+}
+
+fn accept_names(registry: &Registry, stored: &Stored, taken: &Taken) {
     let crd = &stored.value;
     let requested = Names::read(crd.pointer("/spec/names").unwrap_or(&Value::Null));
-    let accepted = Names::read(crd.pointer("/status/acceptedNames").unwrap_or(&Value::Null));
     let group = object::text(crd, &["spec", "group"]);
-    let others: Vec<Names> = registry
-        .store
-        .list(TABLE, "")
-        .objects
-        .iter()
-        .filter(|other| other.key.ends_with(group) && other.key != stored.key)
-        .filter(|other| object::text(&other.value, &["spec", "group"]) == group)
-        .map(|other| {
-            Names::read(
-                other
-                    .value
-                    .pointer("/status/acceptedNames")
-                    .unwrap_or(&Value::Null),
-            )
-        })
-        .collect();
-    let (names, conflict) = names::accept(&requested, &accepted, &others);
+    let (names, conflict) = names::accept(&requested, &accepted_names(crd), &|name| {
+        taken.by_another(group, name, &stored.key)
+    });
     let mut value = (**crd).clone();
     object::child_mut(&mut value, "status").insert("acceptedNames".to_owned(), names.write());
     let now = registry.timestamp();
@@ -280,12 +328,11 @@ fn set_established(registry: &Registry, stored: &Stored) {
     save(registry, stored, value);
 }
 
-/// Deletes the instances of a terminating CRD, and the CRD when none is left; whether it went away.
-fn delete_instances(registry: &Registry, stored: &Stored) -> bool {
+/// Deletes the instances of a terminating CRD, and the CRD when none is left.
+fn delete_instances(registry: &Registry, stored: &Stored) {
     if object::finalizers(&stored.value).contains(&CLEANUP_FINALIZER) {
         clean_up(registry, stored);
     }
-    registry.store.get(TABLE, &stored.key).is_none()
 }
 
 fn clean_up(registry: &Registry, stored: &Stored) {
@@ -437,6 +484,7 @@ fn definitions(crd: &Value, since: u64, retired: &CancellationToken) -> Vec<Defi
         merge_schemas: merge_schemas(group, &versions),
         storage_schema,
         since,
+        uid: object::uid(crd).to_owned(),
         terminating: object::is_terminating(crd),
         retired: retired.clone(),
         conversion: Conversion::read(spec),
@@ -455,6 +503,7 @@ struct Family {
     merge_schemas: BTreeMap<String, Schema>,
     storage_schema: structural_schema::Schema,
     since: u64,
+    uid: String,
     terminating: bool,
     retired: CancellationToken,
     conversion: Option<Arc<Conversion>>,
@@ -543,6 +592,7 @@ fn custom_version(version: &Value, names: &Names, storage: &Gvr, family: &Family
         schema: compiled(version)?,
         storage_schema: family.storage_schema.clone(),
         since: family.since,
+        identity: format!("{} {}", family.uid, family.since),
         terminating: family.terminating,
         retired: family.retired.clone(),
         conversion: family.conversion.clone(),

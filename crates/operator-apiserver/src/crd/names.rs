@@ -1,5 +1,8 @@
 //! The names that a CRD asks for, and whether another of its group has them already.
 
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::object;
@@ -80,6 +83,17 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
+    /// All names, each with what it names.
+    fn all(&self) -> impl Iterator<Item = Name> {
+        let resources = self.resource_names().cloned().map(Name::Resource);
+        resources.chain(self.kind_names().cloned().map(Name::Kind))
+    }
+
+    /// Reports whether some of these names are not among later ones.
+    pub(super) fn lost_by(&self, later: &Self) -> bool {
+        self.all().any(|name| !later.all().any(|other| other == name))
+    }
+
     fn kind_names(&self) -> impl Iterator<Item = &String> {
         [&self.kind, &self.list_kind]
             .into_iter()
@@ -93,18 +107,57 @@ pub(super) struct NameConflict {
     pub(super) message: String,
 }
 
+/// The names that the CRDs of each group have.
+#[derive(Debug, Default)]
+pub(super) struct Taken(HashMap<String, HashMap<Name, BTreeSet<Arc<str>>>>);
+
+/// A name of a resource or of a kind: the two do not collide.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    Resource(String),
+    Kind(String),
+}
+
+impl Taken {
+    pub(super) fn insert(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
+        let taken = self.0.entry(group.to_owned()).or_default();
+        for name in names.all() {
+            taken.entry(name).or_default().insert(owner.clone());
+        }
+    }
+
+    pub(super) fn remove(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
+        let Some(taken) = self.0.get_mut(group) else {
+            return;
+        };
+        for name in names.all() {
+            if let Some(owners) = taken.get_mut(&name) {
+                owners.remove(owner);
+                if owners.is_empty() {
+                    taken.remove(&name);
+                }
+            }
+        }
+        if taken.is_empty() {
+            self.0.remove(group);
+        }
+    }
+
+    /// Reports whether a CRD other than this one has the name.
+    pub(super) fn by_another(&self, group: &str, name: &Name, owner: &str) -> bool {
+        let owners = self.0.get(group).and_then(|taken| taken.get(name));
+        owners.into_iter().flatten().any(|other| **other != *owner)
+    }
+}
+
 /// Accepts each requested name that no other CRD of the group holds; keeps the accepted one otherwise.
-pub(super) fn accept(requested: &Names, accepted: &Names, others: &[Names]) -> (Names, Option<NameConflict>) {
-    let taken = |name: &str| {
-        others
-            .iter()
-            .any(|other| other.resource_names().any(|known| known == name))
-    };
-    let kind_taken = |kind: &str| {
-        others
-            .iter()
-            .any(|other| other.kind_names().any(|known| known == kind))
-    };
+pub(super) fn accept(
+    requested: &Names,
+    accepted: &Names,
+    is_taken: &dyn Fn(&Name) -> bool,
+) -> (Names, Option<NameConflict>) {
+    let taken = |name: &str| !name.is_empty() && is_taken(&Name::Resource(name.to_owned()));
+    let kind_taken = |kind: &str| !kind.is_empty() && is_taken(&Name::Kind(kind.to_owned()));
     let mut result = accepted.clone();
     let mut conflict = None;
     let mut refuse = |reason: &'static str, name: &str| {

@@ -33,6 +33,8 @@ pub(crate) struct CustomVersion {
     pub(crate) storage_schema: structural_schema::Schema,
     /// The revision of the CRD that this is read from: objects stored before it may not fit the schema.
     pub(crate) since: u64,
+    /// A text that no other definition has, and no other state of this one with another schema.
+    pub(crate) identity: String,
     pub(crate) deprecation: Option<String>,
     /// Whether the CRD is on its way out: nothing is created any more.
     pub(crate) terminating: bool,

@@ -1,11 +1,12 @@
 //! Aggregated discovery, `apidiscovery.k8s.io/v2`: all groups in one document, with an ETag.
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
-use super::{Group, groups};
+use super::{Documents, Group};
 use crate::call::{Answer, Call};
 use crate::negotiate::{Form, body};
 use crate::registry::{Definition, Registry};
@@ -17,7 +18,24 @@ pub(super) fn serve(registry: &Registry, call: &Call, core: bool) -> Option<Answ
     if !wanted(call.header(ACCEPT)) {
         return None;
     }
-    let items: Vec<Value> = groups(registry)
+    let custom = registry.custom();
+    let documents = custom.documents();
+    let (bytes, etag) = documents.aggregated[usize::from(core)].get_or_init(|| document(documents, core));
+    let mut answer = if call.header(IF_NONE_MATCH) == etag {
+        Answer::new(StatusCode::NOT_MODIFIED, CONTENT_TYPE, Default::default())
+    } else {
+        Answer::new(StatusCode::OK, CONTENT_TYPE, bytes.clone())
+    };
+    answer.set(ETAG, etag);
+    answer.set(VARY, "Accept");
+    answer.set(CACHE_CONTROL, "public");
+    Some(answer)
+}
+
+/// The document, and its ETag.
+fn document(documents: &Documents, core: bool) -> (Bytes, String) {
+    let items: Vec<Value> = documents
+        .groups
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(group_body)
@@ -29,16 +47,7 @@ pub(super) fn serve(registry: &Registry, call: &Call, core: bool) -> Option<Answ
     let bytes = body::encode(&document, Form::default());
     let digest = Sha512::digest(&bytes);
     let hex: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
-    let etag = format!("\"{hex}\"");
-    let mut answer = if call.header(IF_NONE_MATCH) == etag {
-        Answer::new(StatusCode::NOT_MODIFIED, CONTENT_TYPE, Default::default())
-    } else {
-        Answer::new(StatusCode::OK, CONTENT_TYPE, bytes)
-    };
-    answer.set(ETAG, &etag);
-    answer.set(VARY, "Accept");
-    answer.set(CACHE_CONTROL, "public");
-    Some(answer)
+    (bytes, format!("\"{hex}\""))
 }
 
 /// Whether the first clause that the server can serve asks for the aggregated form.

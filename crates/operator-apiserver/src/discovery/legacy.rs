@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Group, groups, negotiated};
+use super::{Group, negotiated};
 use crate::call::{Answer, Call};
 use crate::registry::api_version;
 use crate::registry::{Definition, Registry};
@@ -12,7 +12,9 @@ use crate::status::{self, Status};
 pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
     let mut named: Vec<String> = Vec::new();
-    for group in groups(registry).iter().filter(|group| !group.name.is_empty()) {
+    let custom = registry.custom();
+    let groups = &custom.documents().groups;
+    for group in groups.iter().filter(|group| !group.name.is_empty()) {
         named.push(format!("/apis/{}", group.name));
         for version in &group.versions {
             named.push(format!("/apis/{}/{}", group.name, version.name));
@@ -48,7 +50,10 @@ pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Stat
 
 /// `/apis`.
 pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let groups: Vec<Value> = groups(registry)
+    let custom = registry.custom();
+    let groups: Vec<Value> = custom
+        .documents()
+        .groups
         .iter()
         .filter(|group| !group.name.is_empty())
         .map(group_body)
@@ -74,8 +79,9 @@ fn group_body(group: &Group) -> Value {
 
 /// `/apis/GROUP`.
 pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answer, Status> {
-    let groups = super::groups(registry);
-    let Some(group) = groups.iter().find(|group| group.name == name && !name.is_empty()) else {
+    let custom = registry.custom();
+    let found = custom.documents().group(name).filter(|_| !name.is_empty());
+    let Some(group) = found else {
         return Ok(Answer::not_found());
     };
     let mut body = group_body(group);
@@ -91,9 +97,8 @@ pub(super) fn resources(
     group: &str,
     version: &str,
 ) -> Result<Answer, Status> {
-    let groups = super::groups(registry);
-    let found = groups.iter().find(|known| known.name == group);
-    let Some(found) = found else {
+    let custom = registry.custom();
+    let Some(found) = custom.documents().group(group) else {
         return Ok(Answer::not_found());
     };
     let Some(found) = found.versions.iter().find(|known| known.name == version) else {

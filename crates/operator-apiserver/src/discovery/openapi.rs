@@ -6,8 +6,9 @@ use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
-use super::{GroupVersion, groups, negotiated};
+use super::{Documents, GroupVersion, negotiated};
 use crate::call::{Answer, Call};
+use crate::negotiate::{Asked, Form, body};
 use crate::openapi::{self, Resource, Subresource};
 use crate::registry::{Backing, Definition, Registry};
 use crate::status::Status;
@@ -17,21 +18,30 @@ const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 /// `/openapi/v2`.
 pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let groups = groups(registry);
-    let definitions: Vec<&Definition> = groups
-        .iter()
-        .flat_map(|group| &group.versions)
+    let custom = registry.custom();
+    let documents = custom.documents();
+    let [json, protobuf] = &documents.openapi;
+    if wants_protobuf(call) {
+        let encode = || Bytes::from(openapi::encode_v2(&v2_document(documents)));
+        let bytes = protobuf.get_or_init(encode).clone();
+        return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
+    }
+    let form = crate::pipeline::negotiated(call, Asked::Document)?;
+    if form.yaml || form.pretty {
+        return Ok(Answer::object(StatusCode::OK, &v2_document(documents), form));
+    }
+    let encode = || body::encode(&v2_document(documents), Form::default());
+    let bytes = json.get_or_init(encode).clone();
+    Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
+}
+
+fn v2_document(documents: &Documents) -> Value {
+    let versions = documents.groups.iter().flat_map(|group| &group.versions);
+    let definitions: Vec<&Definition> = versions
         .flat_map(|version| &version.resources)
         .map(|definition| &**definition)
         .collect();
-    with_resources(&definitions, |resources| {
-        let document = openapi::v2_document(resources);
-        if !wants_protobuf(call) {
-            return negotiated(call, &document);
-        }
-        let bytes = Bytes::from(openapi::encode_v2(&document));
-        Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes))
-    })
+    with_resources(&definitions, openapi::v2_document)
 }
 
 /// What the v2 document is called in protobuf; the `@` of the name by which it is asked for may not stand in an answer.
@@ -65,28 +75,24 @@ fn missing() -> Answer {
 }
 
 fn index(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let mut entries: Vec<(String, String)> = Vec::new();
-    for group in groups(registry) {
+    let custom = registry.custom();
+    let mut entries: Vec<(String, &str)> = Vec::new();
+    for group in &custom.documents().groups {
         for version in &group.versions {
             let path = openapi::group_version_path(&group.name, &version.name);
-            let (_, hash) = render(version);
-            entries.push((path, hash));
+            entries.push((path, hash_of(&group.name, version)));
         }
     }
-    let entries = entries.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
+    let entries = entries.iter().map(|(path, hash)| (path.as_str(), *hash));
     negotiated(call, &openapi::v3_index(entries))
 }
 
 fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
-    let groups = groups(registry);
-    let found = groups
-        .iter()
-        .find(|known| known.name == group)
-        .and_then(|known| known.versions.iter().find(|known| known.name == version));
-    let Some(found) = found else {
+    let custom = registry.custom();
+    let Some(found) = custom.documents().version(group, version) else {
         return Ok(missing());
     };
-    let (bytes, hash) = render(found);
+    let hash = hash_of(group, found);
     let etag = format!("\"{hash}\"");
     let asked = call.query.text("hash");
     if !asked.is_empty() && asked != hash {
@@ -97,7 +103,7 @@ fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Res
     let mut answer = if call.header(IF_NONE_MATCH) == etag {
         Answer::new(StatusCode::NOT_MODIFIED, "application/json", Bytes::new())
     } else {
-        Answer::new(StatusCode::OK, "application/json", bytes)
+        Answer::new(StatusCode::OK, "application/json", render(found))
     };
     answer.set(ETAG, &etag);
     answer.set(VARY, "Accept");
@@ -108,14 +114,40 @@ fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Res
     Ok(answer)
 }
 
-/// The document of a version, and the hash that its URL carries.
-fn render(version: &GroupVersion) -> (Bytes, String) {
+/// The document of a version.
+fn render(version: &GroupVersion) -> Bytes {
     let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
     let document: Value = with_resources(&definitions, openapi::v3_document);
-    let bytes = Bytes::from(document.to_string());
-    let digest = Sha512::digest(&bytes);
-    let hash = digest.iter().map(|byte| format!("{byte:02X}")).collect();
-    (bytes, hash)
+    Bytes::from(document.to_string())
+}
+
+/// The hash of the document of a version, which its URL carries. It is made without the document where definitions say
+/// what is in it: an index of thousands of versions does not make thousands of documents.
+fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
+    version.hash.get_or_init(|| {
+        let custom = version
+            .resources
+            .iter()
+            .map(|definition| match &definition.backing {
+                Backing::Custom(custom) => Some(custom.identity.as_str()),
+                Backing::Builtin { .. } => None,
+            });
+        match custom.collect::<Option<Vec<&str>>>() {
+            Some(identities) => {
+                let name = format!("{group}/{}", version.name);
+                let parts = std::iter::once(name.as_str()).chain(identities);
+                digest(parts.flat_map(|part| [part.as_bytes(), b"\0"]))
+            }
+            None => digest([&*render(version)]),
+        }
+    })
+}
+
+fn digest<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> String {
+    let mut digest = Sha512::new();
+    parts.into_iter().for_each(|part| digest.update(part));
+    let digest = digest.finalize();
+    digest.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// Shows definitions as the generator of documents wants them.
