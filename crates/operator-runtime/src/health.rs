@@ -30,7 +30,7 @@ pub(crate) struct Checks {
     endpoints: [String; 2],
 }
 
-/// What a query asks for.
+/// The parameters of a query.
 struct Query<'a> {
     verbose: bool,
     excluded: Vec<&'a str>,
@@ -102,7 +102,7 @@ impl Checks {
     }
 }
 
-/// What a path has below that of an endpoint: nothing, or the name of a check.
+/// The part of a path below an endpoint: empty, or the name of a check.
 fn below<'a>(path: &'a str, endpoint: &str) -> Option<&'a str> {
     let rest = path.trim_matches('/').strip_prefix(endpoint.trim_matches('/'))?;
     if rest.is_empty() {
@@ -131,7 +131,7 @@ fn not_found() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
-/// The answer for one check, whose reason is told to whoever asks for it by name.
+/// The answer for a check that was asked for by name, with the reason of its failure.
 fn single(outcome: Result<()>) -> (StatusCode, String) {
     match outcome {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),

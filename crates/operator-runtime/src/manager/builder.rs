@@ -481,8 +481,9 @@ impl ManagerBuilder {
         self.change(|options| options.webhook.bind_address = address)
     }
 
-    /// Serves webhooks with these certificates; that the API server trusts them is the business of somebody else, such
-    /// as cert-manager or a test. By default the operator makes its own, see [`crate::webhook`].
+    /// Serves webhooks with these certificates. Somebody else, such as cert-manager or a test, has to make the API server
+    /// trust them. By default the operator makes its own, see [`crate::webhook`]. This and
+    /// [`ManagerBuilder::webhook_managed_certificates`] are two values of one setting.
     ///
     /// ```
     /// use operator_runtime::Manager;

@@ -58,7 +58,7 @@ pub struct Cluster {
     pub(super) recorder: EventRecorder,
 }
 
-/// What runs of a cluster.
+/// The running parts of another cluster.
 pub(super) struct Running {
     pub(super) cache: Cache,
     pub(super) recorder: Recorder,

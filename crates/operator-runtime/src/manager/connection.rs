@@ -1,6 +1,5 @@
-//! The connection of a manager to an API server: what every request of the manager passes on its way, whether it made the
-//! client or was handed one. Requests are counted, carry the name of the operator, and do not wait for ever; the warnings
-//! in the answers are told in the log.
+//! The connection of a manager to an API server. Requests are counted, carry the name of the operator and have a time
+//! limit, whether the manager made the client or was given one. Warnings in the answers are logged.
 
 use std::fmt;
 use std::path::Path;
@@ -31,8 +30,8 @@ mod silence;
 mod token_file;
 mod transport;
 
-/// How long the server may say nothing, unless somebody says otherwise: longer than an API server takes to give up a
-/// request, and than it leaves a watch without a bookmark, which is a minute for both.
+/// Default limit to silence. It is longer than the minute after which an API server gives up a request or sends a watch a
+/// bookmark.
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
 
 /// A connection to an API server, from which clients are made. They share the sockets and differ in whether they need
@@ -67,7 +66,7 @@ enum Way {
     Client(kube::Client),
 }
 
-/// What sends the requests.
+/// The service that sends the requests.
 enum Base {
     Own(Transport),
     /// A client of the author, which repeats requests by its own rules, and the `User-Agent` for it.

@@ -1,4 +1,4 @@
-//! What runs when: groups in the order of their start, and how they end.
+//! Starts the groups of a manager in order, and stops them in order.
 
 use std::any::Any;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result, panic_text};
 /// Time that a task which was aborted has to reach its next `await`.
 const TO_ABORT: Duration = Duration::from_secs(1);
 
-/// What runs.
+/// The running parts of a manager, in the order of their start.
 struct Groups {
     events: Tasks,
     /// Servers that must answer while the caches are filled.
@@ -30,11 +30,11 @@ struct Groups {
     webhooks: Tasks,
     /// The caches of other clusters.
     caches: Tasks,
-    /// What runs on every instance.
+    /// Runnables and controllers of every instance.
     others: Tasks,
-    /// What runs on the leader.
+    /// Runnables and controllers of the leader.
     leader: Tasks,
-    /// What will run once this instance leads; `None` when it does.
+    /// The members that start when this instance leads; `None` once it does.
     of_leader: Option<Vec<Member>>,
 }
 
@@ -178,7 +178,7 @@ impl Groups {
         }
     }
 
-    /// Starts what needs no leader, in order, and puts aside what does.
+    /// Starts the members that need no leader, in order, and keeps the others for later.
     fn start(&mut self, inner: &Inner, setup: Setup) {
         let recorder = setup.recorder;
         self.events.spawn("event recorder", move |stop| async move {
@@ -224,7 +224,7 @@ impl Groups {
         self.of_leader.is_none()
     }
 
-    /// Starts what the leader runs.
+    /// Starts the members of the leader.
     fn lead(&mut self) {
         for member in self.of_leader.take().into_iter().flatten() {
             self.leader.spawn(&member.name(), |stop| member.run(stop));
@@ -265,7 +265,7 @@ impl Groups {
             return Ok(());
         };
         if grace.is_zero() {
-            // Told to stop, and not waited for.
+            // The tasks are asked to stop, and nobody waits for them.
             let _ = in_order.now_or_never();
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl Groups {
 
     /// Stops one group after the other.
     async fn stop(&mut self, cache: &Cache) {
-        // What waited to lead never will.
+        // This instance will not lead any more.
         self.of_leader = None;
         self.others.stop().await;
         self.leader.stop().await;
@@ -308,7 +308,7 @@ impl Tasks {
                 Err(ManagerError::Panic { name, message }.into())
             });
             if let Err(error) = ended {
-                // The first error is the one that the manager returns; the others are logged, while it is there.
+                // The manager returns the first error and logs the others.
                 let _ = failures.send(error);
             }
         };

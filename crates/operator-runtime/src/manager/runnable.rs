@@ -36,7 +36,7 @@ pub struct Runnable {
     run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<()>> + Send>,
 }
 
-/// What is started and stopped together, in the order in which it is started.
+/// Members that are started and stopped together, in the order of their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     /// Servers that must answer while the caches are filled.
@@ -44,9 +44,9 @@ pub(super) enum Group {
     Webhooks,
     /// The caches of other clusters.
     Caches,
-    /// What runs on every instance.
+    /// Members of every instance.
     Others,
-    /// What runs on the leader.
+    /// Members of the leader.
     Leader,
 }
 
@@ -157,7 +157,7 @@ impl Member {
         }
     }
 
-    /// Begins what may begin on an instance that does not lead yet.
+    /// Starts the sources of a controller that warms up before this instance leads.
     pub(super) fn warm_up(&mut self) {
         if let Self::Controller(worker) = self {
             worker.warm_up();
