@@ -703,3 +703,27 @@ fn hostile_requests_are_answered_with_little_memory() {
     );
     assert!(said.contains(&format!("{} passed", HUNGRY.len())), "{said}");
 }
+
+#[tokio::test]
+async fn long_lists_are_applied_in_time() {
+    let server = server().await;
+    let applied = |from: usize| {
+        let variable = |index: usize| json!({"name": format!("A{index}"), "value": "x"});
+        let variables: Vec<Value> = (from..from + 8_000).map(variable).collect();
+        let finalizers: Vec<String> = (from..from + 8_000)
+            .map(|index| format!("example.com/f{index}"))
+            .collect();
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "finalizers": finalizers},
+            "spec": {"containers": [{"name": "c", "image": "i", "env": variables}]}})
+        .to_string()
+    };
+    for manager in ["m", "n", "m"] {
+        let path = format!("{PODS}/a?fieldManager={manager}&force=true");
+        let answer = ask(&server, "PATCH", &path, APPLY, &applied(0)).await;
+        assert!(matches!(answer.code, 200 | 201), "{}", answer.message());
+    }
+    // Each of these fields is owned by another manager: one conflict for each.
+    let other = applied(0).replace("\"x\"", "\"y\"");
+    let path = format!("{PODS}/a?fieldManager=o");
+    ask(&server, "PATCH", &path, APPLY, &other).await.is(409);
+}

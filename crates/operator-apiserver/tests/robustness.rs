@@ -11,10 +11,11 @@ use common::connector;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use operator_apiserver::client::Gvr;
-use operator_apiserver::{ApiServer, ListenOptions, Listener};
+use operator_apiserver::{ApiServer, ListenOptions, Listener, ServerIdentity};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -151,7 +152,11 @@ async fn malformed_http_is_refused() {
             "{bytes:?}: {answer}"
         );
     }
-    let many = format!("GET / HTTP/1.1\r\nhost: h\r\n{}\r\n", "a: b\r\n".repeat(1_000));
+    let head = "GET /api HTTP/1.1\r\nhost: h\r\nconnection: close\r\n";
+    let some = format!("{head}{}\r\n", "a: b\r\n".repeat(400));
+    let answer = target.say(some.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let many = format!("{head}{}\r\n", "a: b\r\n".repeat(1_000));
     let answer = target.say(many.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     target.is_well().await;
@@ -714,4 +719,68 @@ fn random_requests_are_answered() {
         })
     });
     checked.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_expires_ends_what_its_connection_may_do() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_pem = authority.self_signed(&key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(authority, key);
+
+    let server_key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["localhost".to_owned()];
+    let server_certificate = rcgen::CertificateParams::new(names).unwrap();
+    let server_certificate = server_certificate.signed_by(&server_key, &issuer).unwrap();
+    let identity = ServerIdentity {
+        certificate: server_certificate.pem().into_bytes(),
+        key: server_key.serialize_pem().into_bytes(),
+        client_authorities: Some(authority_pem.clone().into_bytes()),
+    };
+    let mut options = ListenOptions::default();
+    options.identity = Some(identity);
+    let server = ApiServer::builder().build().unwrap();
+    let listener = server.listen(options).await.unwrap();
+
+    let client_key = rcgen::KeyPair::generate().unwrap();
+    let mut client = rcgen::CertificateParams::default();
+    client.distinguished_name = rcgen::DistinguishedName::new();
+    client.distinguished_name.push(rcgen::DnType::CommonName, "jane");
+    client.not_after = (std::time::SystemTime::now() + Duration::from_secs(3)).into();
+    let client = client.signed_by(&client_key, &issuer).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority_pem.as_bytes()).unwrap())
+        .unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(
+            vec![client.der().clone()],
+            PrivateKeyDer::try_from(client_key.serialize_der()).unwrap(),
+        )
+        .unwrap();
+    let stream = TcpStream::connect(listener.local_addr()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connector = TlsConnector::from(std::sync::Arc::new(config));
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let mut codes = Vec::new();
+    let expires = async {
+        while codes.last().map(String::as_str) != Some("401") {
+            let request = b"GET /api/v1/namespaces HTTP/1.1\r\nhost: h\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            let mut bytes = [0; 8192];
+            let read = stream.read(&mut bytes).await.unwrap();
+            let code = String::from_utf8_lossy(&bytes[9..12.min(read)]).into_owned();
+            if codes.last() != Some(&code) {
+                codes.push(code);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, expires).await.unwrap();
+    assert_eq!(codes, ["403", "401"]);
 }

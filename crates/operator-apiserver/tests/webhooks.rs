@@ -880,3 +880,22 @@ async fn what_a_webhook_changes_is_limited_and_checked() {
         changed.body
     );
 }
+
+#[tokio::test]
+async fn of_a_webhooks_long_error_only_the_beginning_is_shown() {
+    let server = server();
+    let long: &'static str = "x".repeat(1 << 20).leak();
+    let hook = Hook::start(move |_| Reply::Text(500, long)).await;
+    configure(
+        &server,
+        "validating",
+        vec![webhook("a", hook.by_url(), json!({}))],
+    )
+    .await;
+    let answer = post(&server, CONFIG_MAPS, config_map("c")).await;
+    let shown = "x".repeat(2048);
+    answer.is_refused(
+        500,
+        &format!("an error on the server (\"{shown}\") has prevented the request from succeeding"),
+    );
+}

@@ -225,3 +225,23 @@ fn was_deleted(registry: &Registry, object: &Value) -> bool {
     let time: Option<jiff::Timestamp> = time.parse().ok();
     time.is_some_and(|time| time.as_second() + LEEWAY < unix_seconds(registry.clock.now()))
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_of_any_bytes_is_a_token() {
+        let token = |header: &[u8]| {
+            let value = HeaderValue::from_bytes(header).unwrap();
+            bearer_token(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+        };
+        assert_eq!(token(b"Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token(b"bearer  abc"), None);
+        assert_eq!(token(b"Basic abc"), None);
+        assert!(token("Bearer \u{e9}".as_bytes()).is_some());
+        assert!(token(b"Bearer \xff\xfe").is_some());
+    }
+}
