@@ -49,18 +49,22 @@ use crate::event_recorder::EventRecorder;
 use crate::metrics::{CacheMetrics, RestClientLayer};
 use crate::object::{Kind, Object, ObjectKey, View};
 
+mod breath;
 pub(crate) mod decode;
 mod field_selector;
+mod handlers;
 mod hot;
 mod index;
 pub(crate) mod informer;
 pub(crate) mod item;
 mod keyed;
+pub(crate) mod noop;
 mod pace;
 mod packed;
 mod plan;
 mod quarantine;
 mod selection;
+pub(crate) mod skips;
 pub(crate) mod store;
 mod transforms;
 mod watch_error;
@@ -68,7 +72,7 @@ mod watch_options;
 
 use decode::Malformed;
 pub use informer::WatchBackoff;
-use informer::{Connection, Informer, Known};
+use informer::{Connection, Informer};
 use item::Representation;
 pub use selection::{ListOptions, Selectors, Unpacked};
 pub(crate) use store::Consistency;
@@ -460,7 +464,7 @@ impl Cache {
         name: &str,
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), CacheError> {
-        add_index(&self.informer::<K>(), name, values)
+        self.index(&self.informer::<K>(), name, values)
     }
 
     /// [`Cache::add_index`] of a kind that is read as `K`, such as `DynamicObject`.
@@ -488,7 +492,7 @@ impl Cache {
         name: &str,
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), CacheError> {
-        add_index(&self.informer_of::<K>(kind), name, values)
+        self.index(&self.informer_of::<K>(kind), name, values)
     }
 
     /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would: so that the
@@ -582,8 +586,10 @@ impl Cache {
             return false;
         };
         registry.by_type.retain(|_, other| !Arc::ptr_eq(other, &informer));
+        drop(registry);
         informer.token().cancel();
         informer.remove_metrics();
+        informer.give_up_skips();
         true
     }
 
@@ -649,7 +655,7 @@ impl Cache {
         let found = informer
             .get(key, consistency)
             .map_err(|malformed| malformed_error(informer.kind(), key, malformed))?;
-        Ok(found.map(|(object, _)| object))
+        Ok(found)
     }
 
     pub(crate) async fn select<K: View>(
@@ -668,14 +674,39 @@ impl Cache {
             let (kind, namespace) = (kind(), namespace.to_owned());
             return Err(CacheError::NamespaceNotWatched { kind, namespace });
         }
-        let objects = informer.list(options, consistency);
+        let objects = informer.list(options, consistency).await;
         objects.map_err(|name| CacheError::NoIndex { kind: kind(), name })
     }
 
-    /// What is known of the object, and what the operator applied to it, without waiting and without starting a watch.
-    pub(crate) fn known<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<Known<K>> {
+    /// The objects of a kind that do not fit their type, of a namespace or of all.
+    pub(crate) fn malformed(&self, kind: &Kind, namespace: Option<&str>) -> Option<CacheError> {
+        let informer = self.existing(kind)?;
+        let (key, malformed) = informer.malformed(namespace).into_iter().next()?;
+        Some(malformed_error(kind, &key, malformed))
+    }
+
+    /// The object as the cache knows it, without waiting and without starting a watch.
+    pub(crate) fn peek<K: View>(&self, kind: &Kind, key: &ObjectKey) -> Option<Arc<K>> {
         let informer = self.existing(kind).filter(|informer| informer.is_synced::<K>())?;
         informer.get(key, Consistency::OwnWrites).ok().flatten()
+    }
+
+    fn index<K: View>(
+        &self,
+        informer: &Arc<Informer>,
+        name: &str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), CacheError> {
+        let Some(fill) = informer.add_index(name, values) else {
+            return Err(CacheError::IndexExists {
+                kind: informer.kind().to_string(),
+                name: name.to_owned(),
+            });
+        };
+        if let Some(fill) = fill {
+            self.inner.tasks.spawn(fill);
+        }
+        Ok(())
     }
 
     /// The field manager of the operator.
@@ -711,15 +742,18 @@ impl Cache {
         if let Some(informer) = self.inner.registry.lock().by_type.get(&TypeId::of::<K>()) {
             return informer.clone();
         }
-        let informer = self.informer_of::<K>(&Kind::of::<K>());
         let mut registry = self.inner.registry.lock();
+        let informer = self.informer_in::<K>(&mut registry, &Kind::of::<K>());
         registry.by_type.insert(TypeId::of::<K>(), informer.clone());
         informer
     }
 
     /// The informer of a kind, whose objects can be read as `K`.
     pub(crate) fn informer_of<K: View>(&self, kind: &Kind) -> Arc<Informer> {
-        let mut registry = self.inner.registry.lock();
+        self.informer_in::<K>(&mut self.inner.registry.lock(), kind)
+    }
+
+    fn informer_in<K: View>(&self, registry: &mut Registry, kind: &Kind) -> Arc<Informer> {
         if let Some(informer) = registry.by_kind.get(&kind.path()) {
             informer.widen::<K>();
             return informer.clone();
@@ -784,20 +818,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-fn add_index<K: View>(
-    informer: &Informer,
-    name: &str,
-    values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
-) -> Result<(), CacheError> {
-    if informer.add_index(name, values) {
-        return Ok(());
-    }
-    Err(CacheError::IndexExists {
-        kind: informer.kind().to_string(),
-        name: name.to_owned(),
-    })
 }
 
 fn malformed_error(kind: &Kind, key: &ObjectKey, malformed: Malformed) -> CacheError {

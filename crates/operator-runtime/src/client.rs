@@ -1,11 +1,11 @@
-//! The client: reads from the cache, writes to the API server, and does not write what is so already.
+//! The client: reads from the cache, writes to the API server, and skips writes that would change nothing.
 //! It never knows controllers.
 //!
 //! ```
 //! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
 //! # fn main() -> Result<()> { cluster(async |_, ctx| {
 //! let config = ctx.apply(config_map("web", "3")).await?;
-//! assert_eq!(ctx.get::<ConfigMap>(("default", "web")).await?.as_ref(), Some(&config));
+//! assert_eq!(ctx.get::<ConfigMap>(("default", "web")).await?.as_ref(), Some(config.object()));
 //! ctx.delete(&*config).await?;
 //! # Ok(()) }) }
 //! ```
@@ -30,37 +30,43 @@ pub(crate) mod leadership;
 mod live;
 mod merge;
 mod mutate;
-mod noop;
 mod options;
+mod origin;
 mod request;
 mod resources;
 mod status;
 mod subresource;
 pub(crate) mod warnings;
+mod written;
 
 pub use error::ClientError;
 pub use live::LiveReader;
 pub use mutate::OperationResult;
 pub use options::FieldValidation;
 use options::Options;
-use request::Target;
+pub(crate) use origin::{Current, within};
 pub use resources::Resources;
 pub use status::StatusWriter;
 pub use subresource::Subresource;
+pub use written::Written;
 
 /// Reads from the cache and writes to the API server, as one field manager. Clones are cheap.
 ///
 /// * A read after an own write sees it: the answer to the write is in the cache before the write returns.
-/// * What would change nothing, as far as the cache knows, is not sent: by [`apply`](Client::apply),
-///   [`update`](Client::update), [`patch`](Client::patch), [`create_or_update`](Client::create_or_update),
-///   [`create_or_patch`](Client::create_or_patch), [`delete_all_of`](Client::delete_all_of) and [`StatusWriter::patch`].
+/// * Within a reconcile, a write that would change nothing, as far as the cache knows, is skipped: by
+///   [`apply`](Client::apply), [`update`](Client::update), [`patch`](Client::patch),
+///   [`create_or_update`](Client::create_or_update), [`create_or_patch`](Client::create_or_patch), [`StatusWriter::patch`]
+///   and [`Finalizers::run`]. [`Written`] says whether a request was sent.
+/// * A skipped write is repeated if it was wrong: it is skipped only while the watch of the object is live, and if a later
+///   event shows that the object was different, the request is reconciled again, whatever the predicates say.
+///   [`always_send`](Client::always_send) turns skipping off.
 /// * [`Client::live`] reads past the cache.
 ///
 /// # Other ways to write
-/// [`dry_run`](Client::dry_run), [`with_field_manager`](Client::with_field_manager),
-/// [`with_field_validation`](Client::with_field_validation), [`in_namespace`](Client::in_namespace),
-/// [`without_force`](Client::without_force) and [`without_own_writes`](Client::without_own_writes) make a client that
-/// does everything in that way; they combine.
+/// [`dry_run`](Client::dry_run), [`always_send`](Client::always_send),
+/// [`with_field_manager`](Client::with_field_manager), [`with_field_validation`](Client::with_field_validation),
+/// [`in_namespace`](Client::in_namespace), [`without_force`](Client::without_force) and
+/// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -186,6 +192,14 @@ impl Client {
     #[must_use]
     pub fn dry_run(&self) -> Self {
         self.with(|options| options.dry_run = true)
+    }
+
+    /// Returns a client that sends every write, also those that would change nothing as far as the cache knows.
+    /// [`ControllerOptions::always_send`](crate::controller::ControllerOptions::always_send) does the same for all writes of
+    /// a controller.
+    #[must_use]
+    pub fn always_send(&self) -> Self {
+        self.with(|options| options.always_send = true)
     }
 
     /// A client that writes as another field manager. Its applies are always sent: the cache remembers only what the
@@ -441,7 +455,7 @@ impl Client {
     ///
     /// # Errors
     /// If the object has no name, or the server refuses it.
-    pub async fn apply<K: Object>(&self, desired: K) -> Result<Arc<K>, ClientError> {
+    pub async fn apply<K: Object>(&self, desired: K) -> Result<Written<K>, ClientError> {
         self.of().apply(desired).await
     }
 
@@ -466,7 +480,7 @@ impl Client {
         &self,
         owner: impl Into<Owner>,
         desired: K,
-    ) -> Result<Arc<K>, ClientError> {
+    ) -> Result<Written<K>, ClientError> {
         self.of().apply_owned(owner, desired).await
     }
 
@@ -485,7 +499,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server refuses it, for one because it exists already (`is_already_exists`).
-    pub async fn create<K: Object>(&self, object: K) -> Result<Arc<K>, ClientError> {
+    pub async fn create<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
         self.of().create(object).await
     }
 
@@ -505,7 +519,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server refuses it, for one because it changed meanwhile (`is_conflict`).
-    pub async fn update<K: Object>(&self, object: K) -> Result<Arc<K>, ClientError> {
+    pub async fn update<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
         self.of().update(object).await
     }
 
@@ -530,7 +544,7 @@ impl Client {
         &self,
         key: impl Into<ObjectKey>,
         patch: &Patch<P>,
-    ) -> Result<Arc<K>, ClientError> {
+    ) -> Result<Written<K>, ClientError> {
         self.of().patch(key, patch).await
     }
 
@@ -550,7 +564,7 @@ impl Client {
     ///
     /// # Errors
     /// If `new` is another object, or the server refuses the patch.
-    pub async fn patch_from<K: Object>(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+    pub async fn patch_from<K: Object>(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
         self.of().patch_from(old, new).await
     }
 
@@ -571,8 +585,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::patch_from`].
-    pub async fn patch_from_locked<K: Object>(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+    /// As [`Client::patch_from`], and if `old` has no resource version.
+    pub async fn patch_from_locked<K: Object>(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
         self.of().patch_from_locked(old, new).await
     }
 
@@ -682,8 +696,9 @@ impl Client {
         self.of::<K>().delete_with(key, parameters).await
     }
 
-    /// Deletes the objects of a namespace that `options` name, in one request; none is sent if the cache is watching
-    /// the kind and knows of no such object. Objects that an index or a limit names are deleted one by one.
+    /// Deletes the objects of a namespace that `options` name, in one request, which is always sent. Objects that an index
+    /// or a limit names are deleted one by one. Reads show the objects until the watch brings their deletions: the answer
+    /// does not say which of them remain for their finalizers.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -773,10 +788,5 @@ impl Client {
     /// ```
     pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
         Finalizers::new(self, Kind::of::<K>(), object)
-    }
-
-    fn skip(&self, target: &Target) {
-        self.metrics.write_skipped(&target.kind.to_string());
-        tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
     }
 }

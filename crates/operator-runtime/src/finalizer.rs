@@ -17,10 +17,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::Resource;
-use kube::api::Patch;
-use serde_json::json;
 
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, Written};
 use crate::error::Result;
 use crate::object::{Kind, Meta, ObjectKey, View};
 
@@ -103,7 +101,8 @@ impl<'a, K: View> Finalizers<'a, K> {
     ///
     /// If the object is not being deleted, it gets the finalizers that it lacks, all in one write, and is returned as
     /// it is then. If it is being deleted, the work of each finalizer that it still has is done in order, each
-    /// finalizer is removed when its work is done, and the answer is `None`: there is nothing left to reconcile.
+    /// finalizer is removed when its work is done, and the answer is `None`: there is nothing left to reconcile. The answer
+    /// is `None` also if the object is gone already.
     /// Finalizers of others are left alone. Nothing is written where nothing has to change, and a write that meets a
     /// newer state is tried again.
     ///
@@ -127,9 +126,9 @@ impl<'a, K: View> Finalizers<'a, K> {
     ///
     /// # Errors
     /// The error of the first work that failed: its finalizer stays, and those after it; or if the server refuses.
-    pub async fn run(self) -> Result<Option<Arc<K>>> {
+    pub async fn run(self) -> Result<Option<Written<K>>> {
         if self.object.meta().deletion_timestamp.is_none() {
-            return self.add().await.map(Some);
+            return self.add().await;
         }
         for step in self.steps {
             if has(self.object, &step.name) {
@@ -146,7 +145,7 @@ impl<'a, K: View> Finalizers<'a, K> {
         Ok(None)
     }
 
-    async fn add(self) -> Result<Arc<K>> {
+    async fn add(self) -> Result<Option<Written<K>>> {
         let names: Vec<_> = self.steps.iter().map(|step| step.name.clone()).collect();
         let with = |finalizers: &mut Vec<String>| {
             for name in &names {
@@ -155,8 +154,7 @@ impl<'a, K: View> Finalizers<'a, K> {
                 }
             }
         };
-        let changed = change((self.client, &self.kind), self.object, with).await?;
-        Ok(changed.unwrap_or_else(|| Arc::new(self.object.clone())))
+        Ok(change((self.client, &self.kind), self.object, with).await?)
     }
 }
 
@@ -230,30 +228,25 @@ pub fn remove(object: &mut impl Resource, name: &str) -> bool {
     finalizers.len() < before
 }
 
-/// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone. A change that
-/// changes nothing is not sent.
+/// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone.
 async fn change<K: View>(
     (client, kind): (&Client, &Kind),
     object: &K,
     change: impl Fn(&mut Vec<String>),
-) -> Result<Option<Arc<K>>, ClientError> {
+) -> Result<Option<Written<K>>, ClientError> {
     let key = ObjectKey::of(object);
     let is_same = |other: &Arc<K>| other.meta().uid == object.meta().uid;
-    let known = client.cache().known::<K>(kind, &key).map(|(known, _)| known);
+    let known = client.cache().peek::<K>(kind, &key);
     let mut base = Some(known.filter(is_same).unwrap_or_else(|| Arc::new(object.clone())));
     let mut attempts = 1;
     while let Some(current) = base {
-        let before = current.meta().finalizers.clone().unwrap_or_default();
-        let mut after = before.clone();
-        change(&mut after);
-        if before == after {
-            return Ok(Some(current));
-        }
+        let mut finalizers = current.meta().finalizers.clone().unwrap_or_default();
+        change(&mut finalizers);
         // The whole list is sent, so it must still be the one that was changed.
-        let metadata = json!({"finalizers": after, "resourceVersion": current.meta().resource_version});
+        let version = current.meta().resource_version.as_deref();
         match client
             .resources::<K>(kind)
-            .patch(&key, &Patch::Merge(json!({"metadata": metadata})))
+            .patch_finalizers(&key, &finalizers, version)
             .await
         {
             Ok(changed) => return Ok(Some(changed)),

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube::Resource;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::item::{Arrived, Incoming, Intake, Representation, prepare};
 use super::packed::{Corrupt, Identity, Packed, Reader, Writer};
+use crate::error::panic_text;
 use crate::object::View;
 
 /// An object from the API server. It is not decoded before it is its turn, so that a page of a list does not take the
@@ -50,14 +52,16 @@ pub(crate) struct Malformed {
 impl<K: View> Ingested<K> {
     /// The object as its store keeps it, beside the fields that the operator applied to it.
     pub(super) fn finish(self, intake: &Intake) -> Incoming {
-        let mut object = match self.decode() {
-            Ok(object) => object,
-            Err(error) => return Err(self.malformed(&error)),
-        };
-        prepare(&mut object, intake);
-        let packed = match self.pack(&object, intake) {
-            Ok(packed) => packed,
-            Err(error) => return Err(self.malformed(&error)),
+        // The type may be the user's, and so may the code that reads and writes it.
+        let finished = guarded(|| {
+            let mut object = self.decode()?;
+            prepare(&mut object, intake);
+            let packed = self.pack(&object, intake)?;
+            Ok::<_, Corrupt>((object, packed))
+        });
+        let (object, packed) = match finished {
+            Ok(finished) => finished,
+            Err(error) => return Err(self.malformed(error)),
         };
         let applied = self
             .applied
@@ -86,11 +90,19 @@ impl<K: View> Ingested<K> {
         Packed::new(&identity(&self.metadata), body, &intake.dictionary)
     }
 
-    fn malformed(self, error: &Corrupt) -> Malformed {
+    fn malformed(self, error: String) -> Malformed {
         Malformed {
             metadata: self.metadata,
-            error: error.to_string(),
+            error,
         }
+    }
+}
+
+/// Runs code that may be the user's; a panic in it is an error of this object alone.
+pub(super) fn guarded<T, E: fmt::Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(panic) => Err(panic_text(&*panic)),
     }
 }
 
@@ -128,11 +140,12 @@ fn with_marks(fields: &str, metadata: &ObjectMeta) -> Arc<str> {
     text.into()
 }
 
-/// The text of [`Stored::applied`] with the uids of the owners of the object back in their places.
-pub(crate) fn with_owners(applied: &str, metadata: &ObjectMeta) -> String {
+/// Returns the text of [`Stored::applied`] with the UIDs of the object's owners in place of the marks.
+pub(crate) fn with_owners(applied: &str, object: &Value) -> String {
     let mut text = applied.to_owned();
-    for (index, owner) in metadata.owner_references.iter().flatten().enumerate() {
-        text = text.replace(&owner_mark(index), &owner.uid);
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    for (index, owner) in owners.into_iter().flatten().enumerate() {
+        text = text.replace(&owner_mark(index), owner["uid"].as_str().unwrap_or_default());
     }
     text
 }
@@ -152,7 +165,7 @@ impl<'de, K: View> Deserialize<'de> for Ingested<K> {
             applied: arriving.applied,
             kind: PhantomData,
         };
-        if ingested.metadata.name.is_none() && ingested.decode().is_err() {
+        if ingested.metadata.name.is_none() && guarded(|| ingested.decode()).is_err() {
             return Err(D::Error::custom("the object has no metadata.name"));
         }
         Ok(ingested)

@@ -31,6 +31,8 @@ pub(super) struct Hot {
 struct Generations {
     young: Generation,
     old: Generation,
+    /// Where every object stays until it changes: how many there may be before those are dropped that have changed.
+    limit: usize,
 }
 
 /// By the addresses of what is packed, which nobody else can have as long as it is held here.
@@ -107,7 +109,9 @@ impl Hot {
         if generations.young.objects.is_empty() && !self.keeps_all {
             self.filled.notify_one();
         }
-        if generations.young.is_full() && !self.keeps_all {
+        if self.keeps_all {
+            generations.drop_replaced();
+        } else if generations.young.is_full() {
             generations.age();
         }
         generations.young.insert(decoded);
@@ -128,6 +132,18 @@ impl fmt::Debug for Hot {
 // === impl Generations ===
 
 impl Generations {
+    /// Drops states that nobody else holds any more, once there are twice as many as there were after the last time: a
+    /// reader that was slow may have put back a state that was replaced meanwhile.
+    fn drop_replaced(&mut self) {
+        if self.young.objects.len() < self.limit {
+            return;
+        }
+        self.young.objects.retain(|_, decoded| decoded.packed.is_shared());
+        let lengths = self.young.objects.values().map(|decoded| decoded.packed.len());
+        self.young.bytes = lengths.sum();
+        self.limit = 2 * self.young.objects.len() + OBJECTS;
+    }
+
     fn age(&mut self) {
         self.old = std::mem::take(&mut self.young);
     }
@@ -219,5 +235,19 @@ mod tests {
             .iter()
             .filter(|object| hot.get::<ConfigMap>(object).is_some());
         assert_eq!(kept.count(), objects.len() - 1);
+    }
+
+    #[test]
+    fn states_that_were_replaced_are_dropped_where_all_are_kept() {
+        let hot = Hot::new(true);
+        let kept = packed(0);
+        hot.put(&kept, Arc::new(ConfigMap::default()));
+        for number in 1..100 * OBJECTS {
+            // A reader decodes a state that the store has replaced already.
+            hot.put(&packed(number), Arc::new(ConfigMap::default()));
+        }
+        let objects = hot.generations.lock().young.objects.len();
+        assert!(objects <= 4 * OBJECTS, "{objects}");
+        assert!(hot.get::<ConfigMap>(&kept).is_some());
     }
 }

@@ -1,26 +1,31 @@
-//! One kind: its watches, its store and the handlers that hear of changes. Each watch fails and backs off alone.
+//! One kind: its watches, its store and the event handlers. Each watch fails and backs off alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event as WatchEvent};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::CacheOptions;
+use super::breath::Breath;
 use super::decode::Malformed;
+use super::handlers::{Handler, Handlers};
 use super::item::{Arrived, Incoming, Incomings, Intake, Item, Representation, Stored, view};
 use super::pace::paced;
 use super::plan::Planned;
 use super::quarantine::{Quarantine, Read};
 use super::selection::ListOptions;
+use super::skips::{Interest, Origin};
 use super::store::{Consistency, Scope, Store};
 use super::watch_error::{WatchErrorHandler, WatchFailure};
-use crate::error::describe;
+use crate::error::{describe, panic_text};
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
 use crate::metrics::{CacheMetrics, RestClientLayer};
@@ -33,17 +38,27 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
 const HOT_FOR: Duration = Duration::from_secs(2);
 
-/// An object, and what the operator applied to it, as [`Stored::applied`].
-pub(crate) type Known<K> = (Arc<K>, Option<Arc<str>>);
+/// How long a task of the cache that panicked waits before it starts again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-type Handler = Box<dyn Fn(&Event<dyn Item>) + Send + Sync>;
+/// The newest state of an object that the cache knows, for deciding whether a write would change it.
+pub(crate) struct Known<K> {
+    /// The object.
+    pub(crate) object: Arc<K>,
+    /// The whole object as the server has it.
+    pub(crate) value: Value,
+    /// The fields that the operator applied, as [`Stored::applied`].
+    pub(crate) applied: Option<Arc<str>>,
+    /// Its revision.
+    pub(crate) revision: u64,
+}
 
 /// One kind in the cache.
 pub(crate) struct Informer {
     intake: Arc<Intake>,
     store: RwLock<Store>,
-    /// Held while an event is stored and told, so that each handler hears all events, in order and once.
-    handlers: Mutex<Vec<Handler>>,
+    /// Locked while an event is stored and handled, so that each handler gets all events, in order and once.
+    handlers: Mutex<Handlers>,
     watches: Vec<(Planned, Mutex<Health>)>,
     /// As what the objects are kept; it becomes wider as readers come, and then everything is listed anew.
     representation: watch::Sender<Representation>,
@@ -51,6 +66,8 @@ pub(crate) struct Informer {
     listed: watch::Sender<Option<Representation>>,
     quarantine: Arc<Quarantine>,
     metrics: CacheMetrics,
+    /// How many indexes are being filled with the objects that were there before them.
+    indexing: watch::Sender<usize>,
     stop: CancellationToken,
 }
 
@@ -70,8 +87,12 @@ pub(crate) enum Health {
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
-    /// The watch brought what is no event, so that a list which succeeds is no recovery.
+    /// The watch brought something that is not an event, so that a list which succeeds is not a recovery.
     is_garbled: bool,
+    /// When it began.
+    since: Option<Instant>,
+    /// Whether the writes that were skipped before have been made due.
+    skips_given_up: bool,
 }
 
 /// How the waits between failed attempts of a watch grow: doubling, with up to as much again at random.
@@ -144,6 +165,7 @@ impl Informer {
         Self {
             quarantine: Arc::new(Quarantine::new(intake.clone(), metrics.clone(), recorder)),
             metrics,
+            indexing: watch::Sender::new(0),
             store: RwLock::new(Store::new(intake.clone(), scopes)),
             intake,
             handlers: Mutex::default(),
@@ -158,10 +180,11 @@ impl Informer {
         &self.intake.kind
     }
 
-    /// Reports the state of a watch as a metric.
-    fn report(&self, scope: &Scope, is_live: bool) {
+    /// Notes whether a watch follows the server, in the store and as a metric.
+    fn set_live(&self, scope: &Scope, is_live: bool) {
         let kind = self.kind().to_string();
         self.metrics.watch_live(&kind, scope.as_deref(), is_live);
+        self.store.write().set_live(scope, is_live);
     }
 
     /// Removes the metrics of watches that have ended.
@@ -196,12 +219,12 @@ impl Informer {
         self.store.read().get(key, consistency)
     }
 
-    /// The object as a `K`, and what the operator applied to it.
+    /// The object as a `K`.
     pub(crate) fn get<K: View>(
         &self,
         key: &ObjectKey,
         consistency: Consistency,
-    ) -> Result<Option<Known<K>>, Malformed> {
+    ) -> Result<Option<Arc<K>>, Malformed> {
         let Some(stored) = self.stored(key, consistency)? else {
             return Ok(None);
         };
@@ -209,7 +232,63 @@ impl Informer {
             metadata: Box::new(stored.packed.metadata()),
             error,
         })?;
-        Ok(Some((object, stored.applied)))
+        Ok(Some(object))
+    }
+
+    /// The newest known state of the object, if it can decide whether a write changes anything: the watch that covers it
+    /// is live, the whole object is kept as the server has it, and its revision is a number.
+    pub(crate) fn known<K: View>(&self, key: &ObjectKey) -> Option<Known<K>> {
+        let stored = {
+            let store = self.store.read();
+            let is_live = store.is_live(key);
+            store
+                .get(key, Consistency::OwnWrites)
+                .ok()
+                .flatten()
+                .filter(|_| is_live)?
+        };
+        let revision = stored.packed.revision();
+        let value = self.intake.whole::<K>(&stored).filter(|_| revision > 0)?;
+        Some(Known {
+            object: self.view(&stored, Intake::read).ok()?,
+            value,
+            applied: stored.applied,
+            revision,
+        })
+    }
+
+    /// Records that a write was skipped because of the state with this revision; `false` if the write must be sent.
+    pub(crate) fn skip(&self, key: &ObjectKey, revision: u64, origin: Origin, interest: Interest) -> bool {
+        self.store.write().skip(key, revision, origin, interest)
+    }
+
+    /// Forgets the skips that a write of the same request decides about.
+    pub(crate) fn sent(&self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
+        self.store.write().sent(key, origin, interest);
+    }
+
+    /// Reconciles the requests of all skipped writes again: nothing will be heard of the objects any more.
+    pub(crate) fn give_up_skips(&self) {
+        self.watches
+            .iter()
+            .for_each(|(planned, _)| self.give_up_skips_of(&planned.scope));
+    }
+
+    fn give_up_skips_of(&self, scope: &Scope) {
+        let due = {
+            let mut store = self.store.write();
+            store.give_up_skips(scope);
+            store.take_due()
+        };
+        self.requeue(due);
+    }
+
+    fn requeue(&self, due: Vec<Origin>) {
+        if !due.is_empty() {
+            self.metrics
+                .skipped_writes_requeued(&self.kind().to_string(), due.len());
+        }
+        due.into_iter().for_each(Origin::requeue);
     }
 
     /// The object as a `K`; one that is none stays in quarantine only while it is there.
@@ -229,57 +308,103 @@ impl Informer {
     ///
     /// # Errors
     /// The name of an index that does not exist.
-    pub(crate) fn list<K: View>(
+    pub(crate) async fn list<K: View>(
         &self,
         options: &ListOptions,
         consistency: Consistency,
     ) -> Result<Vec<Arc<K>>, String> {
-        let objects = self.store.read().list(options, consistency)?;
-        let views = objects
-            .iter()
-            .filter_map(|stored| self.view(stored, Intake::look_at).ok());
-        Ok(views.collect())
+        if options.has_lookups() {
+            let mut indexing = self.indexing.subscribe();
+            // The sender lives as long as `self`, so waiting cannot fail.
+            let _ = indexing.wait_for(|indexing| *indexing == 0).await;
+        }
+        let mut breath = Breath::new();
+        let candidates = self.store.read().candidates(options, consistency)?;
+        let mut wanted = Vec::new();
+        for stored in candidates {
+            if self.intake.is_wanted(&stored, options) {
+                wanted.push(stored);
+            }
+            breath.pause().await;
+        }
+        sort(&mut wanted);
+        wanted.truncate(options.at_most());
+        let mut objects = Vec::with_capacity(wanted.len());
+        for stored in wanted {
+            objects.extend(self.view(&stored, Intake::look_at));
+            breath.pause().await;
+        }
+        Ok(objects)
     }
 
-    /// Whether everything was listed and nothing of it is what `options` name.
-    pub(crate) fn knows_of_none(&self, options: &ListOptions) -> bool {
-        let is_listed = self.listed.borrow().is_some();
-        let covers_all = self.watches.iter().all(|(planned, _)| planned.is_all());
-        let objects = self.store.read().list(options, Consistency::OwnWrites);
-        is_listed && covers_all && objects.is_ok_and(|objects| objects.is_empty())
+    /// The objects that do not fit their type, of a namespace or of all.
+    pub(crate) fn malformed(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Malformed)> {
+        self.store.read().malformed_in(namespace)
+    }
+
+    /// The metadata of all objects, sorted.
+    pub(crate) fn metadata(&self) -> Vec<ObjectMeta> {
+        let objects = self.all().into_iter();
+        let metadata =
+            objects.filter_map(|stored| self.view::<PartialObjectMeta>(&stored, Intake::look_at).ok());
+        metadata.map(|object| object.metadata.clone()).collect()
+    }
+
+    fn all(&self) -> Vec<Stored> {
+        let candidates = self
+            .store
+            .read()
+            .candidates(&ListOptions::all(), Consistency::OwnWrites);
+        let mut objects = candidates.unwrap_or_default();
+        sort(&mut objects);
+        objects
     }
 
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {
-        let objects = self
-            .store
-            .read()
-            .list(&ListOptions::all(), Consistency::OwnWrites)
-            .unwrap_or_default();
-        objects
+        self.all()
             .iter()
             .map(|stored| ObjectKey::new(stored.packed.namespace(), stored.packed.name()))
             .collect()
     }
 
-    /// Adds an index of the values that a function makes of each object; `false` if there is one of that name.
+    /// Adds an index of the values that a function makes of each object; `false` if there is one of that name. Objects
+    /// that are there already are added in the background, by the task that is returned; lists that need the index wait
+    /// for it.
     pub(crate) fn add_index<K: View>(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
-    ) -> bool {
+    ) -> Option<Option<BoxedRun>> {
         let intake = self.intake.clone();
         let index = name.to_owned();
         let values = move |object: &Arc<dyn Item>| {
-            match view::<K>(object, &intake) {
+            let Ok(object) = view::<K>(object, &intake) else {
+                return Vec::new();
+            };
             // It runs while the store is being changed, which must not be left half done.
-            Ok(object) => catch_unwind(AssertUnwindSafe(|| values(&object))).unwrap_or_else(|_| {
-                tracing::error!(kind = %intake.kind, index = index.as_str(), "The function of an index panicked");
+            catch_unwind(AssertUnwindSafe(|| values(&object))).unwrap_or_else(|panic| {
+                let panic = panic_text(&*panic);
+                tracing::error!(kind = %intake.kind, index, error = panic, "The function of an index panicked");
                 Vec::new()
-            }),
-            Err(_) => Vec::new(),
-        }
+            })
         };
-        self.store.write().add_index(name, Arc::new(values))
+        let objects = self.store.write().add_index(name, Arc::new(values))?;
+        if objects.is_empty() {
+            return Some(None);
+        }
+        self.indexing.send_modify(|indexing| *indexing += 1);
+        let (informer, name) = (self.clone(), name.to_owned());
+        let fill = async move {
+            let mut breath = Breath::new();
+            for stored in objects {
+                if let Some(object) = informer.intake.unpack(&stored) {
+                    informer.store.write().index(&name, &object, &stored);
+                }
+                breath.pause().await;
+            }
+            informer.indexing.send_modify(|indexing| *indexing -= 1);
+        };
+        Some(Some(fill.boxed()))
     }
 
     /// Takes the answer to a write: the object as the server has it now.
@@ -305,14 +430,10 @@ impl Informer {
         &self.intake
     }
 
-    /// Takes note of a deletion that left nothing of the object: of the one with this uid, or of the one that is known.
-    pub(crate) fn deleted(&self, key: &ObjectKey, uid: Option<&str>) {
-        let mut store = self.store.write();
-        let known = || store.get(key, Consistency::OwnWrites).ok().flatten();
-        let uid = uid.map(str::to_owned).or_else(|| known()?.packed.uid());
-        if let Some(uid) = uid {
-            store.deleted(key, &uid);
-        }
+    /// Takes note that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
+    /// the deletion, if the answer says it.
+    pub(crate) fn deleted(&self, key: &ObjectKey, uid: &str, at: Option<u64>) {
+        self.store.write().deleted(key, uid, at);
     }
 
     /// Whether one of the watches covers objects of this namespace.
@@ -343,21 +464,37 @@ impl Informer {
         let _ = listed.wait_for(Option::is_some).await;
     }
 
-    /// Adds a handler of events of `K`; it hears of the objects that are there already as if they came with the first
-    /// list.
-    pub(crate) fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
+    /// Adds a handler of events of `K`. It gets the objects that are there already as if they came with the first list;
+    /// events that come meanwhile follow after them.
+    pub(crate) async fn add_handler<K: View>(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) {
         let quarantine = self.quarantine.clone();
-        let handler: Handler = Box::new(move |event| {
+        let handler: Handler = Arc::new(move |event| {
             if let Some(event) = event_as(event, &quarantine) {
                 handler(&event);
             }
         });
-        let mut handlers = self.handlers.lock();
-        for object in self.objects() {
-            let initial = true;
-            self.tell(&handler, &Event::Create { object, initial });
+        let (id, objects) = {
+            let mut handlers = self.handlers.lock();
+            (handlers.add(handler.clone()), self.store.read().objects())
+        };
+        let _incomplete = Incomplete { informer: self, id };
+        let mut breath = Breath::new();
+        for stored in objects {
+            if let Some(object) = self.intake.unpack(&stored) {
+                let initial = true;
+                self.call(&handler, &Event::Create { object, initial });
+            }
+            breath.pause().await;
         }
-        handlers.push(handler);
+        loop {
+            let Some(backlog) = self.handlers.lock().backlog(id) else {
+                return;
+            };
+            for event in backlog {
+                self.call(&handler, &event);
+                breath.pause().await;
+            }
+        }
     }
 
     /// Forgets all handlers.
@@ -367,40 +504,66 @@ impl Informer {
         drop(handlers);
     }
 
-    /// The objects that the watches brought, decoded one by one.
-    fn objects(&self) -> impl Iterator<Item = Arc<dyn Item>> {
-        let objects = self.store.read().objects().into_iter();
-        objects.filter_map(|stored| self.intake.unpack(&stored))
-    }
-
     fn handle(&self, scope: &Scope, representation: Representation, event: WatchEvent<Incoming>) {
-        let handlers = self.handlers.lock();
+        let mut handlers = self.handlers.lock();
         if let WatchEvent::InitApply(Err(malformed)) | WatchEvent::Apply(Err(malformed)) = &event {
             self.leave_out(malformed);
         }
-        let (events, malformed, is_listed) = {
+        let (events, malformed, due) = {
             let mut store = self.store.write();
             let before = store.malformed();
             let events = store.step(scope, representation, event);
             let malformed = Some(store.malformed()).filter(|after| *after != before);
-            (events, malformed, store.is_listed_as(&representation))
+            (events, malformed, store.take_due())
         };
         if let Some(malformed) = malformed {
             self.quarantine.count_left_out(malformed);
         }
-        self.quarantine.follow(&events);
-        for event in &events {
-            for handler in handlers.iter() {
-                self.tell(handler, event);
-            }
+        self.tell(&mut handlers, &events);
+        drop(handlers);
+        self.requeue(due);
+    }
+
+    /// Ends a list. The objects that it did not bring are removed one by one: there may be many.
+    async fn end_list(&self, scope: &Scope, representation: Representation) {
+        let (gone, malformed, due) = {
+            let mut store = self.store.write();
+            let gone = store.end_list(scope, representation);
+            (gone, store.malformed(), store.take_due())
+        };
+        self.quarantine.count_left_out(malformed);
+        self.requeue(due);
+        let mut breath = Breath::new();
+        for gone in gone {
+            let due = {
+                let mut handlers = self.handlers.lock();
+                let (event, due) = {
+                    let mut store = self.store.write();
+                    (store.forget_gone(gone), store.take_due())
+                };
+                self.tell(&mut handlers, event.as_slice());
+                due
+            };
+            self.requeue(due);
+            breath.pause().await;
         }
-        if is_listed {
+        if self.store.read().is_listed_as(&representation) {
             self.listed.send_if_modified(|listed| {
                 let is_new = *listed != Some(representation);
                 *listed = Some(representation);
                 is_new
             });
         }
+    }
+
+    /// Hands events to all handlers.
+    fn tell(&self, handlers: &mut Handlers, events: &[Event<dyn Item>]) {
+        for event in events {
+            for handler in handlers.take(event) {
+                self.call(handler, event);
+            }
+        }
+        self.quarantine.follow(events);
     }
 
     /// Says that an object is left out, once for each complaint.
@@ -414,10 +577,11 @@ impl Informer {
     }
 
     /// A handler that panics loses this event; the watch and the other handlers go on.
-    fn tell(&self, handler: &Handler, event: &Event<dyn Item>) {
-        if catch_unwind(AssertUnwindSafe(|| handler(event))).is_err() {
+    fn call(&self, handler: &Handler, event: &Event<dyn Item>) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
             let key = ObjectKey::of(event.object().as_ref());
-            tracing::error!(kind = %self.kind(), object = %key, "A predicate or an event handler panicked");
+            let panic = panic_text(&*panic);
+            tracing::error!(kind = %self.kind(), object = %key, error = panic, "A predicate or an event handler panicked");
         }
     }
 
@@ -425,16 +589,45 @@ impl Informer {
     pub(crate) fn runs(self: &Arc<Self>, connection: &Connection) -> Vec<BoxedRun> {
         let watches = (0..self.watches.len()).map(|index| {
             let (informer, connection) = (self.clone(), connection.clone());
-            async move { informer.watch(index, connection).await }.boxed()
+            self.clone()
+                .supervise(Some(index), move || {
+                    let (informer, connection) = (informer.clone(), connection.clone());
+                    async move { informer.watch(index, connection).await }
+                })
+                .boxed()
         });
         let resync = self.watches.iter().filter_map(|(planned, _)| {
             let (informer, scope) = (self.clone(), planned.scope.clone());
             let period = planned.sync_period?;
-            Some(async move { informer.resync(&scope, period).await }.boxed())
+            let resync = move || {
+                let (informer, scope) = (informer.clone(), scope.clone());
+                async move { informer.resync(&scope, period).await }
+            };
+            Some(self.clone().supervise(None, resync).boxed())
         });
         let informer = self.clone();
         let cool = async move { informer.cool().await }.boxed();
         watches.chain(resync).chain([cool]).collect()
+    }
+
+    /// Runs a task, and again after a panic. The watch with this index fails meanwhile.
+    async fn supervise<R: Future<Output = ()> + Send>(
+        self: Arc<Self>,
+        index: Option<usize>,
+        run: impl Fn() -> R + Send,
+    ) {
+        while let Err(panic) = AssertUnwindSafe(run()).catch_unwind().await {
+            let panic = panic_text(&*panic);
+            tracing::error!(kind = %self.kind(), error = panic, "A task of the cache panicked and is restarted");
+            if let Some((planned, health)) = index.and_then(|index| self.watches.get(index)) {
+                *health.lock() = Health::Failing(panic);
+                self.set_live(&planned.scope, false);
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(AFTER_PANIC) => {}
+            }
+        }
     }
 
     /// Lets go of decoded objects that nobody reads any more.
@@ -451,21 +644,30 @@ impl Informer {
         self.stop.run_until_cancelled(cool).await;
     }
 
-    /// Tells the handlers again and again what is there, should one of them have missed or forgotten something.
+    /// Hands every object to the handlers again from time to time, in case one of them missed or forgot something.
     async fn resync(&self, scope: &Scope, period: Duration) {
         loop {
-            // Kinds that were started together need not be told together.
+            // Kinds that were started together need not be handled together.
             let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            let handlers = self.handlers.lock();
-            let objects = self.store.read().objects_of(scope).into_iter();
-            for object in objects.filter_map(|stored| self.intake.unpack(&stored)) {
-                let old = object.clone();
-                let event = Event::Update { old, new: object };
-                handlers.iter().for_each(|handler| self.tell(handler, &event));
+            let objects = self.store.read().objects_of(scope);
+            let mut breath = Breath::new();
+            for stored in objects {
+                if let Some(object) = self.intake.unpack(&stored) {
+                    let mut handlers = self.handlers.lock();
+                    // An object that changed meanwhile has had an event of its own.
+                    if self.store.read().is_current(&stored) {
+                        let old = object.clone();
+                        let event = Event::Update { old, new: object };
+                        for handler in handlers.take(&event) {
+                            self.call(handler, &event);
+                        }
+                    }
+                }
+                breath.pause().await;
             }
         }
     }
@@ -474,7 +676,7 @@ impl Informer {
         let Some((planned, health)) = self.watches.get(index) else {
             return;
         };
-        self.report(&planned.scope, false);
+        self.set_live(&planned.scope, false);
         let client = connection.client.clone();
         let client = paced(client, connection.backoff.min, connection.requests.clone());
         let config = planned.apply(connection.config);
@@ -523,8 +725,11 @@ impl Informer {
             // server looked would be taken for one that the list has.
             self.handle(watch.scope, representation, WatchEvent::Init);
         }
-        let (mut inits, mut overdue) = (0, None);
+        let mut inits = 0;
+        let mut overdue = Overdue::new(watch.backoff);
+        let mut breath = Breath::new();
         loop {
+            breath.pause().await;
             let is_suspicious = is_streaming || attempt.trouble.failures > 0;
             let patience = if is_suspicious {
                 QUIET
@@ -540,22 +745,28 @@ impl Informer {
                 }
                 Next::Event(event) => {
                     let heals = attempt.trouble.heals(&event);
-                    is_streaming &= !matches!(event, WatchEvent::InitDone);
-                    self.handle(watch.scope, representation, event);
+                    match event {
+                        WatchEvent::InitDone => {
+                            is_streaming = false;
+                            self.end_list(watch.scope, representation).await;
+                        }
+                        event => self.handle(watch.scope, representation, event),
+                    }
                     if heals {
                         attempt.trouble = Trouble::default();
                         self.is_live(watch);
+                    }
+                    if !is_streaming && overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
+                        return Then::ListAnew;
                     }
                 }
                 Next::Quiet if is_streaming => return Then::ListInPages,
                 Next::Quiet => {
                     attempt.trouble = Trouble::default();
                     self.is_live(watch);
-                    let oldest = self.store.read().oldest_write(watch.scope);
-                    if oldest.is_some() && oldest == overdue {
+                    if overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
                         return Then::ListAnew;
                     }
-                    overdue = oldest;
                 }
                 Next::Failed(error) if is_streaming && !is_too_many_requests(&error) => {
                     tracing::debug!(kind = %self.kind(), error = %describe(&error), "List cannot be streamed");
@@ -564,6 +775,11 @@ impl Informer {
                 Next::Failed(error) => {
                     self.is_failing(watch, &error);
                     let trouble = &mut attempt.trouble;
+                    let since = *trouble.since.get_or_insert_with(Instant::now);
+                    if !trouble.skips_given_up && since.elapsed() >= watch.backoff.overdue() {
+                        trouble.skips_given_up = true;
+                        self.give_up_skips_of(watch.scope);
+                    }
                     if !(is_expired(&error) && trouble.failures == 0) {
                         tokio::time::sleep(watch.backoff.wait(trouble.failures)).await;
                     }
@@ -574,6 +790,8 @@ impl Informer {
                     }
                 }
                 Next::Ended => {
+                    *watch.health.lock() = Health::Failing("the watch ended".to_owned());
+                    self.set_live(watch.scope, false);
                     tokio::time::sleep(watch.backoff.wait(attempt.trouble.failures)).await;
                     attempt.trouble.failures += 1;
                     return Then::ListAnew;
@@ -587,15 +805,16 @@ impl Informer {
             return;
         }
         let mut health = health.lock();
+        if *health == Health::Live {
+            return;
+        }
         if matches!(*health, Health::Failing(_)) {
             tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Watch recovered");
         } else if *health == Health::Starting {
             tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Cache synced");
         }
-        if *health != Health::Live {
-            *health = Health::Live;
-            self.report(scope, true);
-        }
+        *health = Health::Live;
+        self.set_live(scope, true);
     }
 
     /// Says so once, not at each attempt.
@@ -617,7 +836,7 @@ impl Informer {
             tracing::warn!(kind = %self.kind(), namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
         }
         if *health == Health::Live {
-            self.report(scope, false);
+            self.set_live(scope, false);
         }
         *health = failing;
     }
@@ -640,26 +859,94 @@ impl Informer {
     }
 }
 
+/// A handler that has not caught up with the objects that were there before it; it is removed if it never does.
+struct Incomplete<'a> {
+    informer: &'a Informer,
+    id: u64,
+}
+
+impl Drop for Incomplete<'_> {
+    fn drop(&mut self) {
+        let removed = self.informer.handlers.lock().remove_incomplete(self.id);
+        // Dropped after the lock: what it holds may be anything.
+        drop(removed);
+    }
+}
+
+/// Finds out that a write of the operator stays away from its watch.
+struct Overdue {
+    period: Duration,
+    at: Instant,
+    oldest: Option<u64>,
+}
+
+// === impl Overdue ===
+
+impl Overdue {
+    fn new(backoff: WatchBackoff) -> Self {
+        let period = backoff.overdue();
+        Self {
+            period,
+            at: Instant::now() + period,
+            oldest: None,
+        }
+    }
+
+    /// Returns true if the oldest write that the watch has not brought is the same as a period ago.
+    fn is_over(&mut self, oldest: impl FnOnce() -> Option<u64>) -> bool {
+        let now = Instant::now();
+        if now < self.at {
+            return false;
+        }
+        self.at = now + self.period;
+        let before = std::mem::replace(&mut self.oldest, oldest());
+        self.oldest.is_some() && self.oldest == before
+    }
+}
+
+/// Sorts objects by namespace and name.
+fn sort(objects: &mut [Stored]) {
+    objects.sort_unstable_by(|one, other| {
+        let (one, other) = (&one.packed, &other.packed);
+        (one.namespace(), one.name()).cmp(&(other.namespace(), other.name()))
+    });
+}
+
 /// The event as one of `K`; `None` if its newest state does not fit.
 fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option<Event<K>> {
-    let view = |object: &Arc<dyn Item>| quarantine.view::<K>(object).ok();
     match event {
-        Event::Create { object, initial } => view(object).map(|object| Event::Create {
-            object,
-            initial: *initial,
-        }),
-        Event::Update { old, new } => view(new).map(|new| match quarantine.peek(old) {
-            Some(old) => Event::Update { old, new },
-            None => Event::Create {
-                object: new,
-                initial: false,
-            },
-        }),
-        Event::Delete { object, stale } => quarantine.peek(object).map(|object| Event::Delete {
-            object,
-            stale: *stale,
-        }),
-        Event::Generic { object } => view(object).map(|object| Event::Generic { object }),
+        Event::Create { object, initial } => {
+            let object = quarantine.view::<K>(object, None).ok()?;
+            let initial = *initial;
+            Some(Event::Create { object, initial })
+        }
+        Event::Update { old, new } => {
+            let new = quarantine.view::<K>(new, Some(old)).ok()?;
+            Some(match quarantine.peek(old) {
+                Some(old) => Event::Update { old, new },
+                None => match quarantine.last_good(old) {
+                    // It did not fit for a while; the handler knows it from before.
+                    Some(old) => Event::Update { old, new },
+                    None => Event::Create {
+                        object: new,
+                        initial: false,
+                    },
+                },
+            })
+        }
+        Event::Delete { object, stale } => match quarantine.peek(object) {
+            Some(object) => Some(Event::Delete {
+                object,
+                stale: *stale,
+            }),
+            None => quarantine
+                .last_good(object)
+                .map(|object| Event::Delete { object, stale: true }),
+        },
+        Event::Generic { object } => {
+            let object = quarantine.view::<K>(object, None).ok()?;
+            Some(Event::Generic { object })
+        }
     }
 }
 

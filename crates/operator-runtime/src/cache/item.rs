@@ -18,9 +18,10 @@ use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::decode::{Ingested, Malformed};
+use super::decode::{Ingested, Malformed, guarded};
 use super::hot::Hot;
 use super::packed::{Dictionary, Packed, Reader, Writer};
+use super::selection::ListOptions;
 use super::store::Scope;
 use super::transforms::Transforms;
 use crate::object::{Kind, Meta, View};
@@ -168,10 +169,31 @@ impl Intake {
         }
     }
 
+    /// The whole object as it was kept, with its kind; `None` if it was changed on its way in, or only its metadata was
+    /// kept: then it does not show what the server has.
+    pub(crate) fn whole<K: View>(&self, stored: &Stored) -> Option<Value> {
+        let kept = self.representation(stored.form)?;
+        let is_whole = kept.width != Width::Metadata || K::metadata_api();
+        if !is_whole || self.transforms.are_any() || !self.serves::<K>(stored) {
+            return None;
+        }
+        let mut value: Value = stored.packed.decode(&self.dictionary).ok()?;
+        let object = value.as_object_mut()?;
+        object.insert("apiVersion".to_owned(), self.kind.api_version().into());
+        object.insert("kind".to_owned(), self.kind.kind.clone().into());
+        Some(value)
+    }
+
     /// Whether the object was kept so that it can be read as a `K`.
     pub(super) fn serves<K: View>(&self, stored: &Stored) -> bool {
         let kept = self.representation(stored.form);
         kept.is_some_and(|kept| kept.serves(&Representation::of::<K>()))
+    }
+
+    /// Returns true if the labels of an object match.
+    pub(super) fn is_wanted(&self, Stored { packed, .. }: &Stored, options: &ListOptions) -> bool {
+        let labels = || packed.find(&["metadata", "labels"], &self.dictionary);
+        options.matches(|| labels().unwrap_or_default())
     }
 
     /// The object as it came in.
@@ -185,6 +207,10 @@ impl Intake {
     }
 
     fn decode<K: View>(&self, stored: &Stored) -> Result<K, String> {
+        guarded(|| self.decode_unguarded(stored))
+    }
+
+    fn decode_unguarded<K: View>(&self, stored: &Stored) -> Result<K, String> {
         let (kept, wanted) = (self.representation(stored.form), Representation::of::<K>());
         let is_enough =
             |kept: Representation| kept.width != Width::Metadata || wanted.width == Width::Metadata;
@@ -334,13 +360,15 @@ pub(crate) fn view<K: View>(item: &Arc<dyn Item>, intake: &Intake) -> Result<Arc
     if !item.representation().serves(&Representation::of::<K>()) {
         return Err(format!("{} is not in the cache as a whole yet", intake.kind));
     }
-    let mut object: K = if K::metadata_api() {
-        intake.metadata_as(item.metadata())?
-    } else {
-        from_value(item.to_value().map_err(|error| error.to_string())?)?
-    };
-    prepare(&mut object, intake);
-    Ok(Arc::new(object))
+    guarded(|| {
+        let mut object: K = if K::metadata_api() {
+            intake.metadata_as(item.metadata())?
+        } else {
+            from_value(item.to_value().map_err(|error| error.to_string())?)?
+        };
+        prepare(&mut object, intake);
+        Ok::<_, String>(Arc::new(object))
+    })
 }
 
 /// The value as a `K`, by way of the one reader that the cache has for `K` anyway: what reads a type from a tree as well

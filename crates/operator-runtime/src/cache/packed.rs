@@ -198,6 +198,11 @@ impl Packed {
         self.0.len()
     }
 
+    /// Returns true if somebody else holds these bytes too.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// What tells it from all others that exist at the same time.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()

@@ -112,11 +112,6 @@ impl Planned {
         }
     }
 
-    /// Whether it brings every object of the kind.
-    pub(super) fn is_all(&self) -> bool {
-        self.scope.is_none() && self.labels.is_none() && self.fields.is_none()
-    }
-
     pub(super) fn apply(&self, mut config: watcher::Config) -> watcher::Config {
         config.label_selector.clone_from(&self.labels);
         config.field_selector.clone_from(&self.fields);
@@ -161,7 +156,6 @@ mod tests {
     fn everything_is_one_watch_unless_something_is_said() {
         let plan = CacheOptions::default().plan(&Kind::of::<Pod>());
         assert_eq!(plan.watches, [planned(None, None, None)]);
-        assert!(plan.watches[0].is_all());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! repaired or gone. Some do not fit the type that their store keeps and are left out of it; others fit that one and not
 //! the type of some reader, who does without them.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::event_recorder::EventRecorder;
 use crate::metrics::CacheMetrics;
 use crate::object::{Kind, ObjectKey, View};
 
-const REASON: &str = "DoesNotFitItsType";
+const REASON: &str = "DecodeFailed";
 
 /// How an object is read from the store.
 pub(super) type Read<K> = fn(&Intake, &Stored) -> Result<Arc<K>, String>;
@@ -44,6 +44,8 @@ struct Complaint {
     type_id: TypeId,
     error: String,
     check: fn(&Arc<dyn Item>, &Intake) -> Result<(), String>,
+    /// The last state that fitted, which is what event handlers know of the object.
+    last_good: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // === impl Quarantine ===
@@ -77,19 +79,38 @@ impl Quarantine {
         seen
     }
 
-    /// The object of an event as a `K`.
+    /// The object of an event as a `K`; `before` is its state before the event.
     ///
     /// # Errors
     /// As [`Quarantine::read`].
-    pub(super) fn view<K: View>(&self, object: &Arc<dyn Item>) -> Result<Arc<K>, String> {
+    pub(super) fn view<K: View>(
+        &self,
+        object: &Arc<dyn Item>,
+        before: Option<&Arc<dyn Item>>,
+    ) -> Result<Arc<K>, String> {
         let seen = view::<K>(object, &self.intake);
         let is_whole = object.representation().serves(&Representation::of::<K>());
         if let Err(error) = seen.as_ref()
             && is_whole
         {
-            self.complain(object.metadata(), Complaint::of::<K>(error));
+            let last_good = before.and_then(|before| self.peek::<K>(before));
+            let complaint = Complaint {
+                last_good: last_good.map(|last_good| last_good as _),
+                ..Complaint::of::<K>(error)
+            };
+            self.complain(object.metadata(), complaint);
         }
         seen
+    }
+
+    /// The last state of the object that fitted `K`, if a later one does not.
+    pub(super) fn last_good<K: View>(&self, object: &Arc<dyn Item>) -> Option<Arc<K>> {
+        let state = self.state.lock();
+        let complaints = state.complaints.get(&ObjectKey::of(object.as_ref()))?;
+        let own = complaints
+            .iter()
+            .find(|complaint| complaint.type_id == TypeId::of::<K>());
+        own?.last_good.clone()?.downcast().ok()
     }
 
     /// The object as a `K`, if it is one, of a state that is past.
@@ -162,8 +183,13 @@ impl Quarantine {
             .iter_mut()
             .find(|known| known.type_id == complaint.type_id);
         match known {
-            // A reader of an earlier state of the object may be late.
-            Some(_) => return,
+            // A reader of an earlier state of the object may be late, and it does not know the state before.
+            Some(known) => {
+                if known.last_good.is_none() {
+                    known.last_good = complaint.last_good;
+                }
+                return;
+            }
             None => {
                 self.tell(metadata, &complaint.error);
                 complaints.push(complaint);
@@ -209,6 +235,7 @@ impl Complaint {
             type_id: TypeId::of::<K>(),
             error: error.to_owned(),
             check: |object, intake| view::<K>(object, intake).map(drop),
+            last_good: None,
         }
     }
 }

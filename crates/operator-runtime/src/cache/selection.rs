@@ -304,6 +304,11 @@ impl ListOptions {
         indexes.chain(fields)
     }
 
+    /// Returns true if indexes are needed.
+    pub(super) fn has_lookups(&self) -> bool {
+        self.lookups().next().is_some()
+    }
+
     /// Whether the server cannot be asked for the same objects: only the cache knows the indexes.
     pub(crate) fn are_of_the_cache(&self) -> bool {
         !self.indexes.is_empty() || self.limit.is_some()

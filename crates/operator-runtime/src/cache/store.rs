@@ -1,10 +1,14 @@
-//! The objects of one kind: what the watches told, what the operator wrote since, and the events that follow.
-//! It is pure: it never waits and never talks to a server.
+//! The objects of one kind: the state from the watches, the operator's own writes since then, and the events that follow.
+//! Pure: it never waits and never talks to a server.
 //!
 //! # The operator's own writes
 //! The answer to a write is the object that the watch will bring later. It is kept beside the object from the watch
-//! until the watch has passed its revision, and reads prefer it: so a reconciler always reads what it wrote, and
-//! nobody waits. Events come from the watches alone, so handlers see each change once and with the right old state.
+//! until the watch has passed its revision, and reads prefer it: a reconciler always reads what it wrote, and no read
+//! waits. Events come from the watches alone, so handlers see each change once and with the right old state.
+//!
+//! # Skipped writes
+//! A write that would change nothing is skipped only while the watch that covers the object is live, and is recorded: see
+//! [`skips`](super::skips). Each event of the object is compared with the record before it replaces the state.
 //!
 //! # Memory
 //! An object costs what it takes when it is packed, and a slot of six words in one hash table. The table finds it by the
@@ -16,13 +20,15 @@ use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event as WatchEvent;
+use serde_json::Value;
 
-use super::decode::Malformed;
+use super::decode::{Malformed, with_owners};
 use super::index::{Index, Values};
 use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
 use super::keyed::{ByKey, Keyed};
 use super::packed::Packed;
 use super::selection::ListOptions;
+use super::skips::{self, Change as Brought, Interest, Origin, Skips};
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
 
@@ -36,10 +42,11 @@ pub(crate) struct Store {
     applied: Interned,
     objects: HashSet<ByKey<Slot>>,
     written: HashMap<ObjectKey, Written>,
-    gone: Gone,
+    dead: Dead,
     malformed: HashMap<ObjectKey, (Malformed, u32)>,
     watches: HashMap<Scope, Progress>,
     indexes: BTreeMap<String, Index>,
+    skips: Skips,
 }
 
 /// An object from a watch, and the number of the list that brought it last.
@@ -60,6 +67,10 @@ struct Progress {
     listing: Option<u64>,
     /// As what the last complete list brought its objects.
     listed: Option<Representation>,
+    /// Whether the watch follows the server now.
+    is_live: bool,
+    /// Whether the list that is under way has shown that the server went back to older revisions.
+    went_back: bool,
 }
 
 /// The operator's last write of an object, as long as the watch has not passed it.
@@ -74,8 +85,19 @@ struct Written {
 #[derive(Debug)]
 enum Change {
     Stored(Box<Arrived>, u64),
-    /// The object with this uid was deleted, of which the last known state had this revision.
-    Deleted(String, u64),
+    /// The object was deleted.
+    Deleted(Deletion),
+}
+
+/// A deletion by the operator that left nothing of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deletion {
+    /// The UID of the object.
+    pub(crate) uid: String,
+    /// The revision of its last known state.
+    pub(crate) last: u64,
+    /// The revision of the deletion; `None` if the answer does not say it.
+    pub(crate) at: Option<u64>,
 }
 
 /// Whether a reader sees what the operator wrote before the watch brings it.
@@ -108,10 +130,11 @@ impl Store {
             applied: Interned::default(),
             objects: HashSet::new(),
             written: HashMap::new(),
-            gone: Gone::default(),
+            dead: Dead::default(),
             malformed: HashMap::new(),
             watches: watches.collect(),
             indexes: BTreeMap::new(),
+            skips: Skips::default(),
         }
     }
 
@@ -130,18 +153,19 @@ impl Store {
             .filter(|_| consistency == Consistency::OwnWrites);
         Ok(match written.map(|written| &written.change) {
             Some(Change::Stored(written, _)) => Some(written.stored.clone()),
-            Some(Change::Deleted(uid, at)) => stored
-                .filter(|stored| !is_deleted(&stored.packed, uid, *at))
-                .cloned(),
+            Some(Change::Deleted(deletion)) => {
+                stored.filter(|stored| !deletion.is_of(&stored.packed)).cloned()
+            }
             None => stored.cloned(),
         })
     }
 
-    /// The objects that `options` name, sorted by key. Malformed ones are left out: the reconcile of each reports it.
+    /// The objects that `options` name, in no order, labels aside: [`Intake::is_wanted`] decides about them. Malformed
+    /// objects are omitted: the reconcile of each reports it.
     ///
     /// # Errors
     /// The name of an index that does not exist.
-    pub(crate) fn list(
+    pub(crate) fn candidates(
         &self,
         options: &ListOptions,
         consistency: Consistency,
@@ -152,10 +176,9 @@ impl Store {
         };
         let indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
         let mut objects = Vec::new();
-        let mut take = |stored| {
-            if self.is_wanted(stored, options) {
-                let packed = &stored.packed;
-                objects.push((packed.namespace(), packed.name(), stored));
+        let mut take = |stored: &Stored| {
+            if options.covers(stored.packed.namespace(), stored.packed.name()) {
+                objects.push(stored.clone());
             }
         };
         let own_writes = consistency == Consistency::OwnWrites;
@@ -184,14 +207,7 @@ impl Store {
                 take(&written.stored);
             }
         }
-        objects.sort_unstable_by_key(|(namespace, name, _)| (*namespace, *name));
-        let objects = objects.into_iter().take(options.at_most());
-        Ok(objects.map(|(.., stored)| stored.clone()).collect())
-    }
-
-    fn is_wanted(&self, Stored { packed, .. }: &Stored, options: &ListOptions) -> bool {
-        let labels = || packed.find(&["metadata", "labels"], &self.intake.dictionary);
-        options.covers(packed.namespace(), packed.name()) && options.matches(|| labels().unwrap_or_default())
+        Ok(objects)
     }
 
     /// Whether the operator wrote or deleted the object since the watch brought it.
@@ -205,7 +221,7 @@ impl Store {
             .map(|written| &written.change)
         {
             Some(Change::Stored(..)) => true,
-            Some(Change::Deleted(uid, at)) => is_deleted(packed, uid, *at),
+            Some(Change::Deleted(deletion)) => deletion.is_of(packed),
             None => false,
         }
     }
@@ -218,28 +234,35 @@ impl Store {
         self.objects.iter().map(|slot| &slot.0.stored)
     }
 
-    /// Adds an index; `false` if there is one of that name.
-    pub(super) fn add_index(&mut self, name: &str, values: Values) -> bool {
+    /// Adds an index, and returns the objects that have to be added to it with [`Store::index`]; `None` if there is an
+    /// index of that name.
+    pub(super) fn add_index(&mut self, name: &str, values: Values) -> Option<Vec<Stored>> {
         if self.indexes.contains_key(name) {
-            return false;
+            return None;
         }
-        let mut index = Index::new(values);
-        for stored in self.stored() {
-            if let Some(object) = self.intake.unpack(stored) {
-                index.insert(&object, &stored.packed);
-            }
+        self.indexes.insert(name.to_owned(), Index::new(values));
+        Some(self.objects())
+    }
+
+    /// Adds an object to an index, unless it has changed since.
+    pub(super) fn index(&mut self, name: &str, object: &Arc<dyn Item>, stored: &Stored) {
+        if self.is_current(stored)
+            && let Some(index) = self.indexes.get_mut(name)
+        {
+            index.insert(object, &stored.packed);
         }
-        self.indexes.insert(name.to_owned(), index);
-        true
+    }
+
+    /// Returns true if the watches have brought nothing newer for this object.
+    pub(super) fn is_current(&self, stored: &Stored) -> bool {
+        let known = self.watched(&stored.packed);
+        known.is_some_and(|known| known.packed.address() == stored.packed.address())
     }
 
     /// The oldest write that a watch has not brought yet, as a number that stays the same while it is the oldest.
     pub(super) fn oldest_write(&self, scope: &Scope) -> Option<u64> {
         let own = self.written.values().filter(|written| written.scope == *scope);
-        own.map(|written| match &written.change {
-            Change::Stored(_, revision) | Change::Deleted(_, revision) => *revision,
-        })
-        .min()
+        own.map(|written| written.change.revision()).min()
     }
 
     /// The objects that the watches brought.
@@ -260,6 +283,15 @@ impl Store {
     /// How many objects are there that do not fit their type.
     pub(crate) fn malformed(&self) -> usize {
         self.malformed.len()
+    }
+
+    /// The objects that do not fit their type, of a namespace or of all.
+    pub(crate) fn malformed_in(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Malformed)> {
+        let is_in = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
+        let malformed = self.malformed.iter().filter(|(key, _)| is_in(key));
+        malformed
+            .map(|(key, (malformed, _))| (key.clone(), malformed.clone()))
+            .collect()
     }
 
     /// What was wrong with an object when it came last.
@@ -295,10 +327,15 @@ impl Store {
                 Vec::new()
             }
             WatchEvent::InitApply(object) => self.listed(scope, object).into_iter().collect(),
-            WatchEvent::InitDone => self.end_list(scope, representation),
+            WatchEvent::InitDone => {
+                let gone = self.end_list(scope, representation);
+                gone.into_iter()
+                    .filter_map(|gone| self.forget_gone(gone))
+                    .collect()
+            }
             WatchEvent::Apply(object) => {
                 let at = revision_of(&object);
-                let event = self.put(scope, object);
+                let event = self.put(scope, object, false);
                 self.pass(scope, at);
                 event.into_iter().collect()
             }
@@ -311,45 +348,157 @@ impl Store {
         }
     }
 
+    /// Notes whether a watch follows the server.
+    pub(super) fn set_live(&mut self, scope: &Scope, is_live: bool) {
+        if let Some(progress) = self.watches.get_mut(scope) {
+            progress.is_live = is_live;
+        }
+    }
+
+    /// Returns true if the watch that covers an object follows the server, so that its next change will be seen.
+    pub(super) fn is_live(&self, key: &ObjectKey) -> bool {
+        self.watch_of(key)
+            .is_some_and(|(_, progress)| progress.is_live && progress.listed.is_some())
+    }
+
+    /// Records that a write was skipped because of the state with this revision; `false` if the write must be sent: the
+    /// state is not the newest known one, or nobody would hear of another one.
+    pub(crate) fn skip(
+        &mut self,
+        key: &ObjectKey,
+        revision: u64,
+        origin: Origin,
+        interest: Interest,
+    ) -> bool {
+        let known = self.get(key, Consistency::OwnWrites).ok().flatten();
+        let is_current = known.is_some_and(|known| known.packed.revision() == revision);
+        is_current && self.is_live(key) && self.skips.add(key, revision, origin, interest)
+    }
+
+    /// Forgets the skips that a write of the same request decides about.
+    pub(crate) fn sent(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
+        self.skips.supersede(key, origin, interest);
+    }
+
+    /// Takes the requests whose skipped writes have to be looked at again.
+    pub(super) fn take_due(&mut self) -> Vec<Origin> {
+        self.skips.take_due()
+    }
+
+    /// Makes the requests of all skipped writes due whose objects a watch covers: it may never show whether they were
+    /// right.
+    pub(super) fn give_up_skips(&mut self, scope: &Scope) {
+        let is_of = |key: &&ObjectKey| self.watch_of(key).is_some_and(|(of, _)| of == scope);
+        let keys: Vec<_> = self.skips.objects().filter(is_of).cloned().collect();
+        for key in keys {
+            self.skips.settle(&key, &Brought::Lost);
+        }
+    }
+
     /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
     pub(crate) fn write(&mut self, written: Arrived) {
         let packed = &written.stored.packed;
         let key = ObjectKey::new(packed.namespace(), packed.name());
         let at = packed.revision();
+        // The server has just shown that the object is still at this revision.
+        self.skips.confirm(&key, at);
         let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
         let before = match self.written.get(&key).map(|written| &written.change) {
             Some(Change::Stored(_, at)) => *at,
             // The answer to an earlier write, overtaken by that to the deletion.
-            Some(Change::Deleted(uid, _)) if packed.has_uid(uid) => return,
-            Some(Change::Deleted(_, at)) => *at,
+            Some(Change::Deleted(deletion)) if packed.has_uid(&deletion.uid) => return,
+            Some(Change::Deleted(deletion)) => deletion.last,
             None => 0,
         };
         let Some((scope, progress)) = self.watch_of(&key) else {
             return;
         };
-        if self.gone.has(packed) {
+        if self.dead.has(packed) {
             return;
         }
         if at > progress.revision.max(stored).max(before) {
             self.intake.hot.put(packed, written.object.clone());
             let (scope, lists) = (scope.clone(), progress.lists);
             let change = Change::Stored(Box::new(written), at);
-            self.written.insert(key, Written { scope, lists, change });
+            self.set_written(key, Written { scope, lists, change });
         }
     }
 
-    /// Takes note that the operator deleted the object with this uid and nothing is left of it.
-    pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str) {
-        self.gone.add(Some(uid.to_owned()));
+    /// Takes note that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
+    /// the deletion, if the answer says it.
+    pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str, at: Option<u64>) {
+        self.dead.add(Some(uid.to_owned()));
         let known = self.get(key, Consistency::OwnWrites);
         let known = known.ok().flatten().filter(|stored| stored.packed.has_uid(uid));
         if let Some((scope, progress)) = self.watch_of(key)
             && let Some(stored) = known
         {
             let (scope, lists) = (scope.clone(), progress.lists);
-            let change = Change::Deleted(uid.to_owned(), stored.packed.revision());
-            self.written.insert(key.clone(), Written { scope, lists, change });
+            let change = Change::Deleted(Deletion {
+                uid: uid.to_owned(),
+                last: stored.packed.revision(),
+                at,
+            });
+            self.set_written(key.clone(), Written { scope, lists, change });
         }
+    }
+
+    fn set_written(&mut self, key: ObjectKey, written: Written) {
+        if let Some(before) = self.written.insert(key, written) {
+            before.cool(&self.intake);
+        }
+    }
+
+    fn remove_written(&mut self, key: &ObjectKey) {
+        if let Some(written) = self.written.remove(key) {
+            written.cool(&self.intake);
+        }
+    }
+
+    /// Compares the skipped writes of an object with what the watch brings, before that replaces what is known.
+    fn settle(&mut self, key: &ObjectKey, new: Option<&Arrived>, went_back: bool) {
+        if self.skips.is_empty() {
+            return;
+        }
+        let mut skips = std::mem::take(&mut self.skips);
+        let known = self.watched(key);
+        let is_same_object =
+            |new: &Arrived| known.is_none_or(|old| new.stored.packed.has_uid_of(&old.packed));
+        match new.filter(|new| is_same_object(new)) {
+            Some(new) => skips.settle(
+                key,
+                &Brought::State {
+                    revision: new.stored.packed.revision(),
+                    went_back,
+                    before: &|revision| {
+                        self.known_at(key, revision)
+                            .and_then(|known| self.state_of(known))
+                    },
+                    after: &|| self.state_of(&new.stored),
+                },
+            ),
+            None => skips.settle(key, &Brought::Lost),
+        }
+        self.skips = skips;
+    }
+
+    /// The known state of an object that has this revision: the watch brought it, or the operator wrote it.
+    fn known_at(&self, key: &ObjectKey, revision: u64) -> Option<&Stored> {
+        let written = match self.written.get(key).map(|written| &written.change) {
+            Some(Change::Stored(written, _)) => Some(&written.stored),
+            _ => None,
+        };
+        let mut known = written.into_iter().chain(self.watched(key));
+        known.find(|stored| stored.packed.revision() == revision)
+    }
+
+    fn state_of(&self, stored: &Stored) -> Option<skips::State> {
+        let value: Value = stored.packed.decode(&self.intake.dictionary).ok()?;
+        let applied = stored
+            .applied
+            .as_ref()
+            .map(|applied| with_owners(applied, &value));
+        Some(skips::State { value, applied })
     }
 
     fn watch_of(&self, key: &ObjectKey) -> Option<(&Scope, &Progress)> {
@@ -363,30 +512,53 @@ impl Store {
         let progress = self.watches.entry(scope.clone()).or_default();
         progress.lists = progress.lists.wrapping_add(1);
         progress.listing = Some(0);
+        progress.went_back = false;
     }
 
-    /// Items of a list come in the order of their names, so their revisions say nothing of other objects.
+    /// Takes an item of a list. Items come in the order of their names, so their revisions say nothing of other objects.
     fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
         let (key, at) = (key_of(&object), revision_of(&object));
+        let known = self.watched(&key).map(|known| &known.packed);
+        let went_back = match (&object, known) {
+            (Ok(listed), Some(known)) => listed.stored.packed.has_uid_of(known) && at < known.revision(),
+            _ => false,
+        };
         let progress = self.watches.entry(scope.clone()).or_default();
         let newest = progress.listing.get_or_insert_default();
         *newest = at.max(*newest);
-        let is_known = match self.written.get(&key).map(|written| &written.change) {
-            Some(Change::Stored(_, written)) => *written <= at,
-            // There is another one of that name.
-            Some(Change::Deleted(uid, last)) => {
-                *last < at && matches!(&object, Ok(listed) if !listed.stored.packed.has_uid(uid))
-            }
-            None => false,
-        };
+        progress.went_back |= went_back;
+        let list = progress.lists;
+        let is_known = self
+            .written
+            .get(&key)
+            .is_some_and(|written| match &written.change {
+                Change::Stored(_, revision) => *revision <= at,
+                Change::Deleted(deletion) => match &object {
+                    // The list began after the answer to the deletion: the server has not deleted it after all.
+                    Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => written.lists != list,
+                    // There is another one of that name.
+                    Ok(_) => deletion.last < at,
+                    Err(_) => false,
+                },
+            });
+        let event = self.put(scope, object, went_back);
         if is_known {
-            self.written.remove(&key);
+            self.restore(&key);
+            self.remove_written(&key);
         }
-        self.put(scope, object)
+        event
     }
 
-    /// What a complete list did not bring is gone.
-    fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Event<dyn Item>> {
+    /// Notes that an object is there which the operator took for deleted.
+    fn restore(&mut self, key: &ObjectKey) {
+        if let Some(Change::Deleted(deletion)) = self.written.get(key).map(|written| &written.change) {
+            self.dead.remove(&deletion.uid);
+        }
+    }
+
+    /// Ends a list: what it did not bring is gone. The objects in the answer have to be handed to
+    /// [`Store::forget_gone`].
+    pub(super) fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Gone> {
         let named: HashSet<Arc<str>> = match scope {
             Some(_) => HashSet::new(),
             None => self.watches.keys().flatten().cloned().collect(),
@@ -395,6 +567,9 @@ impl Store {
         let list = progress.lists;
         let newest = progress.listing.take().unwrap_or_default();
         progress.listed = Some(representation);
+        if progress.went_back {
+            progress.revision = newest;
+        }
         // The watch of everything is one of everything else, where namespaces have watches of their own.
         let covered = |key: &dyn Keyed| match scope {
             Some(_) => key.namespace() == scope.as_deref(),
@@ -402,47 +577,81 @@ impl Store {
         };
         self.malformed
             .retain(|key, (_, listed)| !covered(key) || *listed == list);
-        let gone = self
+        let missing = self
             .objects
             .extract_if(|slot| covered(slot) && slot.0.list != list);
-        let gone: Vec<_> = gone.map(|slot| slot.0.stored).collect();
-        gone.iter().for_each(|stored| self.gone.add(stored.packed.uid()));
-        let gone: Vec<_> = gone.iter().filter_map(|stored| self.forget(stored)).collect();
+        let mut gone: Vec<_> = missing.map(|slot| Gone::Watched(slot.0.stored)).collect();
         // A write that was answered before the list began is in the list, or it was undone since.
-        let dead = &self.gone;
-        let is_open = |written: &Written| match &written.change {
-            Change::Stored(arrived, _) => written.lists >= list && !dead.has(&arrived.stored.packed),
-            Change::Deleted(..) => written.lists >= list,
-        };
-        self.written
-            .retain(|_, written| written.scope != *scope || is_open(written));
-        self.pass(scope, newest);
-        gone.into_iter()
-            .map(|object| Event::Delete { object, stale: true })
-            .collect()
+        let is_over = |written: &Written| written.scope == *scope && written.lists != list;
+        let over = self.written.extract_if(|_, written| is_over(written));
+        for (key, written) in over.collect::<Vec<_>>() {
+            written.cool(&self.intake);
+            if let Change::Stored(arrived, _) = written.change
+                && self.watched(&key).is_none()
+            {
+                gone.push(Gone::Written(arrived));
+            }
+        }
+        gone.iter()
+            .for_each(|gone| self.dead.add(gone.stored().packed.uid()));
+        self.written.retain(|_, written| match &written.change {
+            Change::Stored(arrived, _) if written.scope == *scope => {
+                let is_open = !self.dead.has(&arrived.stored.packed);
+                if !is_open {
+                    written.cool(&self.intake);
+                }
+                is_open
+            }
+            _ => true,
+        });
+        self.pass(scope, newest.max(self.revision_of_watch(scope)));
+        gone
     }
 
-    fn put(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
+    /// Removes an object that a list did not bring from the indexes, and returns the event of its deletion.
+    pub(super) fn forget_gone(&mut self, gone: Gone) -> Option<Event<dyn Item>> {
+        let stored = gone.stored();
+        let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
+        self.settle(&key, None, false);
+        let object = match gone {
+            Gone::Watched(stored) => self.forget(&stored)?,
+            Gone::Written(arrived) => arrived.object,
+        };
+        Some(Event::Delete { object, stale: true })
+    }
+
+    fn revision_of_watch(&self, scope: &Scope) -> u64 {
+        self.watches.get(scope).map_or(0, |progress| progress.revision)
+    }
+
+    /// Takes a state of an object from a watch or a list. A list that went back shows an older state than the known one.
+    fn put(&mut self, scope: &Scope, object: Incoming, went_back: bool) -> Option<Event<dyn Item>> {
         let (initial, list) = self
             .watches
             .get(scope)
             .map_or((true, 0), |progress| (progress.listed.is_none(), progress.lists));
-        let Arrived { object, mut stored } = match object {
+        let arrived = match object {
             Ok(arrived) => arrived,
             Err(malformed) => {
                 let key = meta_key(&malformed.metadata);
                 self.touch(&key, list);
+                self.settle(&key, None, false);
                 self.malformed.insert(key, (malformed, list));
                 return None;
             }
         };
+        let packed = &arrived.stored.packed;
         if !self.malformed.is_empty() {
-            self.malformed.remove(&stored.packed as &dyn Keyed);
+            self.malformed.remove(packed as &dyn Keyed);
         }
-        let old = self.watched(&stored.packed).cloned();
-        let is_new = old
-            .as_ref()
-            .is_none_or(|old| is_newer(&stored.packed, &old.packed));
+        let old = self.watched(packed).cloned();
+        let is_new = went_back || old.as_ref().is_none_or(|old| is_newer(packed, &old.packed));
+        if is_new {
+            let key = ObjectKey::new(packed.namespace(), packed.name());
+            self.settle(&key, Some(&arrived), went_back);
+            self.correct_deletion(&key, &arrived);
+        }
+        let Arrived { object, mut stored } = arrived;
         let is_another_type = old.as_ref().is_some_and(|old| !old.is_of_form_of(&stored));
         if !is_new && !is_another_type {
             self.touch(&stored.packed, list);
@@ -477,6 +686,21 @@ impl Store {
         Some(object)
     }
 
+    /// Forgets that the operator deleted an object of which the watch brings a state from after that: it is still there.
+    fn correct_deletion(&mut self, key: &ObjectKey, arrived: &Arrived) {
+        let packed = &arrived.stored.packed;
+        let is_alive = match self.written.get(key).map(|written| &written.change) {
+            Some(Change::Deleted(deletion)) => {
+                packed.has_uid(&deletion.uid) && deletion.at.is_some_and(|at| at < packed.revision())
+            }
+            _ => false,
+        };
+        if is_alive {
+            self.restore(key);
+            self.remove_written(key);
+        }
+    }
+
     /// Notes that a list brought the object.
     fn touch(&mut self, key: &dyn Keyed, list: u32) {
         if let Some(ByKey(slot)) = self.objects.get(key).cloned()
@@ -489,12 +713,13 @@ impl Store {
     fn delete(&mut self, object: Incoming) -> Option<Event<dyn Item>> {
         let (key, at) = (key_of(&object), revision_of(&object));
         self.malformed.remove(&key);
+        self.settle(&key, None, false);
         let own = self.written.get(&key).map(|written| &written.change);
-        if matches!(own, Some(Change::Deleted(_, last)) if at == 0 || *last < at) {
-            self.written.remove(&key);
+        if matches!(own, Some(Change::Deleted(deletion)) if at == 0 || deletion.last < at) {
+            self.remove_written(&key);
         }
         let known = self.objects.take(&key as &dyn Keyed)?.0.stored;
-        self.gone.add(known.packed.uid());
+        self.dead.add(known.packed.uid());
         let known = self.forget(&known)?;
         Some(match object {
             Ok(last) => Event::Delete {
@@ -508,21 +733,77 @@ impl Store {
         })
     }
 
-    /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone.
+    /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone. A watch brings
+    /// events in the order of their revisions, unless the server went back to an older state.
     fn pass(&mut self, scope: &Scope, at: u64) {
         let progress = self.watches.entry(scope.clone()).or_default();
-        progress.revision = progress.revision.max(at);
-        let passed = |written: &Written| match &written.change {
-            Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
-            Change::Deleted(..) => false,
-        };
-        self.written.retain(|_, written| !passed(written));
+        if at > 0 {
+            progress.revision = at;
+        }
+        let intake = &self.intake;
+        self.written.retain(|_, written| {
+            let is_passed = match &written.change {
+                Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
+                Change::Deleted(_) => false,
+            };
+            if is_passed {
+                written.cool(intake);
+            }
+            !is_passed
+        });
     }
 }
 
-/// Whether it is the object that the operator deleted, or an earlier one of its name.
-fn is_deleted(packed: &Packed, uid: &str, last: u64) -> bool {
-    packed.has_uid(uid) || (packed.revision() > 0 && packed.revision() <= last)
+// === impl Written ===
+
+impl Written {
+    /// Lets go of the decoded object: what the watch brought, or will bring, is another copy.
+    fn cool(&self, intake: &Intake) {
+        if let Change::Stored(written, _) = &self.change {
+            intake.hot.forget(&written.stored.packed);
+        }
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// The revision that the watch has to pass.
+    fn revision(&self) -> u64 {
+        match self {
+            Self::Stored(_, revision) => *revision,
+            Self::Deleted(deletion) => deletion.last,
+        }
+    }
+}
+
+// === impl Deletion ===
+
+impl Deletion {
+    /// Returns true for a state of the deleted object, or of an earlier one of its name.
+    fn is_of(&self, packed: &Packed) -> bool {
+        packed.has_uid(&self.uid) || (packed.revision() > 0 && packed.revision() <= self.last)
+    }
+}
+
+/// An object that a list did not bring.
+#[derive(Debug)]
+pub(super) enum Gone {
+    /// An earlier list or a watch brought it.
+    Watched(Stored),
+    /// The operator wrote it, and no watch has ever shown it.
+    Written(Box<Arrived>),
+}
+
+// === impl Gone ===
+
+impl Gone {
+    fn stored(&self) -> &Stored {
+        match self {
+            Self::Watched(stored) => stored,
+            Self::Written(arrived) => &arrived.stored,
+        }
+    }
 }
 
 fn revision_of(object: &Incoming) -> u64 {
@@ -546,11 +827,11 @@ fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(Keyed::namespace(metadata), Keyed::name(metadata))
 }
 
-/// The uids of objects that were deleted lately, which never come back: an answer that is late may still speak of them.
+/// The UIDs of objects that were deleted lately, which never come back. An answer that is late may still show them.
 #[derive(Debug, Default)]
-struct Gone(VecDeque<String>);
+struct Dead(VecDeque<String>);
 
-impl Gone {
+impl Dead {
     const KEPT: usize = 64;
 
     fn add(&mut self, uid: Option<String>) {
@@ -558,6 +839,10 @@ impl Gone {
             self.0.pop_front();
         }
         self.0.extend(uid);
+    }
+
+    fn remove(&mut self, uid: &str) {
+        self.0.retain(|dead| dead != uid);
     }
 
     fn has(&self, packed: &Packed) -> bool {
@@ -603,317 +888,7 @@ fn is_newer(new: &Packed, old: &Packed) -> bool {
 mod own_writes;
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::{Value, json};
+mod schedules;
 
-    use super::*;
-    use crate::object::Kind;
-
-    fn representation() -> Representation {
-        Representation::of::<ConfigMap>()
-    }
-
-    fn object(name: &str, revision: u64) -> Value {
-        let uid = format!("uid-{name}");
-        let version = revision.to_string();
-        let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": version});
-        json!({"metadata": metadata})
-    }
-
-    fn malformed(name: &str, revision: u64) -> Value {
-        let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string()});
-        json!({"metadata": metadata, "data": 1})
-    }
-
-    fn key(name: &str) -> ObjectKey {
-        ObjectKey::namespaced("default", name)
-    }
-
-    /// A store with one watch of everything, its events as words.
-    struct Bench(Store);
-
-    type Watch = WatchEvent<Value>;
-
-    impl Bench {
-        fn new() -> Self {
-            Self::of([None])
-        }
-
-        fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
-            let (kind, transforms) = (Kind::of::<ConfigMap>(), crate::cache::Transforms::default());
-            let intake = Intake::new(kind, "mine".into(), &transforms, false);
-            Self(Store::new(intake.into(), scopes))
-        }
-
-        fn take(&self, value: Value) -> Incoming {
-            (representation().take)(value, &self.0.intake).unwrap()
-        }
-
-        fn step(&mut self, event: Watch) -> Vec<String> {
-            self.step_in(&None, event)
-        }
-
-        fn step_in(&mut self, scope: &Scope, event: Watch) -> Vec<String> {
-            let event = match event {
-                Watch::Init => WatchEvent::Init,
-                Watch::InitApply(object) => WatchEvent::InitApply(self.take(object)),
-                Watch::InitDone => WatchEvent::InitDone,
-                Watch::Apply(object) => WatchEvent::Apply(self.take(object)),
-                Watch::Delete(object) => WatchEvent::Delete(self.take(object)),
-            };
-            let events = self.0.step(scope, representation(), event);
-            events.iter().map(word).collect()
-        }
-
-        fn list(&mut self, objects: Vec<Value>) -> Vec<String> {
-            let mut words = self.step(Watch::Init);
-            for object in objects {
-                words.extend(self.step(Watch::InitApply(object)));
-            }
-            words.extend(self.step(Watch::InitDone));
-            words
-        }
-
-        fn write(&mut self, object: Value) {
-            let written = self.take(object).unwrap();
-            self.0.write(written);
-        }
-
-        /// The revision that a reader sees.
-        fn seen(&self, name: &str) -> Option<u64> {
-            self.0
-                .get(&key(name), Consistency::OwnWrites)
-                .unwrap()
-                .map(|stored| stored.packed.revision())
-        }
-    }
-
-    fn word(event: &Event<dyn Item>) -> String {
-        let version = |object: &Arc<dyn Item>| revision(object.metadata());
-        let name = event.object().metadata().name.clone().unwrap_or_default();
-        match event {
-            Event::Create {
-                object,
-                initial: true,
-            } => format!("initial {name}@{}", version(object)),
-            Event::Create { object, .. } => format!("create {name}@{}", version(object)),
-            Event::Update { old, new } => format!("update {name}@{}->{}", version(old), version(new)),
-            Event::Delete { object, stale: false } => format!("delete {name}@{}", version(object)),
-            Event::Delete { object, .. } => format!("missed {name}@{}", version(object)),
-            Event::Generic { .. } => format!("generic {name}"),
-        }
-    }
-
-    #[test]
-    fn changes_become_events_with_old_and_new() {
-        let mut bench = Bench::new();
-        assert_eq!(bench.list(vec![object("a", 1)]), ["initial a@1"]);
-        assert_eq!(bench.step(Watch::Apply(object("b", 2))), ["create b@2"]);
-        assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["update a@1->3"]);
-        assert_eq!(bench.step(Watch::Delete(object("a", 4))), ["delete a@4"]);
-        assert_eq!((bench.seen("a"), bench.seen("b")), (None, Some(2)));
-    }
-
-    #[test]
-    fn new_list_finds_missed_changes_and_deletions() {
-        let mut bench = Bench::new();
-        bench.list(vec![object("a", 1), object("b", 2), object("c", 3)]);
-        let events = bench.list(vec![object("b", 2), object("c", 5), object("d", 6)]);
-        assert_eq!(events, ["update c@3->5", "create d@6", "missed a@1"]);
-    }
-
-    #[test]
-    fn other_namespaces_survive_the_list_of_one() {
-        let scopes = [Some(Arc::from("default")), Some(Arc::from("other"))];
-        let mut bench = Bench::of(scopes.clone());
-        bench.step_in(&scopes[0], Watch::Init);
-        bench.step_in(&scopes[0], Watch::InitApply(object("a", 1)));
-        bench.step_in(&scopes[0], Watch::InitDone);
-        assert!(!bench.0.is_listed_as(&representation()));
-        bench.step_in(&scopes[1], Watch::Init);
-        assert!(bench.step_in(&scopes[1], Watch::InitDone).is_empty());
-        assert!(bench.0.is_listed_as(&representation()));
-        assert_eq!(
-            bench
-                .0
-                .list(&ListOptions::all(), Consistency::OwnWrites)
-                .unwrap()
-                .len(),
-            1
-        );
-    }
-
-    #[test]
-    fn malformed_object_is_reported_and_the_others_live_on() {
-        let mut bench = Bench::new();
-        assert_eq!(
-            bench.list(vec![malformed("a", 1), object("b", 2)]),
-            ["initial b@2"]
-        );
-        assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
-        assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["create a@3"]);
-        assert!(bench.step(Watch::Apply(malformed("a", 4))).is_empty());
-        assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
-        assert_eq!(bench.step(Watch::Delete(malformed("a", 5))), ["missed a@3"]);
-        assert_eq!(bench.seen("a"), None);
-    }
-
-    #[test]
-    fn own_write_is_read_at_once_and_its_event_still_comes() {
-        let mut bench = Bench::new();
-        bench.list(vec![object("a", 1)]);
-        bench.write(object("a", 5));
-        bench.write(object("new", 6));
-        assert_eq!((bench.seen("a"), bench.seen("new")), (Some(5), Some(6)));
-        assert_eq!(
-            bench
-                .0
-                .list(&ListOptions::all(), Consistency::OwnWrites)
-                .unwrap()
-                .len(),
-            2
-        );
-        assert_eq!(bench.step(Watch::Apply(object("a", 5))), ["update a@1->5"]);
-        assert_eq!(bench.step(Watch::Apply(object("new", 6))), ["create new@6"]);
-        assert!(bench.0.written.is_empty());
-    }
-
-    #[test]
-    fn older_event_does_not_undo_an_own_write() {
-        let mut bench = Bench::new();
-        bench.list(vec![object("a", 1)]);
-        bench.write(object("a", 5));
-        assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["update a@1->3"]);
-        assert_eq!(bench.seen("a"), Some(5));
-    }
-
-    #[test]
-    fn answer_that_comes_after_its_event_is_ignored() {
-        let mut bench = Bench::new();
-        bench.list(vec![]);
-        bench.step(Watch::Apply(object("a", 5)));
-        bench.step(Watch::Delete(object("a", 6)));
-        bench.write(object("a", 5));
-        assert_eq!(bench.seen("a"), None);
-    }
-
-    #[test]
-    fn write_that_the_watch_passed_by_is_dropped() {
-        let mut bench = Bench::new();
-        bench.list(vec![]);
-        bench.write(object("a", 5));
-        bench.step(Watch::Apply(object("b", 9)));
-        assert_eq!(bench.seen("a"), None);
-    }
-
-    #[test]
-    fn list_begun_after_a_write_decides_about_it() {
-        let mut bench = Bench::new();
-        bench.list(vec![]);
-        bench.write(object("gone", 5));
-        bench.list(vec![]);
-        assert_eq!(bench.seen("gone"), None);
-
-        bench.step(Watch::Init);
-        bench.write(object("late", 8));
-        bench.step(Watch::InitDone);
-        assert_eq!(bench.seen("late"), Some(8));
-    }
-
-    #[test]
-    fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
-        let mut bench = Bench::new();
-        let made = |name: &str, owner: &str| {
-            let fields =
-                json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
-            let entry =
-                json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
-            let owners = json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner}]);
-            let metadata = json!({"name": name, "namespace": "default", "resourceVersion": "1", "managedFields": [entry], "ownerReferences": owners});
-            json!({"metadata": metadata})
-        };
-        bench.list(vec![made("a", "uid-1"), made("b", "uid-2")]);
-        let applied = |name: &str| {
-            bench
-                .0
-                .get(&key(name), Consistency::OwnWrites)
-                .unwrap()
-                .unwrap()
-                .applied
-                .unwrap()
-        };
-        assert!(Arc::ptr_eq(&applied("a"), &applied("b")));
-    }
-
-    #[test]
-    fn texts_that_nobody_has_any_more_are_dropped() {
-        let mut interned = Interned::default();
-        for number in 0..1000 {
-            interned.share(number.to_string().into());
-        }
-        assert!(interned.texts.len() < 50, "{}", interned.texts.len());
-    }
-
-    #[test]
-    fn own_deletion_is_seen_at_once() {
-        let mut bench = Bench::new();
-        bench.list(vec![object("a", 1)]);
-        bench.0.deleted(&key("a"), "uid-a");
-        assert_eq!(bench.seen("a"), None);
-        assert_eq!(bench.step(Watch::Delete(object("a", 2))), ["delete a@2"]);
-        assert!(bench.0.written.is_empty());
-    }
-
-    fn labelled(name: &str, tier: &str, revision: u64) -> Value {
-        let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string(), "labels": {"tier": tier}});
-        json!({"metadata": metadata})
-    }
-
-    fn by_tier() -> Values {
-        Arc::new(|object| {
-            let tier = object
-                .metadata()
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get("tier"));
-            tier.into_iter().cloned().collect()
-        })
-    }
-
-    #[test]
-    fn index_follows_events_and_own_writes() {
-        let mut bench = Bench::new();
-        bench.list(vec![labelled("a", "front", 1), labelled("b", "back", 2)]);
-        assert!(bench.0.add_index("tier", by_tier()));
-        assert!(!bench.0.add_index("tier", by_tier()));
-        let names = |bench: &Bench, tier: &str, consistency| {
-            let options = ListOptions::all().index("tier", tier);
-            let objects = bench.0.list(&options, consistency).unwrap();
-            objects
-                .iter()
-                .map(|stored| stored.packed.name().to_owned())
-                .collect::<Vec<_>>()
-        };
-        let own = Consistency::OwnWrites;
-        assert_eq!(names(&bench, "front", own), ["a"]);
-        bench.step(Watch::Apply(labelled("b", "front", 3)));
-        bench.step(Watch::Apply(labelled("c", "front", 4)));
-        bench.step(Watch::Delete(labelled("a", "front", 5)));
-        assert_eq!(names(&bench, "front", own), ["b", "c"]);
-        assert_eq!(names(&bench, "back", own), [""; 0]);
-        bench.write(labelled("c", "back", 8));
-        bench.write(labelled("d", "front", 9));
-        assert_eq!(names(&bench, "front", own), ["b", "d"]);
-        assert_eq!(names(&bench, "back", own), ["c"]);
-        assert_eq!(names(&bench, "front", Consistency::Watched), ["b", "c"]);
-        bench.list(vec![labelled("b", "front", 3)]);
-        assert_eq!(names(&bench, "front", own), ["b"]);
-        assert!(
-            bench
-                .0
-                .list(&ListOptions::all().index("other", "x"), own)
-                .is_err()
-        );
-    }
-}
+#[cfg(test)]
+mod tests;

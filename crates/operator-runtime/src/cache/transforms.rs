@@ -138,6 +138,13 @@ impl Transforms {
     }
 
     /// Whether objects of a type are changed, if these are the transforms of its kind alone.
+    /// Returns true if objects may be changed.
+    pub(super) fn are_any(&self) -> bool {
+        self.of_metadata.is_some()
+            || !self.by_type.is_empty()
+            || self.by_namespace.values().any(Self::are_any)
+    }
+
     pub(super) fn change<K: View>(&self) -> bool {
         self.of_metadata.is_some()
             || self.by_type.contains_key(&(String::new(), TypeId::of::<K>()))

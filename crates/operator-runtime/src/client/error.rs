@@ -105,7 +105,8 @@ impl ClientError {
         }
     }
 
-    /// Whether the server said that the object does not exist.
+    /// Returns true if the server said that the object does not exist. A kind or a subresource that is not served is another
+    /// error, though its code is 404 as well: see [`ClientError::is_not_served`].
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -115,7 +116,16 @@ impl ClientError {
     /// # Ok(()) }) }
     /// ```
     pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_not_found)
+        self.status().is_some_and(|status| {
+            let names_object = |details: &kube::core::response::StatusDetails| !details.name.is_empty();
+            status.code == 404 && status.details.as_ref().is_some_and(names_object)
+        })
+    }
+
+    /// Returns true if the server does not serve the kind or the subresource: its CRD is not installed, or the version is
+    /// not served.
+    pub fn is_not_served(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 404) && !self.is_not_found()
     }
 
     /// Whether the server said that the object had changed meanwhile, so that what was written came from a stale state.

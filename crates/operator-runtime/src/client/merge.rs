@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::cache::noop::is_same;
+
 /// The merge patch that turns `before` into `after`; `None` if they are the same. Neither has nulls.
 pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
@@ -25,33 +27,32 @@ pub(super) fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Whether the merge patch leaves the object as it is.
-///
-/// The object may be of a type that does not know all fields, so a patch that removes a field that is not there is no
-/// proof of nothing, but in `metadata`, which every type knows.
+/// Returns true if the merge patch leaves the object, which is the whole one, as it is.
 pub(super) fn changes_nothing(patch: &Value, object: &Value) -> bool {
+    is_unchanged(patch, object, Value::is_null)
+}
+
+/// `is_absent` says of which members of a patch a missing member of the object makes no difference.
+fn is_unchanged(patch: &Value, object: &Value, is_absent: fn(&Value) -> bool) -> bool {
     match (patch, object) {
-        (Value::Object(patch), Value::Object(object)) => patch.iter().all(|(key, patch)| {
-            object.get(key).is_some_and(|object| match key.as_str() {
-                "metadata" => metadata_is_unchanged(patch, object),
-                _ => changes_nothing(patch, object),
-            })
-        }),
-        (patch, object) => patch == object,
+        (Value::Object(patch), Value::Object(object)) => {
+            patch
+                .iter()
+                .all(|(key, patch)| match (object.get(key), key.as_str()) {
+                    (Some(object), "metadata") => is_unchanged(patch, object, is_empty),
+                    (Some(object), _) => is_unchanged(patch, object, Value::is_null),
+                    (None, _) => is_absent(patch),
+                })
+        }
+        (patch, object) => is_same(patch, object),
     }
 }
 
-fn metadata_is_unchanged(patch: &Value, object: &Value) -> bool {
-    match (patch, object) {
-        (Value::Object(patch), Value::Object(object)) => {
-            patch.iter().all(|(key, patch)| match (patch, object.get(key)) {
-                (Value::Null, None) => true,
-                (Value::Object(patch), None) => patch.values().all(Value::is_null),
-                (patch, Some(object)) => metadata_is_unchanged(patch, object),
-                _ => false,
-            })
-        }
-        (patch, object) => patch == object,
+/// A map of labels or annotations without entries is not stored.
+fn is_empty(patch: &Value) -> bool {
+    match patch {
+        Value::Object(members) => members.values().all(Value::is_null),
+        patch => patch.is_null(),
     }
 }
 
@@ -72,28 +73,25 @@ mod tests {
     }
 
     #[test]
-    fn removal_of_what_the_type_may_not_know_is_no_proof() {
+    fn removal_of_a_member_that_is_missing_changes_nothing() {
         let object = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"size": 1}});
-        assert!(changes_nothing(&json!({"spec": {"size": 1}}), &object));
-        assert!(changes_nothing(
-            &json!({"metadata": {"labels": {"x": "1", "y": null}}}),
-            &object
-        ));
-        assert!(changes_nothing(
-            &json!({"metadata": {"annotations": {"y": null}}}),
-            &object
-        ));
-        assert!(!changes_nothing(
-            &json!({"metadata": {"labels": {"x": null}}}),
-            &object
-        ));
-        assert!(!changes_nothing(
-            &json!({"metadata": {"annotations": {"y": "1"}}}),
-            &object
-        ));
-        assert!(!changes_nothing(&json!({"spec": {"unknown": null}}), &object));
-        assert!(!changes_nothing(&json!({"spec": {"size": 2}}), &object));
-        assert!(!changes_nothing(&json!({"status": {}}), &object));
+        for patch in [
+            json!({"spec": {"size": 1}}),
+            json!({"spec": {"size": 1.0, "other": null}}),
+            json!({"metadata": {"labels": {"x": "1", "y": null}}}),
+            json!({"metadata": {"annotations": {"y": null}}}),
+        ] {
+            assert!(changes_nothing(&patch, &object), "{patch}");
+        }
+        for patch in [
+            json!({"metadata": {"labels": {"x": null}}}),
+            json!({"metadata": {"annotations": {"y": "1"}}}),
+            json!({"spec": {"size": 2}}),
+            json!({"spec": {"map": {"x": null}}}),
+            json!({"status": {}}),
+        ] {
+            assert!(!changes_nothing(&patch, &object), "{patch}");
+        }
     }
 
     fn tree() -> impl Strategy<Value = Value> {

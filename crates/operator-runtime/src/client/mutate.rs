@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::request::Target;
 use super::resources::whole_object;
 use super::{ClientError, Resources, merge};
+use crate::cache::informer::Known;
+use crate::cache::skips::Interest;
 use crate::error::Result;
 use crate::object::{ObjectKey, View};
 
@@ -149,7 +151,7 @@ impl<K: View> Resources<'_, K> {
                 (None, _) => self
                     .create(wanted)
                     .await
-                    .map(|new| (new, OperationResult::Created)),
+                    .map(|new| (new.into_object(), OperationResult::Created)),
                 (Some(old), Change::Update) => self.update_if_changed(&target, old, wanted).await,
                 (Some(old), Change::Patch) => self.patch_if_changed(&target, old, &wanted).await,
             };
@@ -171,10 +173,10 @@ impl<K: View> Resources<'_, K> {
         new: K,
     ) -> Result<(Arc<K>, OperationResult), ClientError> {
         if whole_object(target, old.as_ref())? == whole_object(target, &new)? {
-            self.client.skip(target);
+            self.note_unchanged(target, old)?;
             return Ok((old.clone(), OperationResult::Unchanged));
         }
-        Ok((self.update(new).await?, OperationResult::Updated))
+        Ok((self.update(new).await?.into_object(), OperationResult::Updated))
     }
 
     async fn patch_if_changed(
@@ -207,9 +209,18 @@ impl<K: View> Resources<'_, K> {
                 .await?;
         }
         if result == OperationResult::Unchanged {
-            self.client.skip(target);
+            self.note_unchanged(target, old)?;
         }
         Ok((written, result))
+    }
+
+    /// Records that nothing is written because `mutate` changed nothing in this state.
+    fn note_unchanged(&self, target: &Target, old: &Arc<K>) -> Result<(), ClientError> {
+        let is_same =
+            |known: &Known<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
+        let skipped = self.client.skip_if(target, || Interest::Everything, is_same)?;
+        drop(skipped);
+        Ok(())
     }
 
     async fn send_patch(

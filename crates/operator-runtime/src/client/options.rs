@@ -32,6 +32,8 @@ pub enum FieldValidation {
 pub(super) struct Options {
     pub(super) field_manager: Arc<str>,
     pub(super) dry_run: bool,
+    /// Whether writes are sent that would change nothing.
+    pub(super) always_send: bool,
     /// Whether an apply takes over the fields that others hold.
     pub(super) force: bool,
     pub(super) field_validation: Option<FieldValidation>,
@@ -46,6 +48,7 @@ impl Options {
         Self {
             field_manager: field_manager.into(),
             dry_run: false,
+            always_send: false,
             force: true,
             field_validation: None,
             namespace: None,

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::leadership::NotLeader;
+use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::cache::item::{Intake, Representation, from_value, prepare, view};
 use crate::cache::{CacheError, Transforms};
@@ -102,12 +103,33 @@ impl Client {
         target: &Target,
         request: Built,
     ) -> Result<Arc<K>, ClientError> {
-        let answer = self.send(target, request).await?;
-        self.take(target, answer)
+        let answer: Value = self.send(target, request).await?;
+        match deletion_by_write(&answer).filter(|_| !self.options.dry_run) {
+            Some((uid, at)) => {
+                let object = self.read_answer(target, answer)?;
+                self.take_deleted(target, &uid, at);
+                Ok(object)
+            }
+            None => self.take(target, answer),
+        }
+    }
+
+    /// Takes note of a deletion that left nothing of the object with this UID.
+    pub(super) fn take_deleted(&self, target: &Target, uid: &str, at: Option<u64>) {
+        if let Some(informer) = self.cache.existing(&target.kind) {
+            informer.deleted(&target.key, uid, at);
+        }
+    }
+
+    /// Puts an object into the cache that the server has changed.
+    pub(super) fn take_changed(&self, target: &Target, answer: Value) {
+        if let Some(informer) = self.cache.existing(&target.kind) {
+            informer.write(answer);
+        }
     }
 
     /// Puts the answer to a write into the cache, and returns it as a `K`.
-    pub(super) fn take<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
+    fn take<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
         let informer = self
             .cache
             .existing(&target.kind)
@@ -125,12 +147,15 @@ impl Client {
                 informer.write(answer.clone());
                 read(target, answer, informer.intake())
             }
-            None => {
-                let (kind, manager) = (target.kind.clone(), self.options.field_manager.clone());
-                let intake = Intake::new(kind, manager, &Transforms::default(), false);
-                read(target, answer, &intake)
-            }
+            None => self.read_answer(target, answer),
         }
+    }
+
+    /// An answer as a `K`, without the cache.
+    fn read_answer<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
+        let (kind, manager) = (target.kind.clone(), self.options.field_manager.clone());
+        let intake = Intake::new(kind, manager, &Transforms::default(), false);
+        read(target, answer, &intake)
     }
 
     /// The `fieldValidation` of a create or an update.

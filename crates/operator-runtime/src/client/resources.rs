@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use kube::api::{DeleteParams, ListParams, Patch, Preconditions};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::request::Target;
-use super::{Client, ClientError, StatusWriter, Subresource, merge, noop};
-use crate::cache::ListOptions;
+use super::{Client, ClientError, StatusWriter, Subresource, Written, merge};
 use crate::cache::decode::with_owners;
+use crate::cache::informer::Known;
+use crate::cache::skips::Interest;
+use crate::cache::{ListOptions, noop};
 use crate::finalizer::Finalizers;
 use crate::object::{Kind, ObjectKey, View};
 use crate::owner::Owner;
@@ -163,20 +165,19 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::apply`].
-    pub async fn apply(&self, mut desired: K) -> Result<Arc<K>, ClientError> {
+    pub async fn apply(&self, mut desired: K) -> Result<Written<K>, ClientError> {
         let target = self.named("apply", &mut desired)?;
         let configuration = configuration(&target, &desired)?;
-        if let Some((known, applied)) = self.client.cache.known::<K>(&target.kind, &target.key)
-            && self.is_applied(&target, &configuration, (known.as_ref(), applied.as_deref()))?
-        {
-            self.client.skip(&target);
-            return Ok(known);
+        let is_applied = |known: &Known<K>| Ok(self.is_applied(&configuration, known));
+        if let Some(known) = self.client.skip_if(&target, || Interest::Applied, is_applied)? {
+            return Ok(Written::Unchanged(known.object));
         }
         let mut parameters = self.client.options.patch();
         parameters.force = self.client.options.force;
         let patch = Patch::Apply(&configuration);
         let request = target.request().patch(target.key.name(), &parameters, &patch);
-        self.client.write(&target, request).await
+        self.client.sent(&target, &Interest::Applied);
+        self.client.write(&target, request).await.map(Written::Sent)
     }
 
     /// An apply with a controller reference; see [`Client::apply_owned`].
@@ -198,7 +199,11 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::apply_owned`].
-    pub async fn apply_owned(&self, owner: impl Into<Owner>, mut desired: K) -> Result<Arc<K>, ClientError> {
+    pub async fn apply_owned(
+        &self,
+        owner: impl Into<Owner>,
+        mut desired: K,
+    ) -> Result<Written<K>, ClientError> {
         let owner = owner.into();
         if self.kind.namespaced && desired.meta().namespace.is_none() {
             desired.meta_mut().namespace = owner.namespace().map(str::to_owned);
@@ -224,12 +229,13 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::create`].
-    pub async fn create(&self, mut object: K) -> Result<Arc<K>, ClientError> {
+    pub async fn create(&self, mut object: K) -> Result<Written<K>, ClientError> {
         let target = self.placed("create", &mut object)?;
         self.whole(&target)?;
         let body = whole_object(&target, &object)?.to_string().into_bytes();
         let request = target.request().create(&self.client.options.post(), body);
-        self.client.write(&target, self.client.validated(request)).await
+        let request = self.client.validated(request);
+        self.client.write(&target, request).await.map(Written::Sent)
     }
 
     /// Replaces an object; see [`Client::update`]. A `DynamicObject` loses no field, whatever the server added.
@@ -249,20 +255,20 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn update(&self, mut object: K) -> Result<Arc<K>, ClientError> {
+    pub async fn update(&self, mut object: K) -> Result<Written<K>, ClientError> {
         let target = self.named("update", &mut object)?;
         self.whole(&target)?;
         let body = whole_object(&target, &object)?;
-        if let Some((known, _)) = self.client.cache.known::<K>(&target.kind, &target.key)
-            && is_same_state(&target, &body, known.as_ref())?
-        {
-            self.client.skip(&target);
-            return Ok(known);
+        let is_same = |known: &Known<K>| is_same_state(&target, &body, known.object.as_ref());
+        if let Some(known) = self.client.skip_if(&target, || Interest::Everything, is_same)? {
+            return Ok(Written::Unchanged(known.object));
         }
         let body = body.to_string().into_bytes();
         let parameters = self.client.options.post();
         let request = target.request().replace(target.key.name(), &parameters, body);
-        self.client.write(&target, self.client.validated(request)).await
+        let request = self.client.validated(request);
+        self.client.sent(&target, &Interest::Everything);
+        self.client.write(&target, request).await.map(Written::Sent)
     }
 
     /// Sends a patch, if it would change something; see [`Client::patch`].
@@ -288,18 +294,65 @@ impl<'a, K: View> Resources<'a, K> {
         &self,
         key: impl Into<ObjectKey>,
         patch: &Patch<P>,
-    ) -> Result<Arc<K>, ClientError> {
+    ) -> Result<Written<K>, ClientError> {
         let target = self.client.target("patch", &self.kind, key.into())?;
         target.check()?;
-        if let Some((known, _)) = self.client.cache.known::<K>(&target.kind, &target.key)
-            && changes_nothing(&target, patch, known.as_ref())?
-        {
-            self.client.skip(&target);
-            return Ok(known);
-        }
-        let parameters = self.client.options.patch();
+        let interest = match patch {
+            Patch::Merge(patch) => {
+                let patch = serde_json::to_value(patch).map_err(|source| target.unserializable(source))?;
+                let is_noop = |known: &Known<K>| Ok(merge::changes_nothing(&patch, &known.value));
+                let interest = Interest::of_merge_patch(&patch);
+                if let Some(known) = self.client.skip_if(&target, || interest.clone(), is_noop)? {
+                    return Ok(Written::Unchanged(known.object));
+                }
+                interest
+            }
+            Patch::Json(patch) => {
+                let is_noop = |known: &Known<K>| {
+                    let mut after = known.value.clone();
+                    let is_patched = !patch.0.is_empty() && json_patch::patch(&mut after, patch).is_ok();
+                    Ok(is_patched && known.value == after)
+                };
+                if let Some(known) = self.client.skip_if(&target, || Interest::Everything, is_noop)? {
+                    return Ok(Written::Unchanged(known.object));
+                }
+                Interest::Everything
+            }
+            _ => Interest::Everything,
+        };
+        let mut parameters = self.client.options.patch();
+        parameters.force = matches!(patch, Patch::Apply(_)) && self.client.options.force;
         let request = target.request().patch(target.key.name(), &parameters, patch);
-        self.client.write(&target, request).await
+        self.client.sent(&target, &interest);
+        self.client.write(&target, request).await.map(Written::Sent)
+    }
+
+    /// Replaces the finalizers of an object that is at this resource version.
+    pub(crate) async fn patch_finalizers(
+        &self,
+        key: &ObjectKey,
+        finalizers: &[String],
+        version: Option<&str>,
+    ) -> Result<Written<K>, ClientError> {
+        let target = self
+            .client
+            .target("patch the finalizers of", &self.kind, key.clone())?;
+        target.check()?;
+        let wanted = json!(finalizers);
+        let interest = || Interest::Members(json!({"metadata": {"finalizers": null}}));
+        let is_noop = |known: &Known<K>| {
+            let current = &known.value["metadata"]["finalizers"];
+            Ok(*current == wanted || (current.is_null() && finalizers.is_empty()))
+        };
+        if let Some(known) = self.client.skip_if(&target, interest, is_noop)? {
+            return Ok(Written::Unchanged(known.object));
+        }
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}}));
+        let request = target
+            .request()
+            .patch(target.key.name(), &self.client.options.patch(), &patch);
+        self.client.sent(&target, &interest());
+        self.client.write(&target, request).await.map(Written::Sent)
     }
 
     /// Sends what differs between two states of an object; see [`Client::patch_from`].
@@ -320,14 +373,11 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::patch_from`].
-    pub async fn patch_from(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+    pub async fn patch_from(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
         let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
         match difference(&target, old, new)? {
             Some(patch) => self.patch(&target.key, &Patch::Merge(patch)).await,
-            None => {
-                self.client.skip(&target);
-                Ok(Arc::new(new.clone()))
-            }
+            None => Ok(Written::Unchanged(Arc::new(new.clone()))),
         }
     }
 
@@ -349,13 +399,21 @@ impl<'a, K: View> Resources<'a, K> {
     ///
     /// # Errors
     /// As [`Client::patch_from`].
-    pub async fn patch_from_locked(&self, old: &K, new: &K) -> Result<Arc<K>, ClientError> {
+    pub async fn patch_from_locked(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
         let target = self.client.target("patch", &self.kind, ObjectKey::of(old))?;
-        let Some(mut patch) = difference(&target, old, new)? else {
-            self.client.skip(&target);
-            return Ok(Arc::new(new.clone()));
+        // A null would be taken for no precondition.
+        let version = old.meta().resource_version.as_deref();
+        let Some(version) = version.filter(|version| !version.is_empty()) else {
+            return Err(ClientError::Incomplete {
+                verb: "patch",
+                kind: self.kind.to_string(),
+                field: "resourceVersion",
+            });
         };
-        patch["metadata"]["resourceVersion"] = old.meta().resource_version.clone().into();
+        let Some(mut patch) = difference(&target, old, new)? else {
+            return Ok(Written::Unchanged(Arc::new(new.clone())));
+        };
+        patch["metadata"]["resourceVersion"] = version.into();
         self.patch(&target.key, &Patch::Merge(patch)).await
     }
 
@@ -411,20 +469,24 @@ impl<'a, K: View> Resources<'a, K> {
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete(target.key.name(), &parameters);
         let only = parameters.preconditions.and_then(|only| only.uid);
-        match self.client.send::<Value>(&target, request).await {
-            Err(error) if error.is_not_found() => {
-                let informer = self.client.cache.existing(&self.kind);
-                if let Some((informer, uid)) = informer.zip(only.as_deref()) {
-                    informer.deleted(&target.key, Some(uid));
+        let answer = self.client.send::<Value>(&target, request).await;
+        let deletion = match answer {
+            Err(error) if error.is_not_found() => only.map(|uid| (uid, None)),
+            Err(error) => return Err(error),
+            Ok(_) if parameters.dry_run => None,
+            Ok(answer) => match deletion_by_delete(&answer) {
+                Some(deletion) => Some(deletion),
+                None => {
+                    // It stays until its finalizers are done or its grace period is over.
+                    self.client.take_changed(&target, answer);
+                    None
                 }
-                Ok(())
-            }
-            Err(error) => Err(error),
-            Ok(answer) => {
-                self.note_deletion(&target, answer);
-                Ok(())
-            }
+            },
+        };
+        if let Some((uid, at)) = deletion {
+            self.client.take_deleted(&target, &uid, at);
         }
+        Ok(())
     }
 
     /// Deletes many objects at once; see [`Client::delete_all_of`].
@@ -472,6 +534,10 @@ impl<'a, K: View> Resources<'a, K> {
         const VERB: &str = "delete all of";
         let options = self.in_own_namespace(VERB, options.into())?;
         if options.are_of_the_cache() {
+            // An index cannot say whether it names an object that does not fit its type.
+            if let Some(malformed) = self.client.cache.malformed(&self.kind, options.namespace()) {
+                return Err(malformed.into());
+            }
             for object in self.list(options).await? {
                 self.delete_with(ObjectKey::of(object.as_ref()), parameters.clone())
                     .await?;
@@ -484,10 +550,6 @@ impl<'a, K: View> Resources<'a, K> {
             let (verb, kind, field) = (VERB, self.kind.to_string(), "namespace");
             return Err(ClientError::Incomplete { verb, kind, field });
         }
-        if self.knows_of_none(&options) {
-            self.client.skip(&target);
-            return Ok(());
-        }
         let labels = options.label_selector();
         let selected = ListParams {
             label_selector: (!labels.selects_all()).then(|| labels.to_string()),
@@ -496,11 +558,8 @@ impl<'a, K: View> Resources<'a, K> {
         };
         parameters.dry_run |= self.client.options.dry_run;
         let request = target.request().delete_collection(&parameters, &selected);
-        let answer: Value = self.client.send(&target, request).await?;
-        for item in answer["items"].as_array().into_iter().flatten() {
-            self.note_deletion(&self.target_of_item(item), item.clone());
-        }
-        Ok(())
+        // The answer shows the objects as they were before: it does not say which of them are gone.
+        self.client.send::<Value>(&target, request).await.map(drop)
     }
 
     /// Writes the status of an object; see [`Client::status`].
@@ -594,57 +653,49 @@ impl<'a, K: View> Resources<'a, K> {
         Ok(options.within(target.key.namespace()))
     }
 
-    fn knows_of_none(&self, options: &ListOptions) -> bool {
-        let informer = self.client.cache.existing(&self.kind);
-        informer.is_some_and(|informer| informer.knows_of_none(options))
-    }
-
-    /// Takes the answer to a deletion into the cache.
-    fn note_deletion(&self, target: &Target, answer: Value) {
-        let informer = self.client.cache.existing(&self.kind);
-        let Some(informer) = informer.filter(|_| !self.client.options.dry_run) else {
-            return;
-        };
-        let metadata = &answer["metadata"];
-        let uid = match answer["kind"].as_str() {
-            Some("Status") => answer["details"]["uid"].as_str(),
-            _ => metadata["uid"].as_str(),
-        };
-        let remains = metadata["deletionTimestamp"].is_string()
-            && (metadata["deletionGracePeriodSeconds"].as_u64() > Some(0)
-                || metadata["finalizers"]
-                    .as_array()
-                    .is_some_and(|names| !names.is_empty()));
-        if remains {
-            informer.write(answer);
-        } else {
-            informer.deleted(&target.key, uid);
-        }
-    }
-
-    fn target_of_item(&self, item: &Value) -> Target {
-        let text = |field: &str| item["metadata"][field].as_str();
-        Target {
-            verb: "delete",
-            kind: self.kind.clone().into_owned(),
-            key: ObjectKey::new(text("namespace"), text("name").unwrap_or_default()),
-        }
-    }
-
-    fn is_applied(
-        &self,
-        target: &Target,
-        configuration: &Value,
-        (known, applied): (&K, Option<&str>),
-    ) -> Result<bool, ClientError> {
+    fn is_applied(&self, configuration: &Value, known: &Known<K>) -> bool {
         let is_own_manager = self.client.field_manager() == self.client.cache.manager();
-        let Some(applied) = applied.filter(|_| is_own_manager) else {
-            return Ok(false);
-        };
-        let live = serde_json::to_value(known).map_err(|source| target.unserializable(source))?;
-        let applied = with_owners(applied, known.meta());
-        Ok(noop::is_applied(configuration, &applied, &live))
+        let applied = known.applied.as_deref().filter(|_| is_own_manager);
+        applied.is_some_and(|applied| {
+            let applied = with_owners(applied, &known.value);
+            noop::is_applied(configuration, &applied, &known.value)
+        })
     }
+}
+
+/// The UID of the object that the answer to a DELETE shows to be gone, and the revision of the deletion if it is said.
+/// kube-apiserver answers with a `Status` or, for some kinds, with the deleted object, which was never marked for deletion.
+/// An object that remains has a deletion timestamp.
+fn deletion_by_delete(answer: &Value) -> Option<(String, Option<u64>)> {
+    if answer["kind"] == "Status" && answer["status"] == "Success" {
+        let uid = answer["details"]["uid"].as_str()?;
+        return Some((uid.to_owned(), None));
+    }
+    let metadata = &answer["metadata"];
+    if metadata["deletionTimestamp"].is_string() {
+        return deletion_by_write(answer);
+    }
+    Some((metadata["uid"].as_str()?.to_owned(), revision_in(metadata)))
+}
+
+/// The same of any answer that is an object: the write has removed the last thing that kept it.
+pub(super) fn deletion_by_write(answer: &Value) -> Option<(String, Option<u64>)> {
+    let metadata = &answer["metadata"];
+    let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    let is_namespace = answer["kind"] == "Namespace" && answer["apiVersion"] == "v1";
+    let is_gone = metadata["deletionTimestamp"].is_string()
+        && metadata["deletionGracePeriodSeconds"]
+            .as_u64()
+            .unwrap_or_default()
+            == 0
+        && is_empty(&metadata["finalizers"])
+        && (!is_namespace || is_empty(&answer["spec"]["finalizers"]));
+    let uid = metadata["uid"].as_str().filter(|_| is_gone)?;
+    Some((uid.to_owned(), revision_in(metadata)))
+}
+
+fn revision_in(metadata: &Value) -> Option<u64> {
+    metadata["resourceVersion"].as_str()?.parse().ok()
 }
 
 /// The object with its kind, which not every type writes, and without nulls, which are `None`s that were not skipped
@@ -687,7 +738,7 @@ fn configuration(target: &Target, desired: &impl Serialize) -> Result<Value, Cli
     Ok(value)
 }
 
-/// Whether `body` is the state that is known, down to the resource version.
+/// Returns true if `body` is the known state, down to the resource version.
 fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bool, ClientError> {
     let mut known = whole_object(target, known)?;
     let mut body = body.clone();
@@ -697,25 +748,4 @@ fn is_same_state<K: View>(target: &Target, body: &Value, known: &K) -> Result<bo
         }
     }
     Ok(known == body)
-}
-
-/// Whether a patch leaves the object as it is known.
-fn changes_nothing<K: View, P: Serialize>(
-    target: &Target,
-    patch: &Patch<P>,
-    known: &K,
-) -> Result<bool, ClientError> {
-    let object = || whole_object(target, known);
-    match patch {
-        Patch::Merge(patch) => {
-            let patch = serde_json::to_value(patch).map_err(|source| target.unserializable(source))?;
-            Ok(merge::changes_nothing(&patch, &object()?))
-        }
-        Patch::Json(patch) if !patch.0.is_empty() => {
-            let before = object()?;
-            let mut after = before.clone();
-            Ok(json_patch::patch(&mut after, patch).is_ok() && before == after)
-        }
-        _ => Ok(false),
-    }
 }

@@ -8,7 +8,11 @@ use kube::api::Patch;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Client, ClientError, Target, noop};
+use super::request::Target;
+use super::{Client, ClientError, Written};
+use crate::cache::informer::Known;
+use crate::cache::noop;
+use crate::cache::skips::Interest;
 use crate::condition::Condition;
 use crate::object::{Kind, ObjectKey, View};
 
@@ -103,11 +107,12 @@ impl<'a, K: View> StatusWriter<'a, K> {
         self
     }
 
-    /// Writes what differs from the status as the operator knows it, and returns the object as it is then; if nothing
-    /// differs, nothing is sent.
+    /// Writes the named parts of the status; those that are so already, as far as the cache knows, are omitted, and if all
+    /// are, nothing is sent.
     ///
     /// If somebody changed the object meanwhile, the writer reads it again and merges anew, so that no condition of
-    /// another controller is lost.
+    /// another controller is lost. If the object was deleted meanwhile, or another one has taken its name, nothing is
+    /// written and the result is [`Written::Gone`].
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
@@ -121,55 +126,91 @@ impl<'a, K: View> StatusWriter<'a, K> {
     ///
     /// # Errors
     /// If a value is no JSON, or the server refuses the status.
-    pub async fn patch(self) -> Result<Arc<K>, ClientError> {
+    pub async fn patch(self) -> Result<Written<K>, ClientError> {
         let key = ObjectKey::of(self.object);
         let target = self.client.target("write the status of", &self.kind, key)?;
         target.check()?;
         let changes = self.changes(&target)?;
-        let known = self.client.cache().known::<K>(&target.kind, &target.key);
+        let known = self.client.cache().peek::<K>(&target.kind, &target.key);
         let mut base = known
-            .map(|(known, _)| known)
-            .filter(|known| known.meta().uid == self.object.meta().uid);
-        for _ in 1..ATTEMPTS {
-            match self.send(&target, &changes, base.as_deref()).await {
-                Err(error) if error.is_conflict() => {
+            .filter(|known| self.is_same_object(known))
+            .unwrap_or_else(|| Arc::new(self.object.clone()));
+        let mut left = match self.skip(&target, &changes)? {
+            Skipped::All(object) => return Ok(Written::Unchanged(object)),
+            Skipped::Some { object, left } => {
+                base = object;
+                left
+            }
+            Skipped::None => changes,
+        };
+        for attempt in 1.. {
+            match self.send(&target, &left, base.as_ref()).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     self.client.metrics.conflict_retried(&target.kind.to_string());
-                    base = self.client.live().get_of(&target.kind, &target.key).await?;
+                    // What was omitted may be different now.
+                    left = self.changes(&target)?;
+                    match self.client.live().get_of::<K>(&target.kind, &target.key).await? {
+                        Some(newest) if self.is_same_object(&newest) => base = newest,
+                        _ => break,
+                    }
                 }
-                Ok(None) => return Ok(base.unwrap_or_else(|| Arc::new(self.object.clone()))),
-                Ok(Some(written)) => return Ok(written),
-                Err(error) => return Err(error),
+                Err(error) if error.is_not_found() || is_another_object(&error) => break,
+                outcome => return outcome.map(Written::Sent),
             }
         }
-        let written = self.send(&target, &changes, base.as_deref()).await?;
-        Ok(written.or(base).unwrap_or_else(|| Arc::new(self.object.clone())))
+        Ok(Written::Gone(base))
     }
 
-    async fn send(
-        &self,
-        target: &Target,
-        changes: &Changes,
-        base: Option<&K>,
-    ) -> Result<Option<Arc<K>>, ClientError> {
-        let base = base.unwrap_or(self.object);
+    fn is_same_object(&self, other: &K) -> bool {
+        let uid = self.object.meta().uid.as_ref();
+        uid.is_none() || other.meta().uid.as_ref() == uid
+    }
+
+    /// Finds the parts of the status that need not be sent.
+    fn skip(&self, target: &Target, changes: &Changes) -> Result<Skipped<K>, ClientError> {
+        let now = crate::clock::now();
+        let left = |known: &Known<K>| changes.without_known(&known.value["status"], now);
+        // The comparison and the record are of the same state: `skip_if` sees to that.
+        let interest = |known: &Known<K>| changes.minus(&left(known)).interest();
+        let is_known = |known: &Known<K>| {
+            Ok(self.is_same_object(&known.object) && !changes.minus(&left(known)).is_empty())
+        };
+        let known = self.client.skip_part_if(target, interest, is_known)?;
+        Ok(match known {
+            None => Skipped::None,
+            Some(known) => match left(&known) {
+                left if left.is_empty() => {
+                    self.client.count_skip(target);
+                    Skipped::All(known.object)
+                }
+                left => Skipped::Some {
+                    object: known.object,
+                    left,
+                },
+            },
+        })
+    }
+
+    async fn send(&self, target: &Target, changes: &Changes, base: &K) -> Result<Arc<K>, ClientError> {
         let mut value = serde_json::to_value(base).map_err(|source| target.unserializable(source))?;
         noop::remove_nulls(&mut value);
-        let status = changes.difference(&value["status"], crate::clock::now());
-        if status.is_empty() {
-            self.client.skip(target);
-            return Ok(None);
-        }
+        let status = changes.patch(&value["status"], crate::clock::now());
         let mut patch = json!({});
+        // The status of another object of this name is not overwritten.
+        if let Some(uid) = &self.object.meta().uid {
+            patch["metadata"]["uid"] = uid.as_str().into();
+        }
         // Conditions are sent as a whole list, so the list that they were merged with must still be the current one.
         if status.contains_key("conditions") {
-            patch["metadata"] = json!({"resourceVersion": base.meta().resource_version});
+            patch["metadata"]["resourceVersion"] = json!(base.meta().resource_version);
         }
         patch["status"] = Value::Object(status);
         let (name, parameters) = (target.key.name(), self.client.options.patch());
         let request = target
             .request()
             .patch_subresource("status", name, &parameters, &Patch::Merge(patch));
-        self.client.write(target, request).await.map(Some)
+        self.client.sent(target, &changes.interest());
+        self.client.write(target, request).await
     }
 
     fn changes(&self, target: &Target) -> Result<Changes, ClientError> {
@@ -200,8 +241,22 @@ impl<K: fmt::Debug> fmt::Debug for StatusWriter<'_, K> {
     }
 }
 
-/// What a writer asks for.
-#[derive(Debug, Default)]
+/// The parts of a status that need not be sent, and the state of the object that shows it.
+enum Skipped<K> {
+    None,
+    Some { object: Arc<K>, left: Changes },
+    All(Arc<K>),
+}
+
+/// Returns true if the server refused the patch because its UID is not the one of the object.
+fn is_another_object(error: &ClientError) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    let mut causes = details.into_iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.field == "metadata.uid")
+}
+
+/// The parts of a status that a writer sets.
+#[derive(Clone, Debug, Default)]
 struct Changes {
     conditions: Vec<Condition>,
     removed: Vec<String>,
@@ -211,21 +266,62 @@ struct Changes {
 // === impl Changes ===
 
 impl Changes {
-    /// The members of a merge patch that turns `status` into what is asked for; empty if it is that already.
-    fn difference(&self, status: &Value, now: Timestamp) -> Map<String, Value> {
-        let mut patch = Map::new();
-        let mut put = |name: &str, value: Value| {
-            if status.get(name).unwrap_or(&Value::Null) != &value {
-                patch.insert(name.to_owned(), value);
-            }
+    fn is_empty(&self) -> bool {
+        self.fields.is_empty() && !self.has_conditions()
+    }
+
+    fn has_conditions(&self) -> bool {
+        !self.conditions.is_empty() || !self.removed.is_empty()
+    }
+
+    /// The changes that the status does not show already. Conditions are sent together, or not at all.
+    fn without_known(&self, status: &Value, now: Timestamp) -> Self {
+        let differs = |name: &str, value: &Value| !noop::is_same(&status[name], value);
+        let fields = self.fields.iter().filter(|(name, value)| differs(name, value));
+        let mut left = Self {
+            fields: fields.cloned().collect(),
+            ..Self::default()
         };
-        for (name, value) in &self.fields {
+        if self.has_conditions() && differs("conditions", &self.merged(&status["conditions"], now)) {
+            left.conditions.clone_from(&self.conditions);
+            left.removed.clone_from(&self.removed);
+        }
+        left
+    }
+
+    /// The changes that are not among `others`, which are some of these.
+    fn minus(&self, others: &Self) -> Self {
+        let is_other = |name: &str| others.fields.iter().any(|(other, _)| other == name);
+        let fields = self.fields.iter().filter(|(name, _)| !is_other(name));
+        let mut rest = Self {
+            fields: fields.cloned().collect(),
+            ..Self::default()
+        };
+        if !others.has_conditions() {
+            rest.conditions.clone_from(&self.conditions);
+            rest.removed.clone_from(&self.removed);
+        }
+        rest
+    }
+
+    fn interest(&self) -> Interest {
+        let set = self.conditions.iter().map(|condition| condition.type_.clone());
+        Interest::Status {
+            fields: self.fields.iter().map(|(name, _)| name.clone()).collect(),
+            conditions: set.chain(self.removed.iter().cloned()).collect(),
+        }
+    }
+
+    /// The members of a merge patch of the status.
+    fn patch(&self, status: &Value, now: Timestamp) -> Map<String, Value> {
+        let fields = self.fields.iter().map(|(name, value)| {
             let mut value = value.clone();
             noop::remove_nulls(&mut value);
-            put(name, value);
-        }
-        if !self.conditions.is_empty() || !self.removed.is_empty() {
-            put("conditions", self.merged(&status["conditions"], now));
+            (name.clone(), value)
+        });
+        let mut patch: Map<_, _> = fields.collect();
+        if self.has_conditions() {
+            patch.insert("conditions".to_owned(), self.merged(&status["conditions"], now));
         }
         patch
     }
@@ -276,7 +372,8 @@ mod tests {
 
     fn difference(changes: &Changes) -> Value {
         let now: Timestamp = "2026-02-02T00:00:00Z".parse().unwrap();
-        Value::Object(changes.difference(&status(), now))
+        let left = changes.without_known(&status(), now);
+        Value::Object(left.patch(&status(), now))
     }
 
     fn available(holds: bool, generation: i64) -> Condition {

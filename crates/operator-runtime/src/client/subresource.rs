@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::request::Target;
+use super::resources::deletion_by_write;
 use super::{Client, ClientError};
 use crate::object::{Kind, ObjectKey};
 
@@ -163,7 +164,10 @@ impl<'a> Subresource<'a> {
             && !self.client.options.dry_run
             && let Some(informer) = self.client.cache.existing(&target.kind)
         {
-            informer.write(answer.clone());
+            match deletion_by_write(&answer) {
+                Some((uid, at)) => informer.deleted(&target.key, &uid, at),
+                None => informer.write(answer.clone()),
+            }
         }
         serde_json::from_value(answer).map_err(|error| target.malformed(error.to_string()))
     }

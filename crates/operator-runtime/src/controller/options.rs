@@ -54,6 +54,9 @@ pub struct ControllerOptions {
     /// have; that of the manager ([`BaseContext`](crate::manager::BaseContext)) unless said otherwise. The span of each
     /// reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
     pub parent_span: Option<Span>,
+    /// Send every write of a reconcile, also those that would change nothing as far as the cache knows; false by default.
+    /// [`Client::always_send`](crate::Client::always_send) does it for single writes.
+    pub always_send: Option<bool>,
 }
 
 /// [`ControllerOptions`] with the defaults in the place of what was left open.
@@ -70,6 +73,7 @@ pub(crate) struct Settings {
     pub(crate) skip_name_validation: bool,
     pub(crate) new_queue: NewQueue,
     pub(crate) parent_span: Option<Span>,
+    pub(crate) always_send: bool,
 }
 
 // === impl ControllerOptions ===
@@ -102,6 +106,7 @@ impl ControllerOptions {
             skip_name_validation: self.skip_name_validation.or(other.skip_name_validation),
             new_queue: self.new_queue.or_else(|| other.new_queue.clone()),
             parent_span: self.parent_span.or_else(|| other.parent_span.clone()),
+            always_send: self.always_send.or(other.always_send),
         }
     }
 }
@@ -130,6 +135,7 @@ impl Settings {
             skip_name_validation: options.skip_name_validation.unwrap_or(false),
             new_queue: options.new_queue.clone().unwrap_or_default(),
             parent_span: options.parent_span.clone(),
+            always_send: options.always_send.unwrap_or(false),
         }
     }
 }

@@ -320,14 +320,15 @@ impl Source {
                 let later = Later::new();
                 let (tasks, fresh) = (later.tasks.clone(), requests.until(&later));
                 let unchanged = fresh.clone().of_priority(LOW_PRIORITY);
-                informer.add_handler(move |event: &Event<K>| {
+                let handle = move |event: &Event<K>| {
                     // It lives as long as the handler does.
                     let _later = &later;
                     if passes(&filters, event) && watch.passes(event) {
                         let is_unchanged = event.is_initial() || event.is_resync();
                         handler.enqueue(event, if is_unchanged { &unchanged } else { &fresh });
                     }
-                });
+                };
+                informer.add_handler(handle).await;
                 tasks.wait().await;
             })
         }))

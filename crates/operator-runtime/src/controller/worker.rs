@@ -13,7 +13,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
 
 use super::{Action, Context, ControllerError, Reconciler, Request, Requests, Requeue, Settings, Source};
-use crate::client::Client;
+use crate::cache::skips::Origin;
+use crate::client::{Client, Current, within};
 use crate::error::{Error, Result, Retry, panic_text};
 use crate::event_recorder::EventRecorder;
 use crate::manager::BaseContext;
@@ -265,7 +266,11 @@ impl Shared {
         let span = self.span(&key, &id);
         let (client, recorder) = (self.client.clone(), self.recorder.clone());
         let ctx = Context::new(client, recorder, self.base.clone(), self.name.clone(), id);
-        let reconcile = self.reconciler.clone().reconcile(ctx, key);
+        let current = Current {
+            origin: Origin::new(self.queue.clone(), key.clone()),
+            always_send: self.options.always_send,
+        };
+        let reconcile = within(current, self.reconciler.clone().reconcile(ctx, key));
         let (active, begin) = (self.metrics.worker(), Instant::now());
         let outcome = self.limited(reconcile.instrument(span.clone())).await;
         drop(active);

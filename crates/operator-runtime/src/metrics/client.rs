@@ -1,19 +1,13 @@
 //! What is counted of the client and of the cache.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{Buckets, Label, counters, gauges, histograms};
-
-const WAITS: Buckets = Buckets(&[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-]);
+use super::{Label, counters, gauges};
 
 /// Counts what the client spares and repairs. `kind` is `Kind.group`, such as `Deployment.apps`, which is how a
 /// [`Kind`](crate::Kind) prints.
@@ -29,11 +23,10 @@ const WAITS: Buckets = Buckets(&[
 /// let line = r#"operator_runtime_conflicts_retried_total{kind="Deployment.apps"} 1"#;
 /// assert!(metrics.to_text().contains(line));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClientMetrics {
     writes_skipped: Family<[Label; 1], Counter>,
     conflicts_retried: Family<[Label; 1], Counter>,
-    staleness_waits: Family<[Label; 1], Histogram, Buckets>,
 }
 
 /// Counts the objects that the cache could not take in.
@@ -53,6 +46,7 @@ pub struct CacheMetrics {
     live: Family<[Label; 3], Gauge>,
     /// The name of the other cluster; empty for the manager's own.
     cluster: Arc<str>,
+    skipped_writes_requeued: Family<[Label; 1], Counter>,
 }
 
 #[derive(Debug)]
@@ -62,16 +56,6 @@ pub(super) struct Families {
 }
 
 // === impl ClientMetrics ===
-
-impl Default for ClientMetrics {
-    fn default() -> Self {
-        Self {
-            writes_skipped: Family::default(),
-            conflicts_retried: Family::default(),
-            staleness_waits: Family::new_with_constructor(WAITS),
-        }
-    }
-}
 
 impl ClientMetrics {
     /// Counts a write that was not sent because it would have changed nothing.
@@ -99,23 +83,6 @@ impl ClientMetrics {
     pub fn conflict_retried(&self, kind: &str) {
         self.conflicts_retried.get_or_create(&of_kind(kind)).inc();
     }
-
-    /// Counts a read that had to wait until the cache had seen an earlier write.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.client().staleness_wait("ConfigMap", Duration::from_millis(3));
-    /// let line = r#"operator_runtime_staleness_wait_seconds_bucket{le="0.005",kind="ConfigMap"} 1"#;
-    /// assert!(metrics.to_text().contains(line));
-    /// ```
-    pub fn staleness_wait(&self, kind: &str, took: Duration) {
-        self.staleness_waits
-            .get_or_create(&of_kind(kind))
-            .observe(took.as_secs_f64());
-    }
 }
 
 impl CacheMetrics {
@@ -132,6 +99,14 @@ impl CacheMetrics {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);
     }
+
+    /// Counts requests that are reconciled again because of a skipped write.
+    pub fn skipped_writes_requeued(&self, kind: &str, requests: usize) {
+        let requests = u64::try_from(requests).unwrap_or(u64::MAX);
+        self.skipped_writes_requeued
+            .get_or_create(&of_kind(kind))
+            .inc_by(requests);
+    }
 }
 
 impl CacheMetrics {
@@ -139,6 +114,7 @@ impl CacheMetrics {
     pub(crate) fn of_cluster(&self, name: &str) -> Self {
         Self {
             quarantined: Family::default(),
+            skipped_writes_requeued: self.skipped_writes_requeued.clone(),
             live: self.live.clone(),
             cluster: name.into(),
         }
@@ -183,12 +159,6 @@ impl Families {
                 "operator_runtime_conflicts_retried",
                 "Conflicts that were resolved by reading the object again",
             ),
-            staleness_waits: histograms(
-                registry,
-                "operator_runtime_staleness_wait_seconds",
-                "How long cached reads waited for the operator's own writes to be seen",
-                WAITS,
-            ),
         };
         let quarantined = gauges(
             registry,
@@ -200,12 +170,18 @@ impl Families {
             "operator_runtime_watch_live",
             "Whether a watch of the cache follows the server: 1 if it does, 0 while it is listed first or fails",
         );
+        let skipped_writes_requeued = counters(
+            registry,
+            "operator_runtime_skipped_writes_requeued",
+            "Requests that were reconciled again because the state that a skipped write was compared with has changed",
+        );
         Self {
             client,
             cache: CacheMetrics {
                 quarantined,
                 live,
                 cluster: Arc::default(),
+                skipped_writes_requeued,
             },
         }
     }

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use crate::cache::{Cache, Consistency, ListOptions};
+use crate::cache::Cache;
 use crate::object::Kind;
 
 const NAME: &str = "resource_created_at_seconds";
@@ -40,13 +39,8 @@ impl Collector for CreationTimes {
         let mut samples = encoder.encode_descriptor(NAME, HELP, None, MetricType::Gauge)?;
         for (cache, kind) in kinds {
             let informer = cache.existing(&kind);
-            let objects = informer.and_then(|informer| {
-                informer
-                    .list::<PartialObjectMeta>(&ListOptions::all(), Consistency::OwnWrites)
-                    .ok()
-            });
-            for object in objects.into_iter().flatten() {
-                let metadata = &object.metadata;
+            let objects = informer.map(|informer| informer.metadata());
+            for metadata in objects.into_iter().flatten() {
                 let Some(created) = &metadata.creation_timestamp else {
                     continue;
                 };

@@ -260,7 +260,7 @@ async fn requests_are_counted_by_code_method_and_host_and_measured() {
 fn what_the_client_spares_is_counted_by_kind() {
     let metrics = Metrics::new();
     metrics.client().write_skipped("Deployment.apps");
-    metrics.client().staleness_wait("Pod", Duration::from_millis(4));
+    metrics.cache().skipped_writes_requeued("Deployment.apps", 2);
     metrics.cache().quarantined("Pod", 2);
     let text = metrics.to_text();
     assert_line(
@@ -269,7 +269,7 @@ fn what_the_client_spares_is_counted_by_kind() {
     );
     assert_line(
         &text,
-        r#"operator_runtime_staleness_wait_seconds_count{kind="Pod"} 1"#,
+        r#"operator_runtime_skipped_writes_requeued_total{kind="Deployment.apps"} 2"#,
     );
     assert_line(&text, r#"operator_runtime_quarantined_objects{kind="Pod"} 2"#);
 }

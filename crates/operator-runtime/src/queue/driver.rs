@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::state::{Add, Counts, Popped, RateLimitingQueue};
+use crate::cache::skips::Requeue;
 use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
 
@@ -30,6 +31,12 @@ struct State {
     /// What the metrics know already.
     counted: Counts,
     stopped: bool,
+}
+
+impl Requeue for WorkQueue {
+    fn requeue(&self, request: ObjectKey) {
+        self.add(request, Add::default());
+    }
 }
 
 /// A key to work on; it counts as being worked on until it is finished.

@@ -340,7 +340,7 @@ async fn misfits(bench: &Bench) -> (Event, usize) {
     in_time(async {
         loop {
             let listed = events.list(&Default::default()).await.unwrap();
-            let misfits = |event: &&Event| event.reason.as_deref() == Some("DoesNotFitItsType");
+            let misfits = |event: &&Event| event.reason.as_deref() == Some("DecodeFailed");
             let count = listed.iter().filter(misfits).count();
             match listed.iter().find(misfits) {
                 Some(event) => break (event.clone(), count),
@@ -475,5 +475,124 @@ async fn read_starts_no_watch_where_it_may_not() {
     manager.cache().watch::<Widget>();
     in_time(manager.cache().wait_for_sync()).await;
     assert!(client.get::<Widget>(&key("a")).await.unwrap().is_some());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
+    let bench = Bench::new().await;
+    let (laxes, mut lax) = with_a_bad_lax(&bench).await;
+    lax.data["spec"]["size"] = json!(1);
+    lax = laxes.replace("bad", &PostParams::default(), &lax).await.unwrap();
+    let manager = bench.manager().await;
+    // Kept as dynamic objects, which everything fits.
+    let (whole, mut of_whole) = plain_teller();
+    Controller::managed_by(&manager)
+        .for_with(Watch::dynamic(&Kind::of::<Lax>()))
+        .complete(whole)
+        .unwrap();
+    let (events, mut of_typed) = mpsc::unbounded_channel();
+    Controller::managed_by(&manager)
+        .named("typed")
+        .watches::<Lax>(move |event: &operator_runtime::event::Event<Lax>| {
+            let is_deleted = matches!(event, operator_runtime::event::Event::Delete { .. });
+            let _ = events.send((is_deleted, event.object().spec.size));
+            Vec::new()
+        })
+        .complete(plain_teller().0)
+        .unwrap();
+    let running = run(&manager);
+    assert_eq!(in_time(of_typed.recv()).await, Some((false, 1)));
+    lax.data["spec"]["size"] = json!("large");
+    laxes.replace("bad", &PostParams::default(), &lax).await.unwrap();
+    of_whole.next().await;
+    laxes.delete("bad", &Default::default()).await.unwrap();
+    assert_eq!(in_time(of_typed.recv()).await, Some((true, 1)));
+    running.end().await.unwrap();
+}
+
+/// A size that some objects cannot be read with.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+struct Touchy(i32);
+
+impl<'de> serde::Deserialize<'de> for Touchy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let size = i32::deserialize(deserializer)?;
+        assert!(size >= 0, "nobody thought of {size}");
+        Ok(Self(size))
+    }
+}
+
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct TouchyWidget {
+    metadata: kube::core::ObjectMeta,
+    spec: TouchySpec,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct TouchySpec {
+    size: Touchy,
+}
+
+impl kube::Resource for TouchyWidget {
+    type DynamicType = ();
+    type Scope = kube::core::NamespaceResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        "Widget".into()
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        "example.com".into()
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        "widgets".into()
+    }
+
+    fn meta(&self) -> &kube::core::ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[tokio::test]
+async fn panic_of_a_type_concerns_one_object_and_the_watch_goes_on() {
+    let bench = Bench::new().await;
+    bench.create("good", 1).await;
+    bench.create("bad", -1).await;
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    let cache = manager.cache();
+    let error = cache.get::<TouchyWidget>(&key("bad")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("panic: nobody thought of -1"),
+        "{error}"
+    );
+    let good = cache.get::<TouchyWidget>(&key("good")).await.unwrap().unwrap();
+    assert_eq!(good.spec.size, Touchy(1));
+    for (name, size) in [("good", -1), ("good", 2), ("bad", 3)] {
+        bench.resize(name, size).await;
+    }
+    in_time(async {
+        for (name, size) in [("good", 2), ("bad", 3)] {
+            let is_so = async || {
+                let widget = cache.get::<TouchyWidget>(&key(name)).await;
+                widget.is_ok_and(|widget| widget.unwrap().spec.size == Touchy(size))
+            };
+            while !is_so().await {
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+    .await;
+    assert!(cache.unhealthy().is_empty());
     running.end().await.unwrap();
 }

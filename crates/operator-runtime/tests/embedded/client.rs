@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Bench, Running, Widget, config_map, in_time, key, run};
+use crate::support::{Bench, Running, Widget, config_map, in_time, key, reconciling, run};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use operator_runtime::client::Written;
 use operator_runtime::prelude::*;
 use serde_json::json;
 
@@ -29,21 +30,30 @@ fn in_default(mut object: ConfigMap) -> ConfigMap {
 async fn apply_that_changes_nothing_is_not_sent() {
     let bench = Bench::new().await;
     let (manager, running) = start(&bench).await;
-    let client = manager.client();
-    let first = client.apply(in_default(config_map("a", "1"))).await.unwrap();
-    assert_eq!(bench.network.take_writes().len(), 1);
-    for _ in 0..3 {
-        let again = client.apply(in_default(config_map("a", "1"))).await.unwrap();
-        assert_eq!(again.metadata.resource_version, first.metadata.resource_version);
-    }
-    assert_eq!(bench.network.take_writes(), [""; 0]);
+    let network = bench.network.clone();
+    reconciling(&manager, async move |ctx| {
+        let first = ctx.apply(in_default(config_map("a", "1"))).await.unwrap();
+        assert!(first.was_sent());
+        assert_eq!(network.take_writes().len(), 1);
+        for _ in 0..3 {
+            let again = ctx.apply(in_default(config_map("a", "1"))).await.unwrap();
+            assert_eq!(again, Written::Unchanged(again.object().clone()));
+            assert_eq!(again.metadata.resource_version, first.metadata.resource_version);
+        }
+        assert_eq!(network.take_writes(), [""; 0]);
+    })
+    .await;
     let metrics = manager.metrics().to_text();
     assert!(
         metrics.contains(r#"operator_runtime_writes_skipped_total{kind="ConfigMap"} 3"#),
         "{metrics}"
     );
 
-    let changed = client.apply(in_default(config_map("a", "2"))).await.unwrap();
+    let changed = manager
+        .client()
+        .apply(in_default(config_map("a", "2")))
+        .await
+        .unwrap();
     assert_eq!(changed.data.as_ref().unwrap()["value"], "2");
     assert_eq!(bench.network.take_writes().len(), 1);
     running.end().await.unwrap();
@@ -89,19 +99,15 @@ async fn apply_of_a_defaulted_object_is_recognised_after_a_restart() {
 
     let (manager, running) = start(&bench).await;
     manager.cache().list::<Deployment>(None).await.unwrap();
-    let known = manager
-        .client()
-        .apply_owned(&owner, deployment("web:1"))
-        .await
-        .unwrap();
-    assert_eq!(bench.network.take_writes(), [""; 0]);
-    assert_eq!(known.spec.revision_history_limit, Some(10));
-    manager
-        .client()
-        .apply_owned(&owner, deployment("web:2"))
-        .await
-        .unwrap();
-    assert_eq!(bench.network.take_writes().len(), 1);
+    let network = bench.network.clone();
+    reconciling(&manager, async move |ctx| {
+        let known = ctx.apply_owned(&owner, deployment("web:1")).await.unwrap();
+        assert_eq!(network.take_writes(), [""; 0]);
+        assert_eq!(known.spec.revision_history_limit, Some(10));
+        ctx.apply_owned(&owner, deployment("web:2")).await.unwrap();
+        assert_eq!(network.take_writes().len(), 1);
+    })
+    .await;
     running.end().await.unwrap();
 }
 
@@ -218,15 +224,20 @@ async fn status_is_sent_only_when_it_changes() {
     );
     assert_eq!(bench.network.take_writes().len(), 2);
 
-    let again = client
-        .status(&*written)
-        .condition(ready())
-        .set("size", 1)
-        .patch()
-        .await
-        .unwrap();
-    assert_eq!(again.metadata.resource_version, written.metadata.resource_version);
-    assert_eq!(bench.network.take_writes(), [""; 0]);
+    let network = bench.network.clone();
+    reconciling(&manager, async move |ctx| {
+        let again = ctx.status(&*written).condition(ready()).set("size", 1);
+        let again = again.patch().await.unwrap();
+        assert!(!again.was_sent());
+        assert_eq!(again.metadata.resource_version, written.metadata.resource_version);
+        assert_eq!(network.take_writes(), [""; 0]);
+        // One part is so already, and the other one is not.
+        let other = ctx.status(&*written).condition(ready()).set("size", 2);
+        let other = other.patch().await.unwrap();
+        assert_eq!(other.status.as_ref().unwrap().size, Some(2));
+        assert_eq!(network.take_writes().len(), 1);
+    })
+    .await;
     running.end().await.unwrap();
 }
 

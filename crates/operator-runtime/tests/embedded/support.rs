@@ -2,13 +2,16 @@
 //! that tells the test what it sees.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use http::{Method, Request as HttpRequest, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -52,6 +55,7 @@ pub(crate) struct WidgetStatus {
 }
 
 /// An API server and the network in front of it.
+#[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) client: kube::Client,
     pub(crate) network: Network,
@@ -66,8 +70,8 @@ pub(crate) struct Network {
     refuse: Arc<Mutex<Refuse>>,
     /// Ends the watches that are open.
     cut: Arc<Mutex<CancellationToken>>,
-    /// Whether what watches bring has to wait.
-    held: Arc<watch::Sender<bool>>,
+    /// Which watches have to wait with what they bring: those whose requests contain this.
+    held: Arc<watch::Sender<Option<String>>>,
 }
 
 type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -91,7 +95,7 @@ impl Bench {
             agents: Arc::default(),
             refuse: Arc::new(Mutex::new(Box::new(|_| None))),
             cut: Arc::default(),
-            held: Arc::new(watch::Sender::new(false)),
+            held: Arc::new(watch::Sender::new(None)),
         };
         let client = kube::Client::new(network.clone(), "default");
         Self { client, network }
@@ -179,16 +183,23 @@ impl Network {
 
     /// Holds back what watches bring, or lets it go.
     pub(crate) fn hold_watches(&self, hold: bool) {
-        self.held.send_replace(hold);
+        self.held.send_replace(hold.then(String::new));
     }
 
-    fn watched(&self, body: Body) -> Body {
+    /// Holds back what the watches of these resources bring, until [`Network::hold_watches`] lets it go.
+    pub(crate) fn hold_watches_of(&self, plural: &str) {
+        self.held.send_replace(Some(format!("/{plural}?")));
+    }
+
+    fn watched(&self, request: String, body: Body) -> Body {
         let (cut, held) = (self.cut.lock().clone(), self.held.subscribe());
         let frames = body.into_data_stream().then(move |data| {
-            let mut held = held.clone();
+            let (mut held, request) = (held.clone(), request.clone());
             async move {
+                let is_free =
+                    |held: &Option<String>| held.as_ref().is_none_or(|held| !request.contains(held));
                 // The test may have ended.
-                let _ = held.wait_for(|held| !held).await;
+                let _ = held.wait_for(is_free).await;
                 data.map(Frame::data)
             }
         });
@@ -240,7 +251,7 @@ impl Service<HttpRequest<kube::client::Body>> for Network {
         let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         self.agents.lock().push(agent.to_owned());
         let refused = (self.refuse.lock())(&what);
-        self.log.lock().push(what);
+        self.log.lock().push(what.clone());
         let (mut server, network) = (self.server.clone(), self.clone());
         Box::pin(async move {
             if let Some(code) = refused {
@@ -253,7 +264,11 @@ impl Service<HttpRequest<kube::client::Body>> for Network {
             let answer = server.call(request).await?;
             Ok(answer.map(|body| {
                 let body = body.map_err(Into::into).boxed_unsync();
-                if is_watch { network.watched(body) } else { body }
+                if is_watch {
+                    network.watched(what, body)
+                } else {
+                    body
+                }
             }))
         })
     }
@@ -338,6 +353,48 @@ where
 pub(crate) fn plain_teller() -> (impl Reconciler, Told) {
     teller(|_, _| async { Ok(Action::done()) })
 }
+
+/// Runs something within a reconcile of a controller of its own, where writes that change nothing are skipped.
+pub(crate) async fn reconciling<T, R>(
+    manager: &Manager,
+    body: impl FnOnce(Context) -> R + Send + 'static,
+) -> T
+where
+    T: Send + 'static,
+    R: Future<Output = T> + Send + 'static,
+{
+    type Body = Box<dyn FnOnce(Context) -> BoxFuture<'static, ()> + Send>;
+    struct Once(Mutex<Option<Body>>);
+    impl Reconciler for Once {
+        async fn reconcile(&self, ctx: Context, _: Request) -> Result<Action> {
+            let body = self.0.lock().take();
+            if let Some(body) = body {
+                body(ctx).await;
+            }
+            Ok(Action::done())
+        }
+    }
+    let (sender, outcome) = oneshot::channel();
+    let body: Body = Box::new(move |ctx| {
+        Box::pin(async move {
+            let outcome = AssertUnwindSafe(body(ctx)).catch_unwind().await;
+            // The test may have ended.
+            let _ = sender.send(outcome);
+        })
+    });
+    let name = format!("once-{}", ONCE.fetch_add(1, Ordering::Relaxed));
+    Controller::managed_by(manager)
+        .named(&name)
+        .requests_from(futures::stream::iter([key("once")]))
+        .complete(Once(Mutex::new(Some(body))))
+        .unwrap();
+    match in_time(outcome).await.unwrap() {
+        Ok(outcome) => outcome,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+static ONCE: AtomicUsize = AtomicUsize::new(0);
 
 /// A manager that runs.
 pub(crate) struct Running {

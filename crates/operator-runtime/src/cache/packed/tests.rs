@@ -323,3 +323,38 @@ proptest! {
         Reader::new(&bytes, &words).skip();
     }
 }
+
+/// What serde_json hands out for a number if a crate of the program turns on `arbitrary_precision`.
+struct NumberAsMap(&'static str);
+
+impl<'de> Deserializer<'de> for NumberAsMap {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: serde::de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        let members = [("$serde_json::private::Number", self.0)].into_iter();
+        visitor.visit_map(serde::de::value::MapDeserializer::new(members))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+#[test]
+fn map_that_looks_like_a_number_is_one_only_if_numbers_are_maps() {
+    let numbers_are_maps = serde_json::from_str::<Value>("1e400").is_ok();
+    for (text, number) in [("7", json!(7)), ("-3", json!(-3)), ("0.5", json!(0.5))] {
+        let mut writer = Writer::loose();
+        writer.value(NumberAsMap(text)).unwrap();
+        let bytes = writer.into_bytes();
+        let read = BTreeMap::<String, String>::deserialize(&mut Reader::new(&bytes, &[]));
+        if numbers_are_maps {
+            let read = Value::deserialize(&mut Reader::new(&bytes, &[])).unwrap();
+            assert_eq!(read, number);
+        } else {
+            assert_eq!(read.unwrap()["$serde_json::private::Number"], text);
+        }
+    }
+    check(&json!({"small": 1, "large": u64::MAX, "negative": i64::MIN, "float": 2.5}));
+}

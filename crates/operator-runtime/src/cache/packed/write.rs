@@ -1,9 +1,11 @@
 //! Writes values of any source as packed bytes.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::dictionary::Words;
 use super::{
@@ -15,6 +17,33 @@ use super::{
 const RECENT: usize = 32;
 /// The place of a shorter text takes as much as the text.
 const WORTH_A_PLACE: usize = 4;
+
+/// The name of the only member of the map that serde_json makes of a number if any crate of the program turns on its
+/// feature `arbitrary_precision`. The value is the number as text.
+const NUMBER_AS_TEXT: &str = "$serde_json::private::Number";
+
+/// Whether that feature is on: a map with this member may as well be the user's.
+static NUMBERS_ARE_MAPS: LazyLock<bool> = LazyLock::new(|| {
+    struct Probe;
+    impl<'de> Visitor<'de> for Probe {
+        type Value = bool;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a number")
+        }
+
+        fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+            Ok(false)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
+            while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            Ok(true)
+        }
+    }
+    let mut number = serde_json::Deserializer::from_str("1");
+    Deserializer::deserialize_any(&mut number, Probe).unwrap_or_default()
+});
 
 /// Writes one object.
 pub(in crate::cache) struct Writer<'w> {
@@ -182,6 +211,22 @@ impl<'w> Writer<'w> {
         }
     }
 
+    /// Writes a number that is there as text; `false` if the text is not a number.
+    fn number_as_text(&mut self, text: &str) -> bool {
+        if let Ok(number) = text.parse::<u64>() {
+            self.number(number);
+        } else if let Ok(number) = text.parse::<i64>() {
+            self.bytes.push(NEGATIVE);
+            self.varint(number.unsigned_abs() - 1);
+        } else if let Ok(number) = text.parse::<f64>() {
+            self.bytes.push(FLOAT);
+            self.bytes.extend(number.to_le_bytes());
+        } else {
+            return false;
+        }
+        true
+    }
+
     fn number(&mut self, number: u64) {
         match usize::try_from(number)
             .ok()
@@ -346,11 +391,49 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let (start, mut count) = (self.0.begin(), 0);
-        while members.next_key_seed(self.0.seed())?.is_some() {
+        let mut is_number = false;
+        while members.next_key_seed(Name(self.0, &mut is_number))?.is_some() {
+            if is_number {
+                self.0.bytes.truncate(start);
+                let text = members.next_value::<Cow<'de, str>>()?;
+                let is_valid = self.0.number_as_text(&text);
+                return if is_valid {
+                    Ok(())
+                } else {
+                    Err(A::Error::custom("invalid number"))
+                };
+            }
             members.next_value_seed(self.0.seed())?;
             count += 1;
         }
         self.0.end_map(start, count);
+        Ok(())
+    }
+}
+
+/// Writes the name of a member, unless the map stands for a number.
+struct Name<'a, 'w>(&'a mut Writer<'w>, &'a mut bool);
+
+impl<'de> DeserializeSeed<'de> for Name<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the name of a member")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<(), E> {
+        *self.1 = name == NUMBER_AS_TEXT && *NUMBERS_ARE_MAPS;
+        if !*self.1 {
+            self.0.text(name);
+        }
         Ok(())
     }
 }

@@ -1,29 +1,92 @@
-//! Whether an apply would change nothing, told from the object in the cache alone. It is pure.
+//! Decides from the cached object alone whether a server-side apply would change nothing. Pure.
 //!
-//! The API server says in `managedFields` which fields the operator's last apply set. A new apply changes nothing if it
-//! sets exactly these fields, and each has the value that it sets. The recorded field set also says how the server
-//! reads each list (as a map by keys, as a set, or as one value), so no schema is needed. In doubt the answer is no:
+//! The API server records in `managedFields` which fields the operator's last apply set. A new apply changes nothing if it
+//! sets exactly these fields and each of them has the value that it sets. The recorded field set also shows how the server
+//! treats each list (as a map by keys, as a set, or as one value), so no schema is needed. When in doubt the answer is no:
 //! the request is sent, and the server decides.
 
 use serde_json::{Map, Value};
 
-/// Whether applying `configuration` again leaves `live` as it is; `applied` is the API version and the `fieldsV1` of
-/// the operator's last apply, separated by a space.
-pub(super) fn is_applied(configuration: &Value, applied: &str, live: &Value) -> bool {
-    let Some((version, fields)) = applied.split_once(' ') else {
+/// Returns true if applying `configuration` again leaves `live` as it is. `applied` is the API version and the `fieldsV1`
+/// of the operator's last apply, separated by a space.
+pub(crate) fn is_applied(configuration: &Value, applied: &str, live: &Value) -> bool {
+    let Some((version, fields)) = parse(applied) else {
         return false;
     };
-    let Ok(fields) = serde_json::from_str::<Value>(fields) else {
-        return false;
+    configuration["apiVersion"] == version && is_unchanged(&fields, &owned_part(configuration), live)
+}
+
+/// Returns true if all fields that the operator applied have the same values in `after` as in `before`. `applied` is as in
+/// [`is_applied`].
+pub(super) fn has_same_applied_fields(applied: &str, before: &Value, after: &Value) -> bool {
+    let applied = parse(applied).and_then(|(_, fields)| {
+        let part = part_of(&fields, before)?;
+        Some(is_unchanged(&fields, &part, after))
+    });
+    applied.unwrap_or(false)
+}
+
+/// The API version and the field set of an apply.
+fn parse(applied: &str) -> Option<(&str, Value)> {
+    let (version, fields) = applied.split_once(' ')?;
+    Some((version, serde_json::from_str(fields).ok()?))
+}
+
+/// The part of an object that a field set names; `None` if the object lacks some of it.
+fn part_of(fields: &Value, object: &Value) -> Option<Value> {
+    let fields = fields.as_object()?;
+    let children = || fields.iter().filter(|(path, _)| path.as_str() != ".");
+    let Some((first, _)) = children().next() else {
+        return Some(object.clone());
     };
-    if configuration["apiVersion"] != version {
-        return false;
+    match (first.get(..2), object) {
+        (Some("f:"), Value::Object(members)) => {
+            let part = children().map(|(path, fields)| {
+                let name = path.strip_prefix("f:")?;
+                Some((name.to_owned(), part_of(fields, members.get(name)?)?))
+            });
+            part.collect::<Option<_>>().map(Value::Object)
+        }
+        (Some("k:"), Value::Array(items)) => {
+            let mut part = Vec::new();
+            for (path, fields) in children() {
+                let keys = item_keys(path)?;
+                let place = items.iter().position(|item| has_keys(item, &keys))?;
+                part.push((place, part_of(fields, &items[place])?));
+            }
+            part.sort_unstable_by_key(|(place, _)| *place);
+            Some(part.into_iter().map(|(_, item)| item).collect())
+        }
+        (Some("v:"), Value::Array(items)) => {
+            let is_named = |item: &&Value| children().any(|(path, _)| is_value(path, item));
+            Some(items.iter().filter(is_named).cloned().collect())
+        }
+        _ => None,
     }
-    is_unchanged(&fields, &owned_part(configuration), live)
+}
+
+/// Compares values as a Kubernetes client does: `1` and `1.0` are the same number, and a member that is null is the same
+/// as one that is missing.
+pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let others = other.iter().filter(|(name, _)| !one.contains_key(*name));
+            one.iter()
+                .all(|(name, value)| is_same(value, other.get(name).unwrap_or(&Value::Null)))
+                && others.into_iter().all(|(_, value)| value.is_null())
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || (one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64()
+        }
+        _ => one == other,
+    }
 }
 
 /// Removes the members that are null, at any depth.
-pub(super) fn remove_nulls(value: &mut Value) {
+pub(crate) fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
@@ -34,7 +97,7 @@ pub(super) fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// The configuration without what names the object, which no manager owns.
+/// The configuration without the fields that identify the object, which no manager owns.
 fn owned_part(configuration: &Value) -> Value {
     let mut part = configuration.clone();
     if let Some(object) = part.as_object_mut() {
@@ -58,7 +121,7 @@ fn is_unchanged(fields: &Value, desired: &Value, live: &Value) -> bool {
     };
     let children = || fields.iter().filter(|(path, _)| path.as_str() != ".");
     let Some((first, _)) = children().next() else {
-        return desired == live;
+        return is_same(desired, live);
     };
     let count = children().count();
     match (first.get(..2), desired, live) {
@@ -97,10 +160,7 @@ fn items_are_unchanged<'a>(
 ) -> bool {
     let mut places = Vec::with_capacity(desired.len());
     for (path, fields) in items {
-        let keys = path
-            .strip_prefix("k:")
-            .and_then(|keys| serde_json::from_str(keys).ok());
-        let Some(Value::Object(keys)) = keys else {
+        let Some(keys) = item_keys(path) else {
             return false;
         };
         let find = |items: &[Value]| items.iter().position(|item| has_keys(item, &keys));
@@ -118,7 +178,11 @@ fn items_are_unchanged<'a>(
         .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1)
 }
 
-/// `protocol` is the one key that Kubernetes' own types leave out and default.
+fn item_keys(path: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(path.strip_prefix("k:")?).ok()
+}
+
+/// `protocol` is the one key that Kubernetes' own types omit and default.
 fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter().all(|(key, value)| match item.get(key) {
         Some(own) => own == value,
@@ -127,10 +191,13 @@ fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
 }
 
 fn is_among(path: &str, items: &[Value]) -> bool {
-    let value = path
-        .strip_prefix("v:")
-        .and_then(|value| serde_json::from_str::<Value>(value).ok());
-    value.is_some_and(|value| items.contains(&value))
+    items.iter().any(|item| is_value(path, item))
+}
+
+/// Returns true if a path of a set, such as `v:"a"`, names this item.
+fn is_value(path: &str, item: &Value) -> bool {
+    let value = path.strip_prefix("v:").map(serde_json::from_str::<Value>);
+    matches!(value, Some(Ok(value)) if value == *item)
 }
 
 fn is_in_order(desired: &[Value], live: &[Value]) -> bool {

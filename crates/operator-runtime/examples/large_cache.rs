@@ -1,0 +1,275 @@
+//! Measures an operator with many objects in its cache: how long the first reconcile of all takes, what they cost at rest,
+//! what a resync costs, and how long the operator works without letting other tasks run, such as health probes.
+//!
+//! ```text
+//! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
+//! KUBECONFIG=kubeconfig cargo run --release --example large_cache -- --objects 100000
+//! ```
+//!
+//! The operator is a process of its own with one thread. Its longest step is the most CPU time that passes between two
+//! turns of a task that is always ready.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::{CustomResource, CustomResourceExt};
+use operator_runtime::cache::CacheOptions;
+use operator_runtime::controller::Watch;
+use operator_runtime::prelude::*;
+use operator_runtime::{Kind, predicate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How often every object is reconciled again.
+const RESYNC: Duration = Duration::from_secs(60);
+
+#[derive(Parser)]
+struct Args {
+    /// How many objects there are.
+    #[arg(long, default_value_t = 100_000)]
+    objects: usize,
+    #[command(flatten)]
+    manager: operator_runtime::manager::Args,
+    #[command(subcommand)]
+    step: Option<Step>,
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum Step {
+    /// Runs the operator alone.
+    Operate,
+}
+
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "load.example.com",
+    version = "v1",
+    kind = "Item",
+    namespaced,
+    status = "ItemStatus"
+)]
+struct ItemSpec {
+    size: i32,
+    note: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+struct ItemStatus {
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    conditions: Conditions,
+}
+
+/// Writes a status, which costs a request only once.
+struct ItemReconciler;
+
+impl Reconciler for ItemReconciler {
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+        if let Some(item) = ctx.get::<Item>(&request).await? {
+            let seen = Condition::available(true, "Seen", "The item was seen");
+            ctx.status(&*item).condition(seen).patch().await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+/// Does nothing.
+struct Idle;
+
+impl Reconciler for Idle {
+    async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
+        Ok(Action::done())
+    }
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    args.manager.init_logging();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(async {
+        match args.step {
+            Some(Step::Operate) => operate(&args).await,
+            None => measure(&args).await,
+        }
+    })
+}
+
+async fn measure(args: &Args) -> Result<()> {
+    let client = kube::Client::try_default().await?;
+    let crds: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &Kind::in_cluster(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+        )
+        .api_resource(),
+    );
+    let crd: DynamicObject = serde_json::from_value(serde_json::to_value(Item::crd())?)?;
+    // An answer that it exists already is as good.
+    let _ = crds.create(&PostParams::default(), &crd).await;
+    let items: Api<Item> = Api::default_namespaced(client);
+    while items.list(&ListParams::default().limit(1)).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stream::iter((0..args.objects).map(|number| create(&items, number)))
+        .buffer_unordered(16)
+        .try_collect::<()>()
+        .await?;
+    let operator = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("operate")
+        .status()?;
+    items
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    match operator.success() {
+        true => Ok(()),
+        false => Err(Error::msg("the operator failed")),
+    }
+}
+
+async fn create(items: &Api<Item>, number: usize) -> Result<()> {
+    let spec = ItemSpec {
+        size: 1,
+        note: format!("This is item {number}, one of many."),
+    };
+    let item = Item::new(&format!("item-{number}"), spec);
+    items.create(&PostParams::default(), &item).await?;
+    Ok(())
+}
+
+async fn operate(args: &Args) -> Result<()> {
+    let options = CacheOptions {
+        sync_period: Some(RESYNC),
+        page_size: 500,
+        ..CacheOptions::default()
+    };
+    let manager = Manager::builder("large-cache")
+        .args(&args.manager)
+        .cache_options(options)
+        .build()
+        .await?;
+    Controller::managed_by(&manager)
+        .for_::<Item>()
+        .max_concurrent_reconciles(8)
+        .complete(ItemReconciler)?;
+    let longest = watch_steps();
+    let mut phase = Phase::begin(&longest);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(manager.clone().run_until(async {
+        let _ = stopped.await;
+    }));
+    until_reconciled(&manager, "item", args.objects).await;
+    phase.end("first reconcile of all");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    phase.end("5 s at rest");
+    println!("  memory at rest {:.1} MB", memory());
+
+    // Controllers and indexes that come late get the objects that are there.
+    let first_resync = 2 * args.objects;
+    Controller::managed_by(&manager)
+        .named("late")
+        .watches_with(
+            Watch::<Item>::new().filter(predicate::generation_changed()),
+            operator_runtime::handler::for_object(),
+        )
+        .complete(Idle)?;
+    until_reconciled(&manager, "late", args.objects).await;
+    phase.end("controller that is added");
+    manager
+        .cache()
+        .add_index::<Item>("size", |item| vec![item.spec.size.to_string()])?;
+    let of_size = ListOptions::all().index("size", "0");
+    manager.client().list::<Item>(of_size).await?;
+    phase.end("index that is added");
+    manager.client().list::<Item>(None).await?;
+    phase.end("list of all");
+    until_reconciled(&manager, "item", first_resync).await;
+    phase.end("resync, and the wait for it");
+    manager.client().dynamic(&Kind::of::<Item>()).list(None).await?;
+    phase.end("list of all as DynamicObject, for which the kind is listed again");
+    println!("  memory {:.1} MB", memory());
+    let metrics = manager.metrics().to_text();
+    for line in metrics.lines() {
+        let prefixes = ["rest_client_requests_total", "operator_runtime_writes_skipped"];
+        if prefixes.iter().any(|prefix| line.starts_with(prefix)) {
+            println!("  {line}");
+        }
+    }
+    let _ = stop.send(());
+    running.await?
+}
+
+async fn until_reconciled(manager: &Manager, controller: &str, times: usize) {
+    let prefix =
+        format!("controller_runtime_reconcile_total{{controller=\"{controller}\",result=\"success\"}} ");
+    loop {
+        let metrics = manager.metrics().to_text();
+        let count = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
+        if count.is_some_and(|count| count.parse::<f64>().is_ok_and(|count| count >= times as f64)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Measures the longest step from now on, in nanoseconds.
+fn watch_steps() -> Arc<AtomicU64> {
+    let longest = Arc::new(AtomicU64::new(0));
+    let measured = longest.clone();
+    tokio::spawn(async move {
+        let mut before = cpu_of_thread();
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let now = cpu_of_thread();
+            measured.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
+            before = now;
+        }
+    });
+    longest
+}
+
+/// The CPU time of this thread in nanoseconds; zero where the system does not say it.
+fn cpu_of_thread() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let first = text.split(' ').next().unwrap_or_default();
+    first.parse().unwrap_or_default()
+}
+
+fn memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = resident.and_then(|resident| resident.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kilobytes.unwrap_or_default() / 1024.0
+}
+
+/// One part of the measurement.
+struct Phase<'a> {
+    longest: &'a AtomicU64,
+    begin: Instant,
+    cpu: u64,
+}
+
+impl<'a> Phase<'a> {
+    fn begin(longest: &'a AtomicU64) -> Self {
+        longest.store(0, Ordering::Relaxed);
+        let (begin, cpu) = (Instant::now(), cpu_of_thread());
+        Self { longest, begin, cpu }
+    }
+
+    /// Prints the part that ends, and begins the next one.
+    fn end(&mut self, name: &str) {
+        println!(
+            "  {name}: {:.2} s, CPU {:.2} s, longest step {:.1} ms",
+            self.begin.elapsed().as_secs_f64(),
+            Duration::from_nanos(cpu_of_thread() - self.cpu).as_secs_f64(),
+            Duration::from_nanos(self.longest.load(Ordering::Relaxed)).as_secs_f64() * 1000.0,
+        );
+        *self = Self::begin(self.longest);
+    }
+}

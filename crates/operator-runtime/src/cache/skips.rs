@@ -1,0 +1,322 @@
+//! Records of skipped writes. A write is skipped if the cached object shows that it would change nothing. The cache may be
+//! behind the server, so each skip is recorded with the reconcile request that made it, the state that it was compared
+//! with, and the part of the object that mattered. When the watch brings a state in which that part is different, the
+//! request is reconciled again, whatever the predicates of the controller say. Pure.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::keyed::{ByKey, Keyed};
+use super::noop;
+use crate::object::ObjectKey;
+
+/// Skips that are recorded for one object. Further writes to that object are sent.
+const LIMIT: usize = 256;
+
+/// Distinct interests that are shared between the records of one kind.
+const SHARED: usize = 64;
+
+/// Adds a request to the queue of a controller again.
+pub(crate) trait Requeue: Send + Sync {
+    /// Adds the request.
+    fn requeue(&self, request: ObjectKey);
+}
+
+/// The reconcile request on whose behalf a client writes.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    queue: Arc<dyn Requeue>,
+    request: ObjectKey,
+}
+
+/// The part of an object that decided whether a write changes anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// The fields that the operator applied.
+    Applied,
+    /// The values at the leaves of this tree of member names.
+    Members(Value),
+    /// Members of the status, and conditions by their types.
+    Status {
+        /// The names of the members.
+        fields: Vec<String>,
+        /// The types of the conditions.
+        conditions: Vec<String>,
+    },
+    /// The whole object, down to the resource version.
+    Everything,
+}
+
+/// One skipped write.
+#[derive(Clone)]
+struct Skip {
+    origin: Origin,
+    interest: Arc<Interest>,
+    /// The revision of the state that it was compared with.
+    revision: u64,
+}
+
+/// A state of an object, for comparing parts of it.
+pub(super) struct State {
+    /// The whole object.
+    pub(super) value: Value,
+    /// The fields that the operator applied, with the UIDs of owners in place: see [`noop::is_applied`].
+    pub(super) applied: Option<String>,
+}
+
+/// The skipped writes of one kind that may have to be repeated.
+#[derive(Default)]
+pub(super) struct Skips {
+    by_object: HashMap<ByKey<ObjectKey>, Vec<Skip>>,
+    interests: Vec<Arc<Interest>>,
+    /// The requests that have to be reconciled again.
+    due: Vec<Origin>,
+}
+
+/// What the watch brought for an object.
+pub(super) enum Change<'a> {
+    /// A state of the same object.
+    State {
+        revision: u64,
+        /// Whether the server went back to an older revision, as after the restore of a backup.
+        went_back: bool,
+        /// Returns the known state with a revision, if it is still known.
+        before: &'a dyn Fn(u64) -> Option<State>,
+        /// Returns the new state.
+        after: &'a dyn Fn() -> Option<State>,
+    },
+    /// It is gone, or is another object now, or cannot be read.
+    Lost,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    pub(crate) fn new(queue: Arc<dyn Requeue>, request: ObjectKey) -> Self {
+        Self { queue, request }
+    }
+
+    /// Reconciles the request again.
+    pub(crate) fn requeue(self) {
+        self.queue.requeue(self.request);
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.queue, &other.queue) && self.request == other.request
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.request, formatter)
+    }
+}
+
+// === impl Interest ===
+
+impl Interest {
+    /// The interest of a merge patch. A patch that names a resource version depends on every change.
+    pub(crate) fn of_merge_patch(patch: &Value) -> Self {
+        match patch.pointer("/metadata/resourceVersion") {
+            None | Some(Value::Null) => Self::Members(leaves(patch)),
+            Some(_) => Self::Everything,
+        }
+    }
+
+    /// Returns true if a write with this interest decides anew about all that one with the other interest did.
+    fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Status { fields, conditions },
+                Self::Status {
+                    fields: other_fields,
+                    conditions: other_conditions,
+                },
+            ) => {
+                other_fields.iter().all(|field| fields.contains(field))
+                    && other_conditions.iter().all(|type_| conditions.contains(type_))
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Returns true if both states have the same values in this part of the object.
+    fn is_same(&self, before: &State, after: &State) -> bool {
+        match self {
+            Self::Applied => match (&before.applied, &after.applied) {
+                (Some(one), Some(other)) if one == other => {
+                    noop::has_same_applied_fields(one, &before.value, &after.value)
+                }
+                _ => false,
+            },
+            Self::Members(tree) => has_same_members(tree, &before.value, &after.value),
+            Self::Status { fields, conditions } => {
+                let (before, after) = (&before.value["status"], &after.value["status"]);
+                fields
+                    .iter()
+                    .all(|field| noop::is_same(&before[field.as_str()], &after[field.as_str()]))
+                    && conditions
+                        .iter()
+                        .all(|type_| condition(before, type_) == condition(after, type_))
+            }
+            Self::Everything => false,
+        }
+    }
+}
+
+/// The member names of a merge patch, with null for values.
+fn leaves(patch: &Value) -> Value {
+    match patch {
+        Value::Object(members) if !members.is_empty() => {
+            let names = members.iter().map(|(name, value)| (name.clone(), leaves(value)));
+            Value::Object(names.collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+fn has_same_members(tree: &Value, before: &Value, after: &Value) -> bool {
+    match tree {
+        Value::Object(members) => members
+            .iter()
+            .all(|(name, tree)| has_same_members(tree, &before[name.as_str()], &after[name.as_str()])),
+        _ => noop::is_same(before, after),
+    }
+}
+
+fn condition<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == type_)
+}
+
+// === impl Skips ===
+
+impl Skips {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_object.is_empty()
+    }
+
+    /// Records a skip; `false` if there is no room for it, so that the write has to be sent.
+    pub(super) fn add(&mut self, key: &ObjectKey, revision: u64, origin: Origin, interest: Interest) -> bool {
+        let interest = self.share(interest);
+        let skips = self.by_object.entry(ByKey(key.clone())).or_default();
+        let known = skips
+            .iter_mut()
+            .find(|skip| skip.origin == origin && skip.interest == interest);
+        if let Some(known) = known {
+            known.revision = revision;
+            return true;
+        }
+        if skips.len() >= LIMIT {
+            return false;
+        }
+        if skips.is_empty() {
+            skips.reserve_exact(1);
+        }
+        skips.push(Skip {
+            origin,
+            interest,
+            revision,
+        });
+        true
+    }
+
+    fn share(&mut self, interest: Interest) -> Arc<Interest> {
+        if let Some(known) = self.interests.iter().find(|known| ***known == interest) {
+            return known.clone();
+        }
+        let interest = Arc::new(interest);
+        if self.interests.len() < SHARED {
+            self.interests.push(interest.clone());
+        }
+        interest
+    }
+
+    /// Drops the records that a write of the same request supersedes: it was sent, so the server has decided.
+    pub(super) fn supersede(&mut self, key: &ObjectKey, origin: &Origin, interest: &Interest) {
+        self.retain(key, |skip| {
+            skip.origin != *origin || !interest.includes(&skip.interest)
+        });
+    }
+
+    /// Drops the records of an object that is known to be at this revision still: their comparisons were right.
+    pub(super) fn confirm(&mut self, key: &dyn Keyed, revision: u64) {
+        self.retain(key, |skip| skip.revision != revision);
+    }
+
+    fn retain(&mut self, key: &dyn Keyed, keep: impl FnMut(&Skip) -> bool) {
+        if let Some(skips) = self.by_object.get_mut(key) {
+            skips.retain(keep);
+            if skips.is_empty() {
+                self.by_object.remove(key);
+            }
+        }
+    }
+
+    /// Compares the records of an object with what the watch brought. Those for which nothing changed go on from the new
+    /// state; the requests of the others are due.
+    pub(super) fn settle(&mut self, key: &dyn Keyed, change: &Change<'_>) {
+        let Some((key, skips)) = self.by_object.remove_entry(key) else {
+            return;
+        };
+        let Change::State {
+            revision,
+            went_back,
+            before,
+            after,
+        } = change
+        else {
+            self.due.extend(skips.into_iter().map(|skip| skip.origin));
+            return;
+        };
+        let mut kept = Vec::new();
+        let mut after_state = None;
+        for mut skip in skips {
+            // An older event: the skip was compared with the answer to a later write of the operator.
+            if *revision == skip.revision || (*revision < skip.revision && !went_back) {
+                kept.push(skip);
+                continue;
+            }
+            let is_same = before(skip.revision).is_some_and(|before| {
+                let after = after_state.get_or_insert_with(*after);
+                after
+                    .as_ref()
+                    .is_some_and(|after| skip.interest.is_same(&before, after))
+            });
+            if is_same {
+                skip.revision = *revision;
+                kept.push(skip);
+            } else {
+                self.due.push(skip.origin);
+            }
+        }
+        if !kept.is_empty() {
+            self.by_object.insert(key, kept);
+        }
+    }
+
+    /// The objects that have records.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_object.keys().map(|ByKey(key)| key)
+    }
+
+    /// Takes the requests that have to be reconciled again.
+    pub(super) fn take_due(&mut self) -> Vec<Origin> {
+        std::mem::take(&mut self.due)
+    }
+}
+
+impl fmt::Debug for Skips {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Skips")
+            .field("objects", &self.by_object.len())
+            .field("due", &self.due)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,441 @@
+//! A model of an operator that skips writes, and of a server whose watch is late, breaks, and may lose its permission. The
+//! same schedule runs with every write sent: in the end both clusters are the same.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cache::noop;
+use crate::cache::skips::Requeue;
+use crate::cache::transforms::Transforms;
+use crate::object::Kind;
+
+/// The objects that the operator writes, each in another way: by an apply, a merge patch, and a status.
+const CHILDREN: [&str; 3] = ["applied", "patched", "status"];
+
+/// What happens next. Children are named by their place.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Somebody changes the value that the operator sets, and takes the field over or leaves it.
+    Overwrite { child: usize, takes_over: bool },
+    /// Somebody changes something else.
+    Touch { child: usize },
+    /// Somebody deletes it.
+    Delete { child: usize },
+    /// The user wants another value of all children.
+    Want { value: u8 },
+    /// The request of a child is reconciled for a reason outside of the model.
+    Reconcile { child: usize },
+    /// The watch brings so many events.
+    Watch { events: usize },
+    /// The watch fails, and comes back later where it was.
+    Fail,
+    /// The watch comes back with a list.
+    Relist,
+    /// The permission to watch is taken, or given again.
+    Permit { is_permitted: bool },
+    /// So much time passes that a watch which fails is given up.
+    Wait,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let child = 0..CHILDREN.len();
+    prop_oneof![
+        5 => (child.clone(), any::<bool>())
+            .prop_map(|(child, takes_over)| Step::Overwrite { child, takes_over }),
+        2 => child.clone().prop_map(|child| Step::Touch { child }),
+        3 => child.clone().prop_map(|child| Step::Delete { child }),
+        1 => (0..3u8).prop_map(|value| Step::Want { value }),
+        8 => child.prop_map(|child| Step::Reconcile { child }),
+        5 => (1..4usize).prop_map(|events| Step::Watch { events }),
+        1 => Just(Step::Fail),
+        1 => Just(Step::Relist),
+        1 => any::<bool>().prop_map(|is_permitted| Step::Permit { is_permitted }),
+        1 => Just(Step::Wait),
+    ]
+}
+
+/// A child on the server.
+#[derive(Clone, Debug)]
+struct Live {
+    uid: u64,
+    revision: u64,
+    state: State,
+    foreign: u64,
+}
+
+/// The part of a child that the operator decides about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    value: String,
+    /// Whether the operator has the field that it applied.
+    is_owned: bool,
+}
+
+impl Live {
+    fn object(&self, name: &str) -> Value {
+        let fields = json!({"f:data": {"f:value": {}}});
+        let entry = json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
+        let entries = if self.state.is_owned {
+            vec![entry]
+        } else {
+            Vec::new()
+        };
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": name, "namespace": "default", "uid": format!("uid-{}", self.uid),
+                "resourceVersion": self.revision.to_string(), "managedFields": entries,
+            },
+            "data": {"foreign": self.foreign.to_string()},
+        });
+        let part = if name == "status" { "status" } else { "data" };
+        object[part]["value"] = self.state.value.as_str().into();
+        object
+    }
+}
+
+/// Takes the requests that are due.
+#[derive(Default)]
+struct Queue(Mutex<Vec<ObjectKey>>);
+
+impl Requeue for Queue {
+    fn requeue(&self, request: ObjectKey) {
+        self.0.lock().push(request);
+    }
+}
+
+/// A server, an operator, and what is on its way between them.
+struct World {
+    store: Store,
+    queue: Arc<Queue>,
+    /// Whether the predicates of the controller let the events of children pass.
+    passes: bool,
+    wanted: u8,
+    revision: u64,
+    live: BTreeMap<&'static str, Live>,
+    /// The children in a cluster where the operator sends every write.
+    reference: BTreeMap<&'static str, State>,
+    /// Each change: its object, whether that remains, and its state after it or, if it is gone, its last one.
+    history: Vec<(&'static str, bool, Live)>,
+    /// The last revision that the watch brought.
+    watched: u64,
+    is_permitted: bool,
+    skipped: usize,
+    repeated: usize,
+}
+
+// === impl World ===
+
+impl World {
+    fn new(passes: bool) -> Self {
+        let (kind, transforms) = (Kind::of::<ConfigMap>(), Transforms::default());
+        let intake = Intake::new(kind, "mine".into(), &transforms, false);
+        let mut world = Self {
+            store: Store::new(intake.into(), [None]),
+            queue: Arc::default(),
+            passes,
+            wanted: 0,
+            revision: 0,
+            live: BTreeMap::new(),
+            reference: BTreeMap::new(),
+            history: Vec::new(),
+            watched: 0,
+            is_permitted: true,
+            skipped: 0,
+            repeated: 0,
+        };
+        world.relist();
+        CHILDREN.iter().for_each(|name| world.reconcile(name));
+        world
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Overwrite { child, takes_over } => self.change(CHILDREN[child], |state| {
+                "foreign".clone_into(&mut state.value);
+                state.is_owned &= !takes_over;
+            }),
+            Step::Touch { child } => {
+                if let Some(mut live) = self.live.get(CHILDREN[child]).cloned() {
+                    live.foreign += 1;
+                    self.record(CHILDREN[child], live, true);
+                }
+            }
+            Step::Delete { child } => {
+                self.reference.remove(CHILDREN[child]);
+                if let Some(live) = self.live.remove(CHILDREN[child]) {
+                    self.record(CHILDREN[child], live, false);
+                }
+            }
+            Step::Want { value } => {
+                self.wanted = value;
+                // The watch of the primary object brings that.
+                CHILDREN.iter().for_each(|name| self.reconcile(name));
+            }
+            Step::Reconcile { child } => self.reconcile(CHILDREN[child]),
+            Step::Watch { events } => self.watch(events),
+            Step::Fail => self.set_live(false),
+            Step::Relist => self.relist(),
+            Step::Permit { is_permitted } => {
+                self.is_permitted = is_permitted;
+                if !is_permitted {
+                    self.set_live(false);
+                }
+            }
+            Step::Wait => self.wait(),
+        }
+    }
+
+    fn set_live(&mut self, is_live: bool) {
+        self.store.set_live(&None, is_live);
+    }
+
+    /// A watch that may come back does; one that may not is given up, as the informer does.
+    fn wait(&mut self) {
+        if self.is_permitted {
+            self.watch(0);
+        } else {
+            self.store.give_up_skips(&None);
+            self.drain();
+        }
+    }
+
+    fn change(&mut self, name: &'static str, change: impl Fn(&mut State)) {
+        if let Some(state) = self.reference.get_mut(name) {
+            change(state);
+        }
+        if let Some(mut live) = self.live.get(name).cloned() {
+            change(&mut live.state);
+            self.record(name, live, true);
+        }
+    }
+
+    fn record(&mut self, name: &'static str, mut live: Live, remains: bool) -> Live {
+        self.revision += 1;
+        live.revision = self.revision;
+        if remains {
+            self.live.insert(name, live.clone());
+        }
+        self.history.push((name, remains, live.clone()));
+        live
+    }
+
+    /// Reconciles what is due.
+    fn drain(&mut self) {
+        let due = self.store.take_due();
+        self.repeated += due.len();
+        due.into_iter().for_each(Origin::requeue);
+        let requests = std::mem::take(&mut *self.queue.0.lock());
+        for request in requests {
+            let name = CHILDREN.iter().find(|name| **name == request.name());
+            self.reconcile(name.unwrap());
+        }
+    }
+
+    /// Writes the child of a request, unless the cache shows that it is as it should be: the client does the same.
+    fn reconcile(&mut self, name: &'static str) {
+        let wanted = self.wanted.to_string();
+        let interest = match name {
+            "applied" => Interest::Applied,
+            "patched" => Interest::of_merge_patch(&json!({"data": {"value": wanted}})),
+            _ => Interest::Status {
+                fields: vec!["value".to_owned()],
+                conditions: Vec::new(),
+            },
+        };
+        let state = State {
+            value: wanted,
+            is_owned: name == "applied",
+        };
+        self.reference.insert(name, state.clone());
+        let origin = Origin::new(self.queue.clone(), key(name));
+        let known = self.store.get(&key(name), Consistency::OwnWrites).unwrap();
+        if let Some(known) = known.filter(|known| self.is_as_wanted(name, known))
+            && self.store.skip(
+                &key(name),
+                known.packed.revision(),
+                origin.clone(),
+                interest.clone(),
+            )
+        {
+            self.skipped += 1;
+            return;
+        }
+        self.store.sent(&key(name), &origin, &interest);
+        let answer = match self.live.get(name).cloned() {
+            Some(live) if live.state == state => live,
+            Some(live) => self.record(name, Live { state, ..live }, true),
+            None => {
+                let new = Live {
+                    uid: self.revision + 1,
+                    revision: 0,
+                    state,
+                    foreign: 0,
+                };
+                self.record(name, new, true)
+            }
+        };
+        let answer = self.incoming(name, &answer).unwrap();
+        self.store.write(answer);
+    }
+
+    fn is_as_wanted(&self, name: &str, known: &Stored) -> bool {
+        let state = self.store.state_of(known).unwrap();
+        let wanted = json!(self.wanted.to_string());
+        match name {
+            "applied" => {
+                let configuration = json!({"apiVersion": "v1", "data": {"value": wanted}});
+                let applied = state.applied.as_deref();
+                applied.is_some_and(|applied| noop::is_applied(&configuration, applied, &state.value))
+            }
+            "patched" => state.value["data"]["value"] == wanted,
+            _ => state.value["status"]["value"] == wanted,
+        }
+    }
+
+    /// The watch brings some events, if it may.
+    fn watch(&mut self, events: usize) {
+        if !self.is_permitted {
+            return;
+        }
+        self.set_live(true);
+        let watched = self.watched;
+        let next = self.history.iter().filter(|(.., live)| live.revision > watched);
+        for (name, remains, live) in next.take(events).cloned().collect::<Vec<_>>() {
+            let object = self.incoming(name, &live);
+            let event = match remains {
+                true => WatchEvent::Apply(object),
+                false => WatchEvent::Delete(object),
+            };
+            let events = self.store.step(&None, representation(), event);
+            self.watched = live.revision;
+            self.handle(&events);
+        }
+        self.drain();
+    }
+
+    fn relist(&mut self) {
+        if !self.is_permitted {
+            return;
+        }
+        let objects: Vec<_> = self
+            .live
+            .iter()
+            .map(|(name, live)| self.incoming(name, live))
+            .collect();
+        let items = objects.into_iter().map(WatchEvent::InitApply);
+        for event in [WatchEvent::Init]
+            .into_iter()
+            .chain(items)
+            .chain([WatchEvent::InitDone])
+        {
+            let events = self.store.step(&None, representation(), event);
+            self.handle(&events);
+        }
+        self.watched = self.revision;
+        self.set_live(true);
+        self.drain();
+    }
+
+    /// The controller watches the children, if its predicates let the events pass.
+    fn handle(&self, events: &[Event<dyn Item>]) {
+        for event in events.iter().filter(|_| self.passes) {
+            self.queue.requeue(ObjectKey::of(event.object().as_ref()));
+        }
+    }
+
+    fn incoming(&self, name: &str, live: &Live) -> Incoming {
+        (representation().take)(live.object(name), &self.store.intake).unwrap()
+    }
+
+    /// Lets everything arrive that will.
+    fn settle(&mut self) {
+        self.wait();
+        while self.is_permitted && self.watched < self.revision {
+            self.watch(1);
+        }
+        for name in CHILDREN {
+            let state = self.live.get(name).map(|live| &live.state);
+            assert_eq!(state, self.reference.get(name), "{name} in the end");
+            if self.is_permitted {
+                let read = self.store.get(&key(name), Consistency::OwnWrites).unwrap();
+                let read = read.map(|read| read.packed.revision());
+                assert_eq!(
+                    read,
+                    self.live.get(name).map(|live| live.revision),
+                    "{name} is read"
+                );
+            }
+        }
+    }
+}
+
+fn representation() -> Representation {
+    Representation::of::<ConfigMap>()
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("default", name)
+}
+
+/// Runs a test with `SCHEDULES` random inputs, 2,000 by default, made from `SCHEDULES_SEED`, which is random by default.
+/// A failure names the seed.
+pub(super) fn run<S: Strategy>(inputs: &S, test: impl Fn(S::Value)) {
+    let seed = number("SCHEDULES_SEED").unwrap_or_else(crate::clock::random);
+    let config = ProptestConfig {
+        cases: schedules().try_into().unwrap(),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let outcome = TestRunner::new_with_rng(config, rng).run(inputs, |input| {
+        test(input);
+        Ok(())
+    });
+    match outcome {
+        Err(TestError::Fail(reason, input)) => {
+            panic!("SCHEDULES_SEED={seed}: {reason}; minimal schedule: {input:#?}")
+        }
+        Err(TestError::Abort(reason)) => panic!("SCHEDULES_SEED={seed}: {reason}"),
+        Ok(()) => {}
+    }
+}
+
+fn schedules() -> u64 {
+    number("SCHEDULES").unwrap_or(2_000)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn skipped_writes_end_like_sent_ones() {
+    let schedules_of = (any::<bool>(), proptest::collection::vec(step(), 0..40));
+    let (skipped, repeated) = (Cell::new(0), Cell::new(0));
+    run(&schedules_of, |(passes, steps)| {
+        let mut world = World::new(passes);
+        for step in steps {
+            world.take(step);
+        }
+        world.settle();
+        skipped.set(skipped.get() + world.skipped as u64);
+        repeated.set(repeated.get() + world.repeated as u64);
+    });
+    // The schedules are of use only if writes are skipped, and some of them wrongly.
+    let (skipped, repeated) = (skipped.get(), repeated.get());
+    assert!(
+        skipped > schedules() && repeated > schedules() / 10,
+        "{skipped} skipped, {repeated} repeated"
+    );
+}

@@ -1,0 +1,378 @@
+//! The store by itself: events, lists, own writes, indexes.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::object::Kind;
+
+fn representation() -> Representation {
+    Representation::of::<ConfigMap>()
+}
+
+fn object(name: &str, revision: u64) -> Value {
+    let uid = format!("uid-{name}");
+    let version = revision.to_string();
+    let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": version});
+    json!({"metadata": metadata})
+}
+
+fn malformed(name: &str, revision: u64) -> Value {
+    let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string()});
+    json!({"metadata": metadata, "data": 1})
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("default", name)
+}
+
+/// A store with one watch of everything, its events as words.
+struct Bench(Store);
+
+type Watch = WatchEvent<Value>;
+
+impl Bench {
+    fn new() -> Self {
+        Self::of([None])
+    }
+
+    fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        let (kind, transforms) = (Kind::of::<ConfigMap>(), crate::cache::Transforms::default());
+        let intake = Intake::new(kind, "mine".into(), &transforms, false);
+        Self(Store::new(intake.into(), scopes))
+    }
+
+    fn take(&self, value: Value) -> Incoming {
+        (representation().take)(value, &self.0.intake).unwrap()
+    }
+
+    fn step(&mut self, event: Watch) -> Vec<String> {
+        self.step_in(&None, event)
+    }
+
+    fn step_in(&mut self, scope: &Scope, event: Watch) -> Vec<String> {
+        let event = match event {
+            Watch::Init => WatchEvent::Init,
+            Watch::InitApply(object) => WatchEvent::InitApply(self.take(object)),
+            Watch::InitDone => WatchEvent::InitDone,
+            Watch::Apply(object) => WatchEvent::Apply(self.take(object)),
+            Watch::Delete(object) => WatchEvent::Delete(self.take(object)),
+        };
+        let events = self.0.step(scope, representation(), event);
+        events.iter().map(word).collect()
+    }
+
+    fn list(&mut self, objects: Vec<Value>) -> Vec<String> {
+        let mut words = self.step(Watch::Init);
+        for object in objects {
+            words.extend(self.step(Watch::InitApply(object)));
+        }
+        words.extend(self.step(Watch::InitDone));
+        words
+    }
+
+    fn write(&mut self, object: Value) {
+        let written = self.take(object).unwrap();
+        self.0.write(written);
+    }
+
+    /// The revision that a reader sees.
+    fn seen(&self, name: &str) -> Option<u64> {
+        self.0
+            .get(&key(name), Consistency::OwnWrites)
+            .unwrap()
+            .map(|stored| stored.packed.revision())
+    }
+}
+
+fn word(event: &Event<dyn Item>) -> String {
+    let version = |object: &Arc<dyn Item>| revision(object.metadata());
+    let name = event.object().metadata().name.clone().unwrap_or_default();
+    match event {
+        Event::Create {
+            object,
+            initial: true,
+        } => format!("initial {name}@{}", version(object)),
+        Event::Create { object, .. } => format!("create {name}@{}", version(object)),
+        Event::Update { old, new } => format!("update {name}@{}->{}", version(old), version(new)),
+        Event::Delete { object, stale: false } => format!("delete {name}@{}", version(object)),
+        Event::Delete { object, .. } => format!("missed {name}@{}", version(object)),
+        Event::Generic { .. } => format!("generic {name}"),
+    }
+}
+
+#[test]
+fn changes_become_events_with_old_and_new() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.list(vec![object("a", 1)]), ["initial a@1"]);
+    assert_eq!(bench.step(Watch::Apply(object("b", 2))), ["create b@2"]);
+    assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["update a@1->3"]);
+    assert_eq!(bench.step(Watch::Delete(object("a", 4))), ["delete a@4"]);
+    assert_eq!((bench.seen("a"), bench.seen("b")), (None, Some(2)));
+}
+
+#[test]
+fn new_list_finds_missed_changes_and_deletions() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1), object("b", 2), object("c", 3)]);
+    let events = bench.list(vec![object("b", 2), object("c", 5), object("d", 6)]);
+    assert_eq!(events, ["update c@3->5", "create d@6", "missed a@1"]);
+}
+
+#[test]
+fn other_namespaces_survive_the_list_of_one() {
+    let scopes = [Some(Arc::from("default")), Some(Arc::from("other"))];
+    let mut bench = Bench::of(scopes.clone());
+    bench.step_in(&scopes[0], Watch::Init);
+    bench.step_in(&scopes[0], Watch::InitApply(object("a", 1)));
+    bench.step_in(&scopes[0], Watch::InitDone);
+    assert!(!bench.0.is_listed_as(&representation()));
+    bench.step_in(&scopes[1], Watch::Init);
+    assert!(bench.step_in(&scopes[1], Watch::InitDone).is_empty());
+    assert!(bench.0.is_listed_as(&representation()));
+    assert_eq!(
+        bench
+            .0
+            .candidates(&ListOptions::all(), Consistency::OwnWrites)
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn malformed_object_is_reported_and_the_others_live_on() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.list(vec![malformed("a", 1), object("b", 2)]),
+        ["initial b@2"]
+    );
+    assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
+    assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["create a@3"]);
+    assert!(bench.step(Watch::Apply(malformed("a", 4))).is_empty());
+    assert!(bench.0.get(&key("a"), Consistency::OwnWrites).is_err());
+    assert_eq!(bench.step(Watch::Delete(malformed("a", 5))), ["missed a@3"]);
+    assert_eq!(bench.seen("a"), None);
+}
+
+#[test]
+fn own_write_is_read_at_once_and_its_event_still_comes() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1)]);
+    bench.write(object("a", 5));
+    bench.write(object("new", 6));
+    assert_eq!((bench.seen("a"), bench.seen("new")), (Some(5), Some(6)));
+    assert_eq!(
+        bench
+            .0
+            .candidates(&ListOptions::all(), Consistency::OwnWrites)
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(bench.step(Watch::Apply(object("a", 5))), ["update a@1->5"]);
+    assert_eq!(bench.step(Watch::Apply(object("new", 6))), ["create new@6"]);
+    assert!(bench.0.written.is_empty());
+}
+
+#[test]
+fn older_event_does_not_undo_an_own_write() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1)]);
+    bench.write(object("a", 5));
+    assert_eq!(bench.step(Watch::Apply(object("a", 3))), ["update a@1->3"]);
+    assert_eq!(bench.seen("a"), Some(5));
+}
+
+#[test]
+fn answer_that_comes_after_its_event_is_ignored() {
+    let mut bench = Bench::new();
+    bench.list(vec![]);
+    bench.step(Watch::Apply(object("a", 5)));
+    bench.step(Watch::Delete(object("a", 6)));
+    bench.write(object("a", 5));
+    assert_eq!(bench.seen("a"), None);
+}
+
+#[test]
+fn write_that_the_watch_passed_by_is_dropped() {
+    let mut bench = Bench::new();
+    bench.list(vec![]);
+    bench.write(object("a", 5));
+    bench.step(Watch::Apply(object("b", 9)));
+    assert_eq!(bench.seen("a"), None);
+}
+
+#[test]
+fn list_begun_after_a_write_decides_about_it() {
+    let mut bench = Bench::new();
+    bench.list(vec![]);
+    bench.write(object("gone", 5));
+    bench.list(vec![]);
+    assert_eq!(bench.seen("gone"), None);
+
+    bench.step(Watch::Init);
+    bench.write(object("late", 8));
+    bench.step(Watch::InitDone);
+    assert_eq!(bench.seen("late"), Some(8));
+}
+
+#[test]
+fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
+    let mut bench = Bench::new();
+    let made = |name: &str, owner: &str| {
+        let fields = json!({"f:metadata": {"f:ownerReferences": {format!(r#"k:{{"uid":"{owner}"}}"#): {}}}});
+        let entry = json!({"manager": "mine", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields});
+        let owners = json!([{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": owner}]);
+        let metadata = json!({"name": name, "namespace": "default", "resourceVersion": "1", "managedFields": [entry], "ownerReferences": owners});
+        json!({"metadata": metadata})
+    };
+    bench.list(vec![made("a", "uid-1"), made("b", "uid-2")]);
+    let applied = |name: &str| {
+        bench
+            .0
+            .get(&key(name), Consistency::OwnWrites)
+            .unwrap()
+            .unwrap()
+            .applied
+            .unwrap()
+    };
+    assert!(Arc::ptr_eq(&applied("a"), &applied("b")));
+}
+
+#[test]
+fn texts_that_nobody_has_any_more_are_dropped() {
+    let mut interned = Interned::default();
+    for number in 0..1000 {
+        interned.share(number.to_string().into());
+    }
+    assert!(interned.texts.len() < 50, "{}", interned.texts.len());
+}
+
+#[test]
+fn own_deletion_is_seen_at_once() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1)]);
+    bench.0.deleted(&key("a"), "uid-a", None);
+    assert_eq!(bench.seen("a"), None);
+    assert_eq!(bench.step(Watch::Delete(object("a", 2))), ["delete a@2"]);
+    assert!(bench.0.written.is_empty());
+}
+
+fn labelled(name: &str, tier: &str, revision: u64) -> Value {
+    let metadata = json!({"name": name, "namespace": "default", "resourceVersion": revision.to_string(), "labels": {"tier": tier}});
+    json!({"metadata": metadata})
+}
+
+fn by_tier() -> Values {
+    Arc::new(|object| {
+        let tier = object
+            .metadata()
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("tier"));
+        tier.into_iter().cloned().collect()
+    })
+}
+
+#[test]
+fn index_follows_events_and_own_writes() {
+    let mut bench = Bench::new();
+    bench.list(vec![labelled("a", "front", 1), labelled("b", "back", 2)]);
+    let present = bench.0.add_index("tier", by_tier()).unwrap();
+    for stored in present {
+        let object = bench.0.intake.unpack(&stored).unwrap();
+        bench.0.index("tier", &object, &stored);
+    }
+    assert!(bench.0.add_index("tier", by_tier()).is_none());
+    let names = |bench: &Bench, tier: &str, consistency| {
+        let options = ListOptions::all().index("tier", tier);
+        let objects = bench.0.candidates(&options, consistency).unwrap();
+        let names = objects.iter().map(|stored| stored.packed.name().to_owned());
+        let mut names = names.collect::<Vec<_>>();
+        names.sort();
+        names
+    };
+    let own = Consistency::OwnWrites;
+    assert_eq!(names(&bench, "front", own), ["a"]);
+    bench.step(Watch::Apply(labelled("b", "front", 3)));
+    bench.step(Watch::Apply(labelled("c", "front", 4)));
+    bench.step(Watch::Delete(labelled("a", "front", 5)));
+    assert_eq!(names(&bench, "front", own), ["b", "c"]);
+    assert_eq!(names(&bench, "back", own), [""; 0]);
+    bench.write(labelled("c", "back", 8));
+    bench.write(labelled("d", "front", 9));
+    assert_eq!(names(&bench, "front", own), ["b", "d"]);
+    assert_eq!(names(&bench, "back", own), ["c"]);
+    assert_eq!(names(&bench, "front", Consistency::Watched), ["b", "c"]);
+    bench.list(vec![labelled("b", "front", 3)]);
+    assert_eq!(names(&bench, "front", own), ["b"]);
+    assert!(
+        bench
+            .0
+            .candidates(&ListOptions::all().index("other", "x"), own)
+            .is_err()
+    );
+}
+
+#[test]
+fn list_of_a_server_that_went_back_is_believed() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 10), object("b", 20)]);
+    // A backup was restored: the same objects are at earlier revisions.
+    let events = bench.list(vec![object("a", 4), object("b", 5)]);
+    assert_eq!(events, ["update a@10->4", "update b@20->5"]);
+    assert_eq!((bench.seen("a"), bench.seen("b")), (Some(4), Some(5)));
+    // Own writes count on from there.
+    bench.write(object("a", 6));
+    assert_eq!(bench.seen("a"), Some(6));
+    assert_eq!(bench.step(Watch::Apply(object("a", 6))), ["update a@4->6"]);
+}
+
+#[test]
+fn own_object_that_a_list_lacks_is_an_event() {
+    let mut bench = Bench::new();
+    bench.list(vec![]);
+    bench.write(object("child", 5));
+    // Somebody deleted it before the watch brought it.
+    assert_eq!(bench.list(vec![]), ["missed child@5"]);
+    assert_eq!(bench.seen("child"), None);
+    // A late answer does not bring it back.
+    bench.write(object("child", 5));
+    assert_eq!(bench.seen("child"), None);
+}
+
+#[test]
+fn deletion_that_the_server_did_not_carry_out_is_forgotten() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1), object("b", 2)]);
+    bench.0.deleted(&key("a"), "uid-a", Some(3));
+    bench.0.deleted(&key("b"), "uid-b", None);
+    assert_eq!((bench.seen("a"), bench.seen("b")), (None, None));
+    // The watch shows a state from after the deletion.
+    bench.step(Watch::Apply(object("a", 4)));
+    assert_eq!(bench.seen("a"), Some(4));
+    // The answer did not say when it was, so that a list has to decide.
+    bench.step(Watch::Apply(object("b", 5)));
+    assert_eq!(bench.seen("b"), None);
+    bench.list(vec![object("a", 4), object("b", 5)]);
+    assert_eq!(bench.seen("b"), Some(5));
+    bench.write(object("b", 6));
+    assert_eq!(bench.seen("b"), Some(6), "answers count again");
+}
+
+#[test]
+fn decoded_writes_go_when_the_watch_has_brought_them() {
+    let (kind, transforms) = (Kind::of::<ConfigMap>(), crate::cache::Transforms::default());
+    let intake = Intake::new(kind, "mine".into(), &transforms, true);
+    let mut bench = Bench(Store::new(intake.into(), [None]));
+    bench.list(vec![object("a", 1)]);
+    for revision in 2..100 {
+        bench.write(object("a", revision));
+        bench.step(Watch::Apply(object("a", revision)));
+    }
+    bench.write(object("b", 100));
+    bench.list(vec![object("a", 99)]);
+    let decoded = format!("{:?}", bench.0.intake.hot);
+    assert_eq!(decoded, "Hot { objects: 1, .. }");
+}

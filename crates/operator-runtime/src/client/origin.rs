@@ -1,0 +1,99 @@
+//! The reconcile request on whose behalf a client writes. Every client that is used within a reconcile finds it, however
+//! the reconciler came by the client; elsewhere there is none.
+
+use super::request::Target;
+use super::{Client, ClientError};
+use crate::cache::informer::Known;
+use crate::cache::skips::{Interest, Origin};
+use crate::object::View;
+
+/// The request that is being reconciled.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    /// The request, and the queue that it came from.
+    pub(crate) origin: Origin,
+    /// Whether its controller sends every write.
+    pub(crate) always_send: bool,
+}
+
+tokio::task_local! {
+    static CURRENT: Current;
+}
+
+/// Runs a reconcile.
+pub(crate) async fn within<F: Future>(current: Current, reconcile: F) -> F::Output {
+    CURRENT.scope(current, reconcile).await
+}
+
+/// A write may be skipped as often as the object changes between the comparison and its record.
+const ATTEMPTS: usize = 3;
+
+// === impl Client ===
+
+impl Client {
+    /// Finds the object in the cache if it is as a write would leave it, and records that the write is skipped. `None` if
+    /// the write has to be sent: outside of a reconcile, if skipping is turned off, if `changes_nothing` says no, or if the
+    /// cache would not notice that it was behind.
+    pub(super) fn skip_if<K: View>(
+        &self,
+        target: &Target,
+        interest: impl Fn() -> Interest,
+        changes_nothing: impl Fn(&Known<K>) -> Result<bool, ClientError>,
+    ) -> Result<Option<Known<K>>, ClientError> {
+        let known = self.skip_part_if(target, |_| interest(), changes_nothing)?;
+        if known.is_some() {
+            self.count_skip(target);
+        }
+        Ok(known)
+    }
+
+    /// [`Client::skip_if`] for a part of a write, which depends on the state.
+    pub(super) fn skip_part_if<K: View>(
+        &self,
+        target: &Target,
+        interest: impl Fn(&Known<K>) -> Interest,
+        changes_nothing: impl Fn(&Known<K>) -> Result<bool, ClientError>,
+    ) -> Result<Option<Known<K>>, ClientError> {
+        let Some(origin) = self.origin() else {
+            return Ok(None);
+        };
+        let informer = self.cache.existing(&target.kind);
+        let Some(informer) = informer.filter(|informer| informer.is_synced::<K>()) else {
+            return Ok(None);
+        };
+        for _ in 0..ATTEMPTS {
+            let Some(known) = informer.known::<K>(&target.key) else {
+                return Ok(None);
+            };
+            if !changes_nothing(&known)? {
+                return Ok(None);
+            }
+            if informer.skip(&target.key, known.revision, origin.clone(), interest(&known)) {
+                return Ok(Some(known));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn count_skip(&self, target: &Target) {
+        self.metrics.write_skipped(&target.kind.to_string());
+        tracing::trace!(kind = %target.kind, object = %target.key, verb = target.verb, "Nothing to write");
+    }
+
+    /// Notes that a write was sent, so that earlier skips of the same request do not count any more.
+    pub(super) fn sent(&self, target: &Target, interest: &Interest) {
+        if let Some(origin) = self.origin()
+            && let Some(informer) = self.cache.existing(&target.kind)
+        {
+            informer.sent(&target.key, &origin, interest);
+        }
+    }
+
+    fn origin(&self) -> Option<Origin> {
+        if self.options.always_send || self.options.dry_run {
+            return None;
+        }
+        let current = CURRENT.try_with(Clone::clone).ok()?;
+        (!current.always_send).then_some(current.origin)
+    }
+}

@@ -1,0 +1,225 @@
+//! Deletions by the operator: what it reads afterwards, and writes to objects that are gone.
+
+use crate::support::{Bench, Running, Widget, config_map_in, in_time, key, run, teller};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, Patch, PostParams};
+use operator_runtime::prelude::*;
+use operator_runtime::{Client, Kind, ObjectKey};
+use serde_json::json;
+
+async fn start(bench: &Bench) -> (Client, Running) {
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    manager.cache().list::<Widget>(None).await.unwrap();
+    manager.cache().list::<ConfigMap>(None).await.unwrap();
+    (manager.client().clone(), running)
+}
+
+fn held(name: &str) -> ConfigMap {
+    let mut config = config_map_in("default", name, "1");
+    config.metadata.finalizers = Some(vec!["example.com/work".to_owned()]);
+    config
+}
+
+#[tokio::test]
+async fn objects_that_remain_for_their_finalizers_are_still_read() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = teller(async |ctx: Context, request: Request| {
+        if let Some(config) = ctx.get::<ConfigMap>(&request).await? {
+            let work = async { Ok(()) };
+            ctx.finalizers(&*config)
+                .finalizer("example.com/work", work)
+                .run()
+                .await?;
+        }
+        Ok(Action::done())
+    });
+    Controller::managed_by(&manager)
+        .for_::<ConfigMap>()
+        .complete(reconciler)
+        .unwrap();
+    let running = run(&manager);
+    let client = manager.client();
+    client.create(config_map_in("default", "a", "1")).await.unwrap();
+    told.until("a", None).await;
+    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    in_time(async { while configs.get_opt("a").await.unwrap().is_some() {} }).await;
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn answer_to_the_deletion_of_many_hides_none() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    client.create(held("a")).await.unwrap();
+    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn objects_that_the_cache_has_not_seen_are_deleted_with_the_others() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    bench.network.hold_watches(true);
+    let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    let late = config_map_in("default", "late", "1");
+    configs.create(&PostParams::default(), &late).await.unwrap();
+    client.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
+    assert!(configs.get_opt("late").await.unwrap().is_none(), "it leaked");
+    bench.network.hold_watches(false);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn terminating_namespace_is_read() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    client.list::<Namespace>(None).await.unwrap();
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "team"}})).unwrap();
+    let namespace = client.create(namespace).await.unwrap();
+    bench.network.hold_watches(true);
+    client.delete(&*namespace).await.unwrap();
+    let read = client.get::<Namespace>(ObjectKey::cluster("team")).await.unwrap();
+    assert!(read.unwrap().metadata.deletion_timestamp.is_some());
+    bench.network.hold_watches(false);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn dry_run_hides_nothing() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    client.create(config_map_in("default", "a", "1")).await.unwrap();
+    let dry_run = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    client.delete_with::<ConfigMap>(&key("a"), dry_run).await.unwrap();
+    assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn deletion_is_seen_at_once_whatever_the_server_answers() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    client.list::<ServiceAccount>(None).await.unwrap();
+    // The answer is a Status for the one and the object for the other.
+    let config = client.create(config_map_in("default", "a", "1")).await.unwrap();
+    let account: ServiceAccount =
+        serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "default"}})).unwrap();
+    let account = client.create(account).await.unwrap();
+    // The last finalizer was all that kept this one.
+    let held = client.create(held("held")).await.unwrap();
+    client.delete(&*held).await.unwrap();
+    bench.network.hold_watches(true);
+    client.delete(&*config).await.unwrap();
+    client.delete(&*account).await.unwrap();
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    client
+        .patch::<ConfigMap, _>(&key("held"), &release)
+        .await
+        .unwrap();
+    assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_none());
+    assert!(client.get::<ServiceAccount>(&key("a")).await.unwrap().is_none());
+    assert!(client.get::<ConfigMap>(&key("held")).await.unwrap().is_none());
+    bench.network.hold_watches(false);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn status_of_an_object_that_is_gone_is_not_written_and_not_an_error() {
+    let bench = Bench::new().await;
+    let old = bench.create("a", 1).await;
+    let (client, running) = start(&bench).await;
+    bench.delete("a").await;
+    let ready = || Condition::available(true, "Ready", "");
+    let gone = client.status(&old).condition(ready()).patch().await.unwrap();
+    assert!(gone.is_gone());
+    let gone = client.status(&old).set("size", 1).patch().await.unwrap();
+    assert!(gone.is_gone());
+
+    // Another object has taken its name.
+    let new = bench.create("a", 2).await;
+    let gone = client.status(&old).condition(ready()).patch().await.unwrap();
+    assert!(gone.is_gone());
+    let gone = client.status(&old).set("size", 1).patch().await.unwrap();
+    assert!(gone.is_gone());
+    let live = bench.widgets().get("a").await.unwrap();
+    assert_eq!((live.uid(), live.status), (new.uid(), None));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn finalizers_of_an_object_that_is_gone_are_done() {
+    let bench = Bench::new().await;
+    let old = bench.create("a", 1).await;
+    let (client, running) = start(&bench).await;
+    bench.delete("a").await;
+    let none = client
+        .finalizers(&old)
+        .finalizer("example.com/work", async { Ok(()) });
+    assert!(none.run().await.unwrap().is_none());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn kind_that_is_not_served_is_not_an_absent_object() {
+    let bench = Bench::without_widgets();
+    let manager = bench.manager().await;
+    let running = run(&manager);
+    let client = manager.client();
+    let kind = Kind::of::<Widget>();
+    let error = client
+        .live()
+        .get_of::<Widget>(&kind, &key("a"))
+        .await
+        .unwrap_err();
+    assert!(error.is_not_served() && !error.is_not_found(), "{error:?}");
+    let error = client
+        .delete_with::<Widget>(&key("a"), DeleteParams::default())
+        .await
+        .unwrap_err();
+    assert!(error.is_not_served(), "{error:?}");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn patches_take_fields_over_and_need_a_version_to_be_locked() {
+    let bench = Bench::new().await;
+    let (client, running) = start(&bench).await;
+    let other = client.with_field_manager("other");
+    other.apply(config_map_in("default", "a", "1")).await.unwrap();
+    let apply =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"value": "2"}});
+    let patched = client
+        .patch::<ConfigMap, _>(&key("a"), &Patch::Apply(&apply))
+        .await
+        .unwrap();
+    assert_eq!(patched.data.as_ref().unwrap()["value"], "2");
+    let conflict = other
+        .without_force()
+        .patch::<ConfigMap, _>(
+            &key("a"),
+            &Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "3"}})),
+        )
+        .await
+        .unwrap_err();
+    assert!(conflict.is_conflict());
+
+    let (old, mut new) = (
+        config_map_in("default", "a", "2"),
+        config_map_in("default", "a", "4"),
+    );
+    new.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    let error = client.patch_from_locked(&old, &new).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot patch ConfigMap: metadata.resourceVersion is empty"
+    );
+    running.end().await.unwrap();
+}
