@@ -1,6 +1,6 @@
 //! The type checker.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::ast::{Comprehension, Expr, Issue, Kind, Literal};
 use super::declaration::{self, Overload};
@@ -28,6 +28,9 @@ pub struct Checked {
     types: HashMap<u32, Type>,
     /// The patterns that are constants.
     pub(super) patterns: Patterns,
+    /// The lists, maps and conversions that are made of constants. The reference implementation makes them once, so
+    /// they cost nothing when the expression runs.
+    pub(super) constants: HashSet<u32>,
 }
 
 impl Checked {
@@ -63,7 +66,9 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         result: resolve(&bindings, &result, true),
         types,
         patterns: Patterns::default(),
+        constants: HashSet::new(),
     };
+    is_constant(&checked.expr, &mut checked.constants);
     let mut patterns = Patterns::default();
     let mut issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr), &mut patterns);
     checked.patterns = patterns;
@@ -596,6 +601,37 @@ impl Checker<'_> {
             self.report(expr, message);
         }
     }
+}
+
+/// Reports whether an expression is a constant, and collects those parts of it that are.
+fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
+    let mut parts_are = true;
+    for part in children(expr) {
+        parts_are &= is_constant(part, found);
+    }
+    let is = match &expr.kind {
+        Kind::Literal(_) => return true,
+        Kind::List(items) => parts_are && !items.iter().any(|(_, optional)| *optional),
+        Kind::Map(entries) => parts_are && !entries.iter().any(|(.., optional)| *optional),
+        Kind::Call { function, args, .. } => {
+            const CONVERSIONS: [&str; 8] = [
+                "bool",
+                "bytes",
+                "double",
+                "duration",
+                "int",
+                "string",
+                "timestamp",
+                "uint",
+            ];
+            parts_are && args.len() == 1 && CONVERSIONS.contains(&function.as_str())
+        }
+        _ => false,
+    };
+    if is {
+        found.insert(expr.id);
+    }
+    is
 }
 
 fn occurs(index: usize, found: &Type) -> bool {

@@ -101,9 +101,9 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
                 function,
                 target,
                 args,
-            } => self.call(function, target.as_deref(), args),
-            Kind::List(items) => self.list(items),
-            Kind::Map(entries) => self.map(entries),
+            } => self.call(expr.id, function, target.as_deref(), args),
+            Kind::List(items) => self.list(expr.id, items),
+            Kind::Map(entries) => self.map(expr.id, entries),
             Kind::Struct(name, fields) => self.structure(name, fields),
             Kind::Comprehension(fold) => self.fold(fold),
         }
@@ -111,6 +111,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
 
     fn ident(&mut self, name: &str) -> Evaluated<'a> {
         self.spend(1)?;
+        self.variable(name)
+    }
+
+    fn variable(&mut self, name: &str) -> Evaluated<'a> {
         let local = self
             .scopes
             .iter()
@@ -131,8 +135,12 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
 
     fn select(&mut self, operand: &'e Expr, field: &str, test_only: bool) -> Evaluated<'a> {
         let target = self.expr(operand)?;
+        self.field(&target, field, test_only)
+    }
+
+    fn field(&mut self, target: &Value<'a>, field: &str, test_only: bool) -> Evaluated<'a> {
         self.spend(1)?;
-        let found = match &target {
+        let found = match target {
             Value::Map(map) => map.select(field),
             Value::Optional(inner) => {
                 let found = optional_field(inner.as_deref(), field)?;
@@ -154,14 +162,20 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         found.map_or_else(|| error(format!("no such key: {field}")), Ok)
     }
 
-    fn call(&mut self, function: &'e str, target: Option<&'e Expr>, args: &'e [Expr]) -> Evaluated<'a> {
+    fn call(
+        &mut self,
+        id: u32,
+        function: &'e str,
+        target: Option<&'e Expr>,
+        args: &'e [Expr],
+    ) -> Evaluated<'a> {
         match (function, args) {
             ("_&&_", [left, right]) => return self.logical(left, right, false),
             ("_||_", [left, right]) => return self.logical(left, right, true),
             ("_?_:_", [condition, yes, no]) => {
                 return match self.expr(condition)? {
-                    Value::Bool(true) => self.expr(yes),
-                    Value::Bool(false) => self.expr(no),
+                    Value::Bool(true) => self.branch(yes),
+                    Value::Bool(false) => self.branch(no),
                     _ => error("no such overload"),
                 };
             }
@@ -189,7 +203,30 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         for arg in target.into_iter().chain(args) {
             values.push(self.expr(arg)?);
         }
+        if self.is_constant(id) {
+            return library::call(function, &values, self.checked, self.work).map_err(Failure::Error);
+        }
         self.library(function, &values)
+    }
+
+    fn is_constant(&self, id: u32) -> bool {
+        self.checked.constants.contains(&id)
+    }
+
+    /// A branch of a condition. A variable costs nothing there, and its fields cost what they cost elsewhere.
+    fn branch(&mut self, expr: &'e Expr) -> Evaluated<'a> {
+        match &expr.kind {
+            Kind::Ident(name) => self.variable(name),
+            Kind::Select {
+                operand,
+                field,
+                test_only: false,
+            } => {
+                let target = self.branch(operand)?;
+                self.field(&target, field, false)
+            }
+            _ => self.expr(expr),
+        }
     }
 
     fn library(&mut self, function: &str, values: &[Value<'a>]) -> Evaluated<'a> {
@@ -294,8 +331,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         Ok(Value::Optional(found.map(Box::new)))
     }
 
-    fn list(&mut self, items: &'e [(Expr, bool)]) -> Evaluated<'a> {
-        self.spend(10)?;
+    fn list(&mut self, id: u32, items: &'e [(Expr, bool)]) -> Evaluated<'a> {
+        if !self.is_constant(id) {
+            self.spend(10)?;
+        }
         let mut values = Vec::with_capacity(items.len());
         for (item, optional) in items {
             match (self.expr(item)?, optional) {
@@ -306,8 +345,10 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
         Ok(Value::List(List::new(values)))
     }
 
-    fn map(&mut self, entries: &'e [(Expr, Expr, bool)]) -> Evaluated<'a> {
-        self.spend(30)?;
+    fn map(&mut self, id: u32, entries: &'e [(Expr, Expr, bool)]) -> Evaluated<'a> {
+        if !self.is_constant(id) {
+            self.spend(30)?;
+        }
         let mut values = Entries::default();
         for (key, value, optional) in entries {
             let key = self.expr(key)?;

@@ -24,21 +24,37 @@ pub(super) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
             traversal(size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4))
         }
         "contains" => traversal(size(0)).saturating_mul(traversal(size(1))),
-        "startsWith" | "endsWith" => traversal(size(1)),
+        "startsWith" | "endsWith" => traversal(size(0)),
         "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => traversal(size(0).min(size(1))),
         "_+_" if matches!(args.first(), Some(Value::String(_) | Value::Bytes(_))) => {
             traversal(size(0).saturating_add(size(1)))
         }
         "@in" if matches!(args.get(1), Some(Value::List(_))) => size(1),
-        "sets.contains" | "sets.equivalent" | "sets.intersects" => size(0).saturating_mul(size(1)).max(1),
-        "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" | "distinct" | "sort" | "flatten"
-        | "join" | "reverse" | "slice" => size(0).max(1),
-        "lowerAscii" | "upperAscii" | "replace" | "split" | "substring" | "trim" | "format"
-        | "strings.quote" | "url" | "isURL" | "quantity" | "isQuantity" | "ip" | "isIP"
-        | "ip.isCanonical" | "cidr" | "isCIDR" | "semver" | "isSemver" | "timestamp" | "duration" => {
+        "bytes" | "string" if matches!(args.first(), Some(Value::String(_) | Value::Bytes(_))) => {
             traversal(size(0))
         }
-        "validate" => traversal(size(1)),
+        "sets.contains" | "sets.intersects" => size(0).saturating_mul(size(1)).saturating_add(1),
+        "sets.equivalent" => size(0)
+            .saturating_mul(size(1))
+            .saturating_mul(2)
+            .saturating_add(1),
+        "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => walk(args.first()),
+        "distinct" | "sort" => NEW_LIST.saturating_add(square(size(0))),
+        "@sortByAssociatedKeys" => NEW_LIST.saturating_add(square(size(1))),
+        "flatten" => NEW_LIST.saturating_add(size(0).saturating_mul(natural(args.get(1)).unwrap_or(1))),
+        "reverse" if matches!(args.first(), Some(Value::List(_))) => NEW_LIST.saturating_add(size(0)),
+        "lists.range" => NEW_LIST.saturating_add(natural(args.first()).unwrap_or(0)),
+        "slice" => {
+            let (from, to) = (natural(args.get(1)), natural(args.get(2)));
+            NEW_LIST.saturating_add(to.unwrap_or(0).saturating_sub(from.unwrap_or(0)))
+        }
+        "join" => joined(args),
+        "replace" | "split" | "ip.isCanonical" => twice(size(0)),
+        "lowerAscii" | "upperAscii" | "substring" | "trim" | "format" | "strings.quote" | "url" | "isURL"
+        | "quantity" | "isQuantity" | "ip" | "isIP" | "cidr" | "isCIDR" | "semver" | "isSemver"
+        | "timestamp" | "duration" => traversal(size(0)),
+        "containsIP" | "containsCIDR" => contained(function, args),
+        "validate" => formatted(args),
         "check" => AUTHORIZATION_COST,
         _ => 1,
     }
@@ -46,6 +62,89 @@ pub(super) fn cost(function: &str, args: &[Value<'_>]) -> u64 {
 
 /// What one question to an authorizer costs: an expression has room for two.
 const AUTHORIZATION_COST: u64 = 350_000;
+
+/// The cost of a call that makes a list.
+const NEW_LIST: u64 = 11;
+
+/// The cost of comparing all items of a list with each other.
+fn square(size: u64) -> u64 {
+    size.saturating_mul(size).saturating_mul(2)
+}
+
+fn natural(value: Option<&Value<'_>>) -> Option<u64> {
+    match value {
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// The cost of looking at each item of a list and its characters, or at each character of a text.
+fn walk(value: Option<&Value<'_>>) -> u64 {
+    match value {
+        Some(Value::List(list)) => list
+            .iter()
+            .map(|item| traversal(item.size()))
+            .fold(0, u64::saturating_add),
+        Some(value) => traversal(value.size()),
+        None => 1,
+    }
+}
+
+/// The cost of a text that is joined: a fifth of its length.
+fn joined(args: &[Value<'_>]) -> u64 {
+    let Some(Value::List(list)) = args.first() else {
+        return 1;
+    };
+    let gaps = (list.len() as u64).saturating_sub(1);
+    let separators = args.get(1).map_or(0, Value::size).saturating_mul(gaps);
+    let texts = list.iter().map(|text| text.size()).fold(0, u64::saturating_add);
+    twice(texts.saturating_add(separators))
+}
+
+/// The cost of comparing addresses by their bytes; an address that is given as a text is parsed first.
+fn contained(function: &str, args: &[Value<'_>]) -> u64 {
+    let bytes = match args.first() {
+        Some(Value::Opaque(opaque)) => match **opaque {
+            Opaque::Cidr(cidr) if cidr.ip.is_ipv6() => 16,
+            _ => 4,
+        },
+        _ => 4,
+    };
+    let parsed = match args.get(1) {
+        Some(text @ Value::String(_)) => traversal(text.size()),
+        _ => 0,
+    };
+    let mask = if function == "containsCIDR" {
+        traversal(bytes) + 1
+    } else {
+        0
+    };
+    twice(bytes).saturating_add(mask).saturating_add(parsed)
+}
+
+/// The cost of a named format: that of its pattern, whose length is an upper bound.
+fn formatted(args: &[Value<'_>]) -> u64 {
+    let pattern: u64 = match args.first() {
+        Some(Value::Opaque(opaque)) => match **opaque {
+            Opaque::Format("dns1123Label" | "dns1123LabelPrefix" | "dns1035Label" | "dns1035LabelPrefix") => {
+                30
+            }
+            Opaque::Format("dns1123Subdomain" | "dns1123SubdomainPrefix" | "qualifiedName") => 60,
+            Opaque::Format("labelValue") => 40,
+            Opaque::Format("uuid" | "date" | "datetime") => 72,
+            Opaque::Format("byte") => 80,
+            _ => 1000,
+        },
+        _ => 1000,
+    };
+    let text = args.get(1).map_or(0, Value::size);
+    traversal(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
+}
+
+/// A fifth of the length, at least 1.
+fn twice(size: u64) -> u64 {
+    traversal(size.saturating_mul(2))
+}
 
 /// A tenth of the length, at least 1.
 fn traversal(size: u64) -> u64 {

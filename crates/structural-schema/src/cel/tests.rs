@@ -387,3 +387,103 @@ fn lists_are_joined_without_a_copy() {
         assert_eq!(run(source), Ok(true), "{source}");
     }
 }
+
+/// The cost of running an expression on an object with a name and a number.
+#[track_caller]
+fn running_cost(source: &str) -> u64 {
+    let names =
+        ["object", "i"].map(|name| (name.to_owned(), if name == "i" { Type::Int } else { Type::Dyn }));
+    let variables = Variables::from(names);
+    let checked = parse(source).and_then(|expr| check(expr, &variables));
+    let checked = checked.map_err(|issues| describe(source, &issues)).unwrap();
+    let object = serde_json::json!({"data": {"n": "5"}, "metadata": {"name": "co-11"}});
+    let activation = Activation::from([
+        ("object".to_owned(), value::from_json(&object, None)),
+        ("i".to_owned(), Value::Int(5)),
+    ]);
+    let (result, cost) = evaluate(&checked, &activation, 1_000_000);
+    assert!(result.is_ok(), "{source}: {result:?}");
+    cost
+}
+
+/// Each of these was repeated in a policy of kube-apiserver 1.36.2 until its budget was spent.
+#[test]
+fn running_costs_what_it_costs_on_the_real_server() {
+    let (long, short) = ("abcdefghij".repeat(10), "abcdefghij".repeat(5));
+    let numbers: Vec<String> = (1..=21).map(|number| number.to_string()).collect();
+    let numbers = format!("[{}]", numbers.join(","));
+    let (ten, eleven) = ("[1,2,3,4,5,6,7,8,9,10]", "[1,2,3,4,5,6,7,8,9,10,11]");
+    for (source, cost) in [
+        ("'LONG'.size()", 1),
+        ("'LONG' == 'SHORT'", 5),
+        ("'LONG'.startsWith('SHORT')", 10),
+        ("'SHORT'.endsWith('LONG')", 5),
+        ("'LONG'.find('^[a-z]{1,20}')", 33),
+        ("'LONG'.indexOf('b')", 10),
+        ("'LONG'.split('')", 20),
+        ("'%s and %d'.format(['LONG', 5])", 1),
+        ("'LONG%s'.format(['SHORT'])", 11),
+        ("strings.quote('LONG')", 10),
+        ("b'LONG' + b'SHORT'", 15),
+        ("bytes(object.metadata.name + 'LONG')", 25),
+        ("NUMBERS.sum()", 21),
+        ("NUMBERS.max()", 21),
+        ("NUMBERS.sort()", 893),
+        ("NUMBERS.distinct()", 893),
+        ("NUMBERS.reverse()", 32),
+        ("NUMBERS.slice(1, 15)", 25),
+        ("['LONG', 'SHORT'].max()", 15),
+        ("['LONG', 'SHORT'].sort()", 19),
+        ("['LONG', 'SHORT'].distinct()", 19),
+        ("['LONG', 'SHORT'].indexOf('b')", 15),
+        ("['LONG', 'LONG'].join('SHORT')", 50),
+        ("['a','b','c','d','e','f','g','h','i','j','k','l'].join(',')", 5),
+        ("[[1,2,3,4,5],[6,7,8,9,10],[11]].flatten()", 14),
+        ("[[1,2],[3,4]].flatten(3)", 17),
+        ("[3,1,2].sortBy(x, -x)", 74),
+        ("lists.range(21)", 32),
+        ("sets.contains(ELEVEN, [1,2,3])", 34),
+        ("sets.equivalent([1,2,3,4], [1,2,3])", 25),
+        ("sets.intersects(ELEVEN, [1,2,3])", 34),
+        ("ELEVEN == ELEVEN", 2),
+        ("[1,2,3] + [4,5,6]", 1),
+        ("TEN.map(x, x)", 131),
+        ("TEN.exists_one(x, x > 9)", 24),
+        ("TEN.transformList(k, v, v)", 131),
+        ("{'a':1,'b':2,'c':3}.transformMap(k, v, v)", 13),
+        ("has({'a':1}.a)", 1),
+        ("{'a':1}[?'a'].orValue(3)", 2),
+        ("optional.of(i).optMap(x, x + 1)", 9),
+        ("quantity('100Mi').isLessThan(quantity('1Gi'))", 3),
+        ("url('https://example.com:80/SHORT?a=b').getQuery()", 9),
+        ("ip.isCanonical('192.168.100.100')", 3),
+        ("cidr('192.168.100.0/24').containsIP('192.168.100.100')", 5),
+        ("cidr('192.168.100.0/24').containsIP(ip('192.168.100.100'))", 5),
+        ("cidr('192.168.100.0/24').containsCIDR('192.168.100.0/25')", 7),
+        ("cidr('192.168.100.0/24').masked()", 3),
+        ("semver('1.2.3').isLessThan(semver('1.2.4'))", 3),
+        ("format.dns1123Label().validate('SHORT')", 49),
+        ("format.dns1123Subdomain().validate('SHORT')", 91),
+        ("format.labelValue().validate('SHORT')", 61),
+        ("format.uuid().validate('SHORT')", 109),
+        ("format.byte().validate('SHORT')", 121),
+        ("duration('100h20m30s')", 0),
+        ("string(12345)", 0),
+        ("[1]", 0),
+        ("object.data == object.data", 5),
+        ("i > 3 ? object.data.n : object.metadata.name", 4),
+    ] {
+        let source = [
+            ("LONG", &*long),
+            ("SHORT", &*short),
+            ("NUMBERS", &*numbers),
+            ("TEN", ten),
+            ("ELEVEN", eleven),
+        ]
+        .into_iter()
+        .fold(source.to_owned(), |source, (name, text)| {
+            source.replace(name, text)
+        });
+        assert_eq!(running_cost(&source), cost, "{source}");
+    }
+}
