@@ -128,8 +128,8 @@ impl FieldSet {
     /// What is in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        self.combine(other, |left, right| {
-            let (left, right) = (left?, right?);
+        self.combine_own(other, |left, right| {
+            let right = right?;
             left.with(
                 left.member && right.member,
                 left.children.intersection(&right.children),
@@ -140,8 +140,7 @@ impl FieldSet {
     /// What is in this set but not in `other`. Taking away a field leaves what is below it.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        self.combine(other, |left, right| {
-            let left = left?;
+        self.combine_own(other, |left, right| {
             let Some(right) = right else {
                 return Some(left.clone());
             };
@@ -155,8 +154,7 @@ impl FieldSet {
     /// What is in this set but neither in `other` nor below a member of `other`.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.combine(other, |left, right| {
-            let left = left?;
+        self.combine_own(other, |left, right| {
             let Some(right) = right else {
                 return Some(left.clone());
             };
@@ -183,6 +181,24 @@ impl FieldSet {
                 (found.member || !node.member) && node.children.is_subset(&found.children)
             })
         })
+    }
+
+    /// As [`combine`](Self::combine), where nothing comes of what only `other` has. Managers are many and own
+    /// little of what a write changes, so that few nodes are looked up among many rather than compared with each.
+    fn combine_own(&self, other: &Self, choose: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
+        if other.nodes.len() / 8 <= self.nodes.len() {
+            return self.combine(other, |left, right| choose(left?, right));
+        }
+        let find = |left: &Node| {
+            let position = other
+                .nodes
+                .binary_search_by(|node| node.element.cmp(&left.element));
+            other.nodes.get(position.ok()?)
+        };
+        let nodes = self.nodes.iter().filter_map(|left| choose(left, find(left)));
+        Self {
+            nodes: nodes.collect(),
+        }
     }
 
     fn combine(&self, other: &Self, choose: impl Fn(Option<&Node>, Option<&Node>) -> Option<Node>) -> Self {

@@ -162,13 +162,17 @@ impl Updater<'_> {
         }
         unknown.iter().for_each(|manager| _ = owners.remove(manager));
 
+        let written: BTreeMap<&String, FieldSet> = changes
+            .iter()
+            .map(|(version, changes)| (version, changes.modified.union(&changes.added)))
+            .collect();
         let others = owners.iter().filter(|(manager, _)| *manager != me);
         let mut conflicts = Vec::new();
         for (manager, owned) in others {
-            let Some(changes) = changes.get(&owned.api_version) else {
+            let Some(written) = written.get(&owned.api_version) else {
                 continue;
             };
-            let taken = owned.fields.intersection(&changes.modified.union(&changes.added));
+            let taken = owned.fields.intersection(written);
             conflicts.push((manager.clone(), taken));
         }
         if !force && conflicts.iter().any(|(_, taken)| !taken.is_empty()) {

@@ -347,3 +347,19 @@ fn an_empty_list_does_not_hold_its_parents() {
         .unwrap();
     assert_eq!(left.get("spec"), None);
 }
+
+#[test]
+fn a_small_set_is_compared_with_a_large_one() {
+    let set = |numbers: &mut dyn Iterator<Item = usize>| {
+        let fields: Map<String, Value> = numbers
+            .map(|number| (format!("f:k{number:03}"), json!({})))
+            .collect();
+        FieldSet::from_value(&Value::Object(fields)).unwrap()
+    };
+    let large = set(&mut (0..200).step_by(2));
+    let small = set(&mut [3, 4, 150, 199].into_iter());
+    assert_eq!(small.intersection(&large), set(&mut [4, 150].into_iter()));
+    assert_eq!(large.intersection(&small), set(&mut [4, 150].into_iter()));
+    assert_eq!(small.difference(&large), set(&mut [3, 199].into_iter()));
+    assert_eq!(small.recursive_difference(&large), set(&mut [3, 199].into_iter()));
+}
