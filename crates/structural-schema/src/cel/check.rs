@@ -47,6 +47,7 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         scopes: Vec::new(),
         types: HashMap::new(),
         bindings: Vec::new(),
+        bound: Vec::new(),
         issues: Vec::new(),
         mixed: Vec::new(),
         may_mix: false,
@@ -86,6 +87,8 @@ struct Checker<'v> {
     types: HashMap<u32, Type>,
     /// What each type variable has turned out to be.
     bindings: Vec<Option<Type>>,
+    /// The type variables that are bound, in the order in which they were.
+    bound: Vec<usize>,
     issues: Vec<Issue>,
     /// Lists and maps whose parts have different types: wrong once everything else is right.
     mixed: Vec<Issue>,
@@ -93,8 +96,21 @@ struct Checker<'v> {
     may_mix: bool,
 }
 
-/// Replaces variables by what they are; in the end, unknown ones are `dyn`.
+/// The parts of the largest type. A map of maps doubles a type at each step.
+const MAX_PARTS: usize = 500;
+
+/// Replaces variables by what they are; in the end, unknown ones are `dyn`. So are the parts of a type that is too large.
 fn resolve(bindings: &[Option<Type>], found: &Type, to_dyn: bool) -> Type {
+    resolve_within(bindings, found, to_dyn, &mut { 4 * MAX_PARTS })
+}
+
+fn resolve_within(bindings: &[Option<Type>], found: &Type, to_dyn: bool, left: &mut usize) -> Type {
+    let Some(rest) = left.checked_sub(1) else {
+        return Type::Dyn;
+    };
+    *left = rest;
+    let mut resolve =
+        |bindings: &[Option<Type>], found: &Type, to_dyn: bool| resolve_within(bindings, found, to_dyn, left);
     match found {
         Type::Var(index) => match bindings.get(*index) {
             Some(Some(bound)) => resolve(bindings, bound, to_dyn),
@@ -169,7 +185,10 @@ impl Checker<'_> {
     }
 
     fn expr(&mut self, expr: &mut Expr) -> Type {
-        let found = self.expr_type(expr);
+        let mut found = self.expr_type(expr);
+        if parts(&found, MAX_PARTS) == 0 {
+            found = self.report(expr, "the type of the expression is too large".to_owned());
+        }
         self.types.insert(expr.id, found.clone());
         found
     }
@@ -361,7 +380,7 @@ impl Checker<'_> {
             if overload.is_member != is_member || overload.args.len() != types.len() {
                 continue;
             }
-            let saved = self.bindings.clone();
+            let (bound, variables) = (self.bound.len(), self.bindings.len());
             let mut params = HashMap::new();
             let wanted: Vec<Type> = overload
                 .args
@@ -381,7 +400,12 @@ impl Checker<'_> {
                     Some(_) => Type::Dyn,
                 });
             } else {
-                self.bindings = saved;
+                for index in self.bound.drain(bound..) {
+                    if let Some(slot) = self.bindings.get_mut(index) {
+                        *slot = None;
+                    }
+                }
+                self.bindings.truncate(variables);
             }
         }
         result
@@ -442,6 +466,7 @@ impl Checker<'_> {
         }
         if let Some(slot) = self.bindings.get_mut(index) {
             *slot = Some(found.clone());
+            self.bound.push(index);
         }
         true
     }
@@ -632,6 +657,18 @@ fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
         found.insert(expr.id);
     }
     is
+}
+
+/// The number of parts of a type that is left of a limit.
+fn parts(found: &Type, left: usize) -> usize {
+    let left = left.saturating_sub(1);
+    match found {
+        _ if left == 0 => 0,
+        Type::List(inner) | Type::Optional(inner) => parts(inner, left),
+        Type::Type(inner) => parts(inner, left),
+        Type::Map(key, value) => parts(value, parts(key, left)),
+        _ => left,
+    }
 }
 
 fn occurs(index: usize, found: &Type) -> bool {

@@ -129,6 +129,28 @@ fn nesting_has_the_limits_of_the_reference_implementation() {
 }
 
 #[test]
+fn types_of_any_size_are_judged() {
+    for step in [
+        ".map(a, {a: a})",
+        ".map(a, {a: {a: a}})",
+        ".map(a, {a: optional.of(a)})",
+    ] {
+        for source in ["[1]", "[]", "[dyn(1)]", "[[]]"] {
+            let source = format!("{source}{} == []", step.repeat(60));
+            let _ = run(&source);
+        }
+    }
+    let error = run(&format!("[1]{} == []", ".map(a, {a: a})".repeat(60))).unwrap_err();
+    assert!(
+        error.contains("the type of the expression is too large"),
+        "{error}"
+    );
+    // Each of these makes type variables.
+    let many = vec!["[]==[]"; 12_000].join(",");
+    assert_eq!(run(&format!("[{many}].all(x, x)")), Ok(true));
+}
+
+#[test]
 fn the_parser_gives_up_after_thirty_recoveries() {
     for source in ["+-", "!-", "-!", "*!", "*-!", "? ", ")(", "1 "] {
         for depth in [2400, 20_000] {
