@@ -32,8 +32,7 @@
 //! | `DynamicObject`, or two types of one kind | `DynamicObject`; readers of a type get errors for what does not fit |
 //!
 //! If a kind that is watched is read as something that needs more, it is listed once more; other readers go on
-//! meanwhile. What is read as metadata alone is not enough for [`Client::apply`](crate::Client::apply) to see that
-//! nothing would change.
+//! meanwhile. For kinds that are watched metadata-only, every [apply](crate::Client::apply) is sent.
 
 use std::any::TypeId;
 use std::collections::HashMap;
