@@ -51,7 +51,7 @@ pub(crate) struct Malformed {
 
 impl<K: View> Ingested<K> {
     /// The object as its store keeps it, beside the fields that the operator applied to it.
-    pub(super) fn finish(self, intake: &Intake) -> Incoming {
+    pub(crate) fn finish(self, intake: &Intake) -> Incoming {
         // The type may be the user's, and so may the code that reads and writes it.
         let finished = guarded(|| {
             let mut object = self.decode()?;

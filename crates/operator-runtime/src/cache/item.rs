@@ -190,6 +190,21 @@ impl Intake {
         kept.is_some_and(|kept| kept.serves(&Representation::of::<K>()))
     }
 
+    /// The UID of an object in the answer to a write which shows that nothing is left of it, and its revision: it was being
+    /// deleted, and the write has removed the last thing that kept it.
+    pub(crate) fn deletion(&self, arrived: &Arrived) -> Option<(String, Option<u64>)> {
+        let (metadata, packed) = (arrived.object.metadata(), &arrived.stored.packed);
+        let is_namespace = self.kind.group.is_empty() && self.kind.kind == "Namespace";
+        let of_namespace = || packed.find::<Vec<String>>(&["spec", "finalizers"], &self.dictionary);
+        let is_gone = metadata.deletion_timestamp.is_some()
+            && metadata.deletion_grace_period_seconds.unwrap_or_default() == 0
+            && metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
+            && (!is_namespace || of_namespace().is_none_or(|finalizers| finalizers.is_empty()))
+            && !self.transforms.are_any();
+        let revision = Some(packed.revision()).filter(|revision| *revision > 0);
+        packed.uid().filter(|_| is_gone).map(|uid| (uid, revision))
+    }
+
     /// Returns true if the labels of an object match.
     pub(super) fn is_wanted(&self, Stored { packed, .. }: &Stored, options: &ListOptions) -> bool {
         let labels = || packed.find(&["metadata", "labels"], &self.dictionary);

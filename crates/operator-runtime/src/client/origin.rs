@@ -40,20 +40,21 @@ impl Client {
         interest: impl Fn() -> Interest,
         changes_nothing: impl Fn(&Known<K>) -> Result<bool, ClientError>,
     ) -> Result<Option<Known<K>>, ClientError> {
-        let known = self.skip_part_if(target, |_| interest(), changes_nothing)?;
-        if known.is_some() {
+        let decide = |known: &Known<K>| Ok(changes_nothing(known)?.then(|| (interest(), ())));
+        let skipped = self.skip_part(target, decide)?;
+        Ok(skipped.map(|(known, ())| {
             self.count_skip(target);
-        }
-        Ok(known)
+            known
+        }))
     }
 
-    /// [`Client::skip_if`] for a part of a write, which depends on the state.
-    pub(super) fn skip_part_if<K: View>(
+    /// [`Client::skip_if`] for a part of a write: `decide` returns the interest of the part that changes nothing, and what is
+    /// left to send.
+    pub(super) fn skip_part<K: View, T>(
         &self,
         target: &Target,
-        interest: impl Fn(&Known<K>) -> Interest,
-        changes_nothing: impl Fn(&Known<K>) -> Result<bool, ClientError>,
-    ) -> Result<Option<Known<K>>, ClientError> {
+        decide: impl Fn(&Known<K>) -> Result<Option<(Interest, T)>, ClientError>,
+    ) -> Result<Option<(Known<K>, T)>, ClientError> {
         let Some(origin) = self.origin() else {
             return Ok(None);
         };
@@ -65,11 +66,11 @@ impl Client {
             let Some(known) = informer.known::<K>(&target.key) else {
                 return Ok(None);
             };
-            if !changes_nothing(&known)? {
+            let Some((interest, left)) = decide(&known)? else {
                 return Ok(None);
-            }
-            if informer.skip(&target.key, known.revision, origin.clone(), interest(&known)) {
-                return Ok(Some(known));
+            };
+            if informer.skip(&target.key, known.revision, origin.clone(), interest) {
+                return Ok(Some((known, left)));
             }
         }
         Ok(None)

@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::leadership::NotLeader;
 use super::resources::deletion_by_write;
 use super::{Client, ClientError};
-use crate::cache::item::{Intake, Representation, from_value, prepare, view};
+use crate::cache::decode::Ingested;
+use crate::cache::informer::Informer;
+use crate::cache::item::{Intake, from_value, prepare, view};
 use crate::cache::{CacheError, Transforms};
 use crate::object::{Kind, ObjectKey, View};
 
@@ -103,15 +105,33 @@ impl Client {
         target: &Target,
         request: Built,
     ) -> Result<Arc<K>, ClientError> {
-        let answer: Value = self.send(target, request).await?;
-        match deletion_by_write(&answer).filter(|_| !self.options.dry_run) {
-            Some((uid, at)) => {
-                let object = self.read_answer(target, answer)?;
-                self.take_deleted(target, &uid, at);
-                Ok(object)
+        let informer = self.cached(target);
+        if let Some(informer) = informer.filter(|informer| informer.keeps::<K>()) {
+            // The answer is read like an object from the watch, without a tree of JSON between.
+            let answer: Ingested<K> = self.send(target, request).await?;
+            let intake = informer.intake();
+            let arrived = answer.finish(intake);
+            let arrived = arrived.map_err(|malformed| target.malformed(malformed.error))?;
+            let object = view(&arrived.object, intake).map_err(|error| target.malformed(error))?;
+            match intake.deletion(&arrived) {
+                Some((uid, at)) => informer.deleted(&target.key, &uid, at),
+                None => informer.write_arrived(arrived),
             }
-            None => self.take(target, answer),
+            return Ok(object);
         }
+        let answer: Value = self.send(target, request).await?;
+        match (self.cached(target), deletion_by_write(&answer)) {
+            (Some(informer), Some((uid, at))) => informer.deleted(&target.key, &uid, at),
+            (Some(informer), None) => informer.write(answer.clone()),
+            (None, _) => {}
+        }
+        self.read_answer(target, answer)
+    }
+
+    /// The informer of the kind, which the answers of writes go to.
+    fn cached(&self, target: &Target) -> Option<Arc<Informer>> {
+        let informer = self.cache.existing(&target.kind);
+        informer.filter(|_| !self.options.dry_run)
     }
 
     /// Takes note of a deletion that left nothing of the object with this UID.
@@ -128,31 +148,11 @@ impl Client {
         }
     }
 
-    /// Puts the answer to a write into the cache, and returns it as a `K`.
-    fn take<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
-        let informer = self
-            .cache
-            .existing(&target.kind)
-            .filter(|_| !self.options.dry_run);
-        match informer {
-            Some(informer) if informer.keeps::<K>() => {
-                let intake = informer.intake();
-                let taken = (Representation::of::<K>().take)(answer, intake);
-                let taken = taken.map_err(|error| target.malformed(error.to_string()))?;
-                let arrived = taken.map_err(|malformed| target.malformed(malformed.error))?;
-                informer.write_arrived(arrived.clone());
-                view(&arrived.object, intake).map_err(|error| target.malformed(error))
-            }
-            Some(informer) => {
-                informer.write(answer.clone());
-                read(target, answer, informer.intake())
-            }
-            None => self.read_answer(target, answer),
-        }
-    }
-
-    /// An answer as a `K`, without the cache.
+    /// An answer as a `K`.
     fn read_answer<K: View>(&self, target: &Target, answer: Value) -> Result<Arc<K>, ClientError> {
+        if let Some(informer) = self.cached(target) {
+            return read(target, answer, informer.intake());
+        }
         let (kind, manager) = (target.kind.clone(), self.options.field_manager.clone());
         let intake = Intake::new(kind, manager, &Transforms::default(), false);
         read(target, answer, &intake)

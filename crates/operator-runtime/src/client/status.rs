@@ -169,24 +169,23 @@ impl<'a, K: View> StatusWriter<'a, K> {
     /// Finds the parts of the status that need not be sent.
     fn skip(&self, target: &Target, changes: &Changes) -> Result<Skipped<K>, ClientError> {
         let now = crate::clock::now();
-        let left = |known: &Known<K>| changes.without_known(&known.value["status"], now);
-        // The comparison and the record are of the same state: `skip_if` sees to that.
-        let interest = |known: &Known<K>| changes.minus(&left(known)).interest();
-        let is_known = |known: &Known<K>| {
-            Ok(self.is_same_object(&known.object) && !changes.minus(&left(known)).is_empty())
-        };
-        let known = self.client.skip_part_if(target, interest, is_known)?;
-        Ok(match known {
+        let skipped = self.client.skip_part(target, |known: &Known<K>| {
+            if !self.is_same_object(&known.object) {
+                return Ok(None);
+            }
+            let left = changes.without_known(&known.value["status"], now);
+            let skipped = changes.minus(&left);
+            Ok((!skipped.is_empty()).then(|| (skipped.interest(), left)))
+        })?;
+        Ok(match skipped {
             None => Skipped::None,
-            Some(known) => match left(&known) {
-                left if left.is_empty() => {
-                    self.client.count_skip(target);
-                    Skipped::All(known.object)
-                }
-                left => Skipped::Some {
-                    object: known.object,
-                    left,
-                },
+            Some((known, left)) if left.is_empty() => {
+                self.client.count_skip(target);
+                Skipped::All(known.object)
+            }
+            Some((known, left)) => Skipped::Some {
+                object: known.object,
+                left,
             },
         })
     }
