@@ -329,7 +329,7 @@ fn state_of(stored: &Stored) -> State {
 
 #[test]
 fn reads_never_go_back() {
-    run(&proptest::collection::vec(step(), 0..80), |steps| {
+    run(&proptest::collection::vec(step(), 0..50), |steps| {
         let mut world = World::new();
         for step in steps {
             world.take(step);

@@ -421,7 +421,7 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn skipped_writes_end_like_sent_ones() {
-    let schedules_of = (any::<bool>(), proptest::collection::vec(step(), 0..40));
+    let schedules_of = (any::<bool>(), proptest::collection::vec(step(), 0..30));
     let (skipped, repeated) = (Cell::new(0), Cell::new(0));
     run(&schedules_of, |(passes, steps)| {
         let mut world = World::new(passes);
