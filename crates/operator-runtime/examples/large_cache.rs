@@ -147,6 +147,7 @@ async fn operate(args: &Args) -> Result<()> {
     let options = CacheOptions {
         sync_period: Some(RESYNC),
         page_size: 500,
+        read_timeout: Duration::from_secs(300),
         ..CacheOptions::default()
     };
     let manager = Manager::builder("large-cache")

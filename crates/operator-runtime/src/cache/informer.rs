@@ -1,5 +1,6 @@
 //! One kind: its watches, its store and the event handlers. Each watch fails and backs off alone.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -320,17 +321,17 @@ impl Informer {
         }
         let mut breath = Breath::new();
         let candidates = self.store.read().candidates(options, consistency)?;
-        let mut wanted = Vec::new();
+        // Sorted one by one, since sorting many at once takes long.
+        let mut wanted = BTreeMap::new();
         for stored in candidates {
             if self.intake.is_wanted(&stored, options) {
-                wanted.push(stored);
+                let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
+                wanted.insert(key, stored);
             }
             breath.pause().await;
         }
-        sort(&mut wanted);
-        wanted.truncate(options.at_most());
-        let mut objects = Vec::with_capacity(wanted.len());
-        for stored in wanted {
+        let mut objects = Vec::new();
+        for stored in wanted.into_values().take(options.at_most()) {
             objects.extend(self.view(&stored, Intake::look_at));
             breath.pause().await;
         }
