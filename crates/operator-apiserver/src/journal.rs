@@ -85,9 +85,9 @@ pub(crate) struct Journal {
     snapshot_length: u64,
     /// The length of the log at which a new snapshot is tried again after one has failed.
     next_compaction: u64,
-    /// Whether a write failed and the log may end in a part of it. It is cut off before the next record.
+    /// True if a write failed and the log may end in a part of it, which is cut off before the next record.
     torn: bool,
-    /// Whether the disk may have lost a record that is in the log. No more commits are taken.
+    /// True if the disk may have lost a record that is in the log. No more commits are accepted.
     unsynced: bool,
     _lock: File,
 }
@@ -363,7 +363,7 @@ fn keep_unfinished(log: &Path, rest: &[u8]) -> Result<(), Error> {
         .map_err(io_error("write", &path))
 }
 
-/// Whether the end of a log has records in it, behind a length that is damaged.
+/// Returns true if the end of a log contains records after a damaged length.
 fn hides_records(rest: &[u8]) -> bool {
     // The record itself may be whole.
     if let Some((_, record)) = rest.split_first_chunk::<4>()

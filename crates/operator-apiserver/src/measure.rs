@@ -7,7 +7,7 @@ use crate::json::DEPTH_MAX;
 /// An estimate of the memory that a value needs beside its text: the value, its key, its share of the map node.
 const NODE_BYTES: usize = 72;
 
-/// What an object takes in storage and in memory.
+/// The size of an object in storage and in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// The length of the JSON text.
@@ -29,7 +29,7 @@ impl Measure {
         measure
     }
 
-    /// Whether the tree is nested deeper than a request body may be.
+    /// Returns true if the tree is nested deeper than a request body may be.
     pub(crate) fn is_too_deep(&self) -> bool {
         self.depth > DEPTH_MAX
     }

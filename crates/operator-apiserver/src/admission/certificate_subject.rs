@@ -26,7 +26,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     )))
 }
 
-/// Whether the subject of the request is of the group of administrators.
+/// Returns true if the subject of the request is in the group of administrators.
 fn names_administrators(request: &Value) -> bool {
     let organizations = certificate_request::organizations(text(request, &["spec", "request"]));
     organizations.is_ok_and(|organizations| organizations.iter().any(|name| name == MASTERS))

@@ -198,7 +198,7 @@ impl<'a> Holder<'a> {
         Some(missing)
     }
 
-    /// Whether each combination of items is covered; `None` if that takes too many steps to find out.
+    /// Returns true if each combination of items is covered; `None` if finding out takes too many steps.
     fn covers_all(&self, lists: &[&[Item<'_>]], steps: &mut usize) -> Option<bool> {
         if lists.iter().any(|list| list.is_empty()) {
             return Some(true);

@@ -8,7 +8,7 @@ use yasna::{ASN1Result, BERReader};
 const BLOCK: &str = "CERTIFICATE REQUEST";
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// What cannot be read of a request.
+/// A certificate request that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("PEM block type must be CERTIFICATE REQUEST")]

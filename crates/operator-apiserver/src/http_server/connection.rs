@@ -32,7 +32,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How many requests an HTTP/2 client may have in flight.
 const STREAMS_MAX: u32 = 100;
-/// How many headers an HTTP/1.1 request may have.
+/// Maximum number of headers of an HTTP/1.1 request.
 const HEADERS_MAX: usize = 500;
 /// The longest head of an HTTP/2 request.
 const HEADER_BYTES_MAX: u32 = 1 << 20;

@@ -46,7 +46,7 @@ pub(crate) fn apply(document: &mut Value, patch: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// What a patch has used of its limits.
+/// The part of its limits that a patch has used.
 #[derive(Default)]
 struct Budget {
     copied_bytes: usize,

@@ -51,7 +51,7 @@ impl Check {
         });
     }
 
-    /// Whether the invalid values take so much room that no more are recorded; there are errors then.
+    /// Returns true if the invalid values take so much room that no more are recorded; there are errors then.
     pub(crate) fn is_full(&self) -> bool {
         self.shown_bytes > SHOWN_BYTES_MAX
     }
