@@ -127,7 +127,7 @@ const LONG_LIST: usize = 500;
 /// The memory of an object from which on its change is.
 const LARGE_OBJECT_BYTES: usize = 128 << 10;
 
-/// Whether a request may take longer than a health check should wait.
+/// Returns true if a request may take longer than a health check should wait.
 fn is_long(registry: &Registry, call: &Call) -> bool {
     let info = &call.info;
     if call.body.len() >= LONG_BODY_BYTES {
@@ -152,7 +152,7 @@ fn is_long(registry: &Registry, call: &Call) -> bool {
     }
 }
 
-/// Whether requests with a method have a body that is looked at.
+/// Returns true if the server reads the bodies of requests with this method.
 fn has_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

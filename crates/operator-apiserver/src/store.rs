@@ -67,7 +67,7 @@ pub(crate) struct Store {
     revision: watch::Sender<u64>,
 }
 
-/// How much the history remembers.
+/// The limits of the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Horizon {
     /// The number of events.

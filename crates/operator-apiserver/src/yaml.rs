@@ -21,7 +21,7 @@ use crate::json::{self, DEPTH_MAX, Parsed};
 const KEY_MAX: usize = 512;
 /// The most bytes that anchors and aliases may add to a document, with [`NODE_BYTES`] for each node.
 const REPEATED_BYTES_MAX: usize = 32 << 20;
-/// What a node takes in memory beside its text.
+/// The memory of a node without its text.
 const NODE_BYTES: usize = 72;
 /// The most bytes of the texts about keys that are set twice.
 const DUPLICATE_BYTES_MAX: usize = 1 << 20;
@@ -84,7 +84,7 @@ struct Loader<'a> {
     parser: Parser<'a, granit_parser::StrInput<'a>>,
     /// The nodes that aliases refer to, by the parser's anchor number.
     anchors: HashMap<usize, Anchored>,
-    /// What anchors and aliases have added, in bytes.
+    /// The bytes that anchors and aliases have added.
     repeated_bytes: usize,
     duplicates: Vec<String>,
     duplicate_bytes: usize,

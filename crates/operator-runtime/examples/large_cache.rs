@@ -25,12 +25,12 @@ use operator_runtime::{Kind, predicate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How often every object is reconciled again.
+/// Interval at which every object is reconciled again.
 const RESYNC: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 struct Args {
-    /// How many objects there are.
+    /// Number of objects.
     #[arg(long, default_value_t = 100_000)]
     objects: usize,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::status::{self, Status};
 const REQUEST_BYTES_MAX: usize = 1_572_864 - 14;
 /// The longest message that the real server's etcd client sends.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;
-/// What a request to etcd has beside the key (twice) and the object.
+/// The bytes of a request to etcd without the key, which it contains twice, and the object.
 const ENVELOPE_BYTES: usize = 25;
 /// The longest JSON text of an object of a built-in kind.
 const BUILTIN_JSON_MAX: usize = 8 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long work goes on without a break. Health probes and lease renewals wait on the same threads.
+/// Longest time that work goes on without a pause. Health probes and lease renewals wait on the same threads.
 const STRETCH: Duration = Duration::from_millis(2);
 
 /// Long work in small steps.
