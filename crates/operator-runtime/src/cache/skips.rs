@@ -244,11 +244,6 @@ impl Skips {
         });
     }
 
-    /// Drops the records of an object that is known to be at this revision still: their comparisons were right.
-    pub(super) fn confirm(&mut self, key: &dyn Keyed, revision: u64) {
-        self.retain(key, |skip| skip.revision != revision);
-    }
-
     fn retain(&mut self, key: &dyn Keyed, keep: impl FnMut(&Skip) -> bool) {
         if let Some(skips) = self.by_object.get_mut(key) {
             skips.retain(keep);

@@ -400,8 +400,6 @@ impl Store {
         let packed = &written.stored.packed;
         let key = ObjectKey::new(packed.namespace(), packed.name());
         let at = packed.revision();
-        // The server has just shown that the object is still at this revision.
-        self.skips.confirm(&key, at);
         let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
         let before = match self.written.get(&key).map(|written| &written.change) {
             Some(Change::Stored(_, at)) => *at,
