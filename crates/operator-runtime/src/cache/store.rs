@@ -329,23 +329,25 @@ impl Store {
             WatchEvent::InitApply(object) => self.listed(scope, object).into_iter().collect(),
             WatchEvent::InitDone => {
                 let gone = self.end_list(scope, representation);
-                gone.into_iter()
-                    .filter_map(|gone| self.forget_gone(gone))
-                    .collect()
+                self.forget_all(gone).collect()
             }
             WatchEvent::Apply(object) => {
                 let at = revision_of(&object);
                 let event = self.put(scope, object, false);
-                self.pass(scope, at);
-                event.into_iter().collect()
+                let gone = self.pass(scope, at);
+                event.into_iter().chain(self.forget_all(gone)).collect()
             }
             WatchEvent::Delete(object) => {
                 let at = revision_of(&object);
                 let event = self.delete(object);
-                self.pass(scope, at);
-                event.into_iter().collect()
+                let gone = self.pass(scope, at);
+                event.into_iter().chain(self.forget_all(gone)).collect()
             }
         }
+    }
+
+    fn forget_all(&mut self, gone: Vec<Gone>) -> impl Iterator<Item = Event<dyn Item>> {
+        gone.into_iter().filter_map(|gone| self.forget_gone(gone))
     }
 
     /// Notes whether a watch follows the server.
@@ -602,7 +604,7 @@ impl Store {
             }
             _ => true,
         });
-        self.pass(scope, newest.max(self.revision_of_watch(scope)));
+        gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
         gone
     }
 
@@ -732,23 +734,31 @@ impl Store {
     }
 
     /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone. A watch brings
-    /// events in the order of their revisions, unless the server went back to an older state.
-    fn pass(&mut self, scope: &Scope, at: u64) {
+    /// events in the order of their revisions, unless the server went back to an older state. Returns the written objects
+    /// that are gone although no watch has shown them, for [`Store::forget_gone`].
+    fn pass(&mut self, scope: &Scope, at: u64) -> Vec<Gone> {
         let progress = self.watches.entry(scope.clone()).or_default();
         if at > 0 {
             progress.revision = at;
         }
-        let intake = &self.intake;
-        self.written.retain(|_, written| {
-            let is_passed = match &written.change {
-                Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
-                Change::Deleted(_) => false,
-            };
-            if is_passed {
-                written.cool(intake);
+        let is_passed = |written: &Written| match &written.change {
+            Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
+            Change::Deleted(_) => false,
+        };
+        let passed = self.written.extract_if(|_, written| is_passed(written));
+        let mut gone = Vec::new();
+        for (key, written) in passed.collect::<Vec<_>>() {
+            written.cool(&self.intake);
+            if let Change::Stored(arrived, _) = written.change
+                && self.watched(&key).is_none()
+                && !self.malformed.contains_key(&key)
+                && !self.dead.has(&arrived.stored.packed)
+            {
+                self.dead.add(arrived.stored.packed.uid());
+                gone.push(Gone::Written(arrived));
             }
-            !is_passed
-        });
+        }
+        gone
     }
 }
 

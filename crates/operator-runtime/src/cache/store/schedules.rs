@@ -1,8 +1,8 @@
-//! A model of an operator that skips writes, and of a server whose watch is late, breaks, and may lose its permission. The
-//! same schedule runs with every write sent: in the end both clusters are the same.
+//! A model of an operator that skips writes, and of a server whose answers and watch are late, and whose watch breaks and may
+//! lose its permission. The same schedule runs with every write sent: in the end both clusters are the same.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -20,6 +20,9 @@ use crate::object::Kind;
 /// The objects that the operator writes, each in another way: by an apply, a merge patch, and a status.
 const CHILDREN: [&str; 3] = ["applied", "patched", "status"];
 
+/// The requests that reconcile each child.
+const REQUESTS: usize = 2;
+
 /// What happens next. Children are named by their place.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -31,8 +34,12 @@ enum Step {
     Delete { child: usize },
     /// The user wants another value of all children.
     Want { value: u8 },
-    /// The request of a child is reconciled for a reason outside of the model.
-    Reconcile { child: usize },
+    /// A request of a child is reconciled for a reason outside of the model.
+    Reconcile { child: usize, request: usize },
+    /// From now on, answers to writes are late, or not.
+    Delay { is_late: bool },
+    /// One of the late answers arrives; which is a number, which is taken modulo their count.
+    Answer { which: usize },
     /// The watch brings so many events.
     Watch { events: usize },
     /// The watch fails, and comes back later where it was.
@@ -53,7 +60,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => child.clone().prop_map(|child| Step::Touch { child }),
         3 => child.clone().prop_map(|child| Step::Delete { child }),
         1 => (0..3u8).prop_map(|value| Step::Want { value }),
-        8 => child.prop_map(|child| Step::Reconcile { child }),
+        8 => (child, 0..REQUESTS).prop_map(|(child, request)| Step::Reconcile { child, request }),
+        2 => any::<bool>().prop_map(|is_late| Step::Delay { is_late }),
+        4 => (0..4usize).prop_map(|which| Step::Answer { which }),
         5 => (1..4usize).prop_map(|events| Step::Watch { events }),
         1 => Just(Step::Fail),
         1 => Just(Step::Relist),
@@ -102,6 +111,9 @@ impl Live {
     }
 }
 
+/// One of the requests of a child.
+type Request = (&'static str, usize);
+
 /// Takes the requests that are due.
 #[derive(Default)]
 struct Queue(Mutex<Vec<ObjectKey>>);
@@ -128,6 +140,11 @@ struct World {
     /// The last revision that the watch brought.
     watched: u64,
     is_permitted: bool,
+    is_late: bool,
+    /// The late answers.
+    answers: Vec<(Request, Live)>,
+    /// The requests that were added while they waited for an answer.
+    again: BTreeSet<Request>,
     skipped: usize,
     repeated: usize,
 }
@@ -149,11 +166,14 @@ impl World {
             history: Vec::new(),
             watched: 0,
             is_permitted: true,
+            is_late: false,
+            answers: Vec::new(),
+            again: BTreeSet::new(),
             skipped: 0,
             repeated: 0,
         };
         world.relist();
-        CHILDREN.iter().for_each(|name| world.reconcile(name));
+        world.reconcile_all();
         world
     }
 
@@ -178,9 +198,15 @@ impl World {
             Step::Want { value } => {
                 self.wanted = value;
                 // The watch of the primary object brings that.
-                CHILDREN.iter().for_each(|name| self.reconcile(name));
+                self.reconcile_all();
             }
-            Step::Reconcile { child } => self.reconcile(CHILDREN[child]),
+            Step::Reconcile { child, request } => self.reconcile((CHILDREN[child], request)),
+            Step::Delay { is_late } => self.is_late = is_late,
+            Step::Answer { which } => {
+                if let Some(which) = which.checked_rem(self.answers.len()) {
+                    self.answer(which);
+                }
+            }
             Step::Watch { events } => self.watch(events),
             Step::Fail => self.set_live(false),
             Step::Relist => self.relist(),
@@ -235,13 +261,22 @@ impl World {
         due.into_iter().for_each(Origin::requeue);
         let requests = std::mem::take(&mut *self.queue.0.lock());
         for request in requests {
-            let name = CHILDREN.iter().find(|name| **name == request.name());
-            self.reconcile(name.unwrap());
+            self.reconcile(all_requests().find(|known| key_of(*known) == request).unwrap());
         }
     }
 
-    /// Writes the child of a request, unless the cache shows that it is as it should be: the client does the same.
-    fn reconcile(&mut self, name: &'static str) {
+    fn reconcile_all(&mut self) {
+        all_requests().for_each(|request| self.reconcile(request));
+    }
+
+    /// Writes the child of a request, unless the cache shows that it is as it should be: the client does the same. A request
+    /// that waits for an answer is reconciled after that, as by the queue of a controller.
+    fn reconcile(&mut self, request: Request) {
+        if self.answers.iter().any(|(waiting, _)| *waiting == request) {
+            self.again.insert(request);
+            return;
+        }
+        let (name, _) = request;
         let wanted = self.wanted.to_string();
         let interest = match name {
             "applied" => Interest::Applied,
@@ -256,7 +291,7 @@ impl World {
             is_owned: name == "applied",
         };
         self.reference.insert(name, state.clone());
-        let origin = Origin::new(self.queue.clone(), key(name));
+        let origin = Origin::new(self.queue.clone(), key_of(request));
         let known = self.store.get(&key(name), Consistency::OwnWrites).unwrap();
         if let Some(known) = known.filter(|known| self.is_as_wanted(name, known))
             && self.store.skip(
@@ -283,8 +318,19 @@ impl World {
                 self.record(name, new, true)
             }
         };
-        let answer = self.incoming(name, &answer).unwrap();
+        self.answers.push((request, answer));
+        if !self.is_late {
+            self.answer(self.answers.len() - 1);
+        }
+    }
+
+    fn answer(&mut self, which: usize) {
+        let (request, live) = self.answers.remove(which);
+        let answer = self.incoming(request.0, &live).unwrap();
         self.store.write(answer);
+        if self.again.remove(&request) {
+            self.reconcile(request);
+        }
     }
 
     fn is_as_wanted(&self, name: &str, known: &Stored) -> bool {
@@ -348,7 +394,9 @@ impl World {
     /// The controller watches the children, if its predicates let the events pass.
     fn handle(&self, events: &[Event<dyn Item>]) {
         for event in events.iter().filter(|_| self.passes) {
-            self.queue.requeue(ObjectKey::of(event.object().as_ref()));
+            let changed = ObjectKey::of(event.object().as_ref());
+            let requests = all_requests().filter(|(name, _)| key(name) == changed);
+            requests.for_each(|request| self.queue.requeue(key_of(request)));
         }
     }
 
@@ -358,9 +406,24 @@ impl World {
 
     /// Lets everything arrive that will.
     fn settle(&mut self) {
+        self.is_late = false;
         self.wait();
-        while self.is_permitted && self.watched < self.revision {
-            self.watch(1);
+        loop {
+            while !self.answers.is_empty() {
+                self.answer(0);
+            }
+            if !self.is_permitted {
+                break;
+            }
+            if self.watched < self.revision {
+                self.watch(1);
+            } else if self.store.oldest_write(&None).is_some() {
+                // No event shows that a written object is gone if a list began before the answer to the write came. The
+                // informer asks for another list when the watch stays quiet.
+                self.relist();
+            } else {
+                break;
+            }
         }
         for name in CHILDREN {
             let state = self.live.get(name).map(|live| &live.state);
@@ -384,6 +447,16 @@ fn representation() -> Representation {
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::namespaced("default", name)
+}
+
+fn all_requests() -> impl Iterator<Item = Request> {
+    let requests = |name| (0..REQUESTS).map(move |request| (name, request));
+    CHILDREN.into_iter().flat_map(requests)
+}
+
+/// The key that a controller reconciles for a request.
+fn key_of((name, request): Request) -> ObjectKey {
+    ObjectKey::namespaced("default", &format!("{name}-{request}"))
 }
 
 /// Runs a test with `SCHEDULES` random inputs, 2,000 by default, made from `SCHEDULES_SEED`, which is random by default.
