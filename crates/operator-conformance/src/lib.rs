@@ -11,6 +11,7 @@ mod diff;
 mod normalise;
 mod session;
 
+pub mod differential;
 pub mod scenario;
 pub mod suite;
 

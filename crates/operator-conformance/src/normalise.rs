@@ -5,6 +5,7 @@
 //! namespace and group `NS` and `GROUP`.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -94,27 +95,38 @@ fn collect_versions(value: &Value, found: &mut BTreeSet<u64>) {
     }
 }
 
-struct Normaliser<'a> {
-    ranks: HashMap<String, String>,
-    variables: &'a Variables,
-    uids: HashMap<String, String>,
+/// The patterns of texts that differ from run to run.
+struct Patterns {
     time: Regex,
     uid: Regex,
     number: Regex,
     version_message: Regex,
 }
 
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let pattern = |text: &str| Regex::new(text).ok();
+    Some(Patterns {
+        time: pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")?,
+        uid: pattern(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")?,
+        number: pattern(r"[\w.-]+")?,
+        version_message: pattern("(?i)resource ?version")?,
+    })
+});
+
+struct Normaliser<'a> {
+    ranks: HashMap<String, String>,
+    variables: &'a Variables,
+    uids: HashMap<String, String>,
+    patterns: &'static Patterns,
+}
+
 impl<'a> Normaliser<'a> {
     fn new(ranks: HashMap<String, String>, variables: &'a Variables) -> Option<Self> {
-        let pattern = |text: &str| Regex::new(text).ok();
         Some(Self {
             ranks,
             variables,
             uids: HashMap::new(),
-            time: pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")?,
-            uid: pattern(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")?,
-            number: pattern(r"[\w.-]+")?,
-            version_message: pattern("(?i)resource ?version")?,
+            patterns: PATTERNS.as_ref()?,
         })
     }
 
@@ -123,13 +135,13 @@ impl<'a> Normaliser<'a> {
         let text = text
             .replace(&variable("ns"), "NS")
             .replace(&variable("group"), "GROUP");
-        let text = self.time.replace_all(&text, "TIME").into_owned();
+        let text = self.patterns.time.replace_all(&text, "TIME").into_owned();
         let uids = &mut self.uids;
         let replace = |found: &regex::Captures<'_>| {
             let next = format!("U{}", uids.len() + 1);
             uids.entry(found[0].to_owned()).or_insert(next).clone()
         };
-        self.uid.replace_all(&text, replace).into_owned()
+        self.patterns.uid.replace_all(&text, replace).into_owned()
     }
 
     fn walk(&mut self, value: &Value, key: &str) -> Value {
@@ -138,7 +150,7 @@ impl<'a> Normaliser<'a> {
             Value::Array(items) => items.iter().map(|item| self.walk(item, key)).collect(),
             Value::String(text) => {
                 let text = self.text(text);
-                let versioned = key == "message" && self.version_message.is_match(&text);
+                let versioned = key == "message" && self.patterns.version_message.is_match(&text);
                 if versioned { self.ranked(&text) } else { text }.into()
             }
             other => other.clone(),
@@ -153,7 +165,7 @@ impl<'a> Normaliser<'a> {
                 .cloned()
                 .unwrap_or_else(|| found[0].to_owned())
         };
-        self.number.replace_all(text, replace).into_owned()
+        self.patterns.number.replace_all(text, replace).into_owned()
     }
 
     fn object(&mut self, fields: &Map<String, Value>) -> Value {

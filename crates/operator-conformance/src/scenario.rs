@@ -22,7 +22,7 @@ pub struct Scenario {
 
 /// One step: a request, the opening of a watch, the reading of its events, or a pause. Which one is told by the
 /// fields that are there.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Step {
     /// What messages call it.
@@ -64,7 +64,7 @@ pub struct Step {
 }
 
 /// Repeats a request until a part of the answer has a value.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Retry {
     /// The dotted path of the part.
     pub until: String,
@@ -138,6 +138,21 @@ impl<'de> Deserialize<'de> for Ordered {
         }
 
         deserializer.deserialize_any(Tree)
+    }
+}
+
+impl From<Value> for Ordered {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            Value::Object(fields) => Self::Object(
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (name, Self::from(value)))
+                    .collect(),
+            ),
+            scalar => Self::Scalar(scalar),
+        }
     }
 }
 

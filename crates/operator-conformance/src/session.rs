@@ -12,6 +12,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower::{Service, ServiceExt};
 
@@ -54,6 +55,8 @@ pub(crate) struct Session<S> {
     server: S,
     variables: Variables,
     watches: BTreeMap<String, mpsc::UnboundedReceiver<Value>>,
+    /// The tasks that read watches; they end with the session.
+    readers: JoinSet<()>,
 }
 
 impl<S: ApiService> Session<S> {
@@ -64,11 +67,7 @@ impl<S: ApiService> Session<S> {
         let namespace = format!("c-{hash}");
         let group = format!("g{hash}.example.com");
         let variables = Variables::from([("ns".to_owned(), namespace.clone()), ("group".to_owned(), group)]);
-        let session = Self {
-            server,
-            variables,
-            watches: BTreeMap::new(),
-        };
+        let session = Self::with_variables(server, variables);
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         let step = Step {
             method: Some("POST".to_owned()),
@@ -79,6 +78,16 @@ impl<S: ApiService> Session<S> {
         };
         session.send("POST", &step).await;
         session
+    }
+
+    /// Uses names and a namespace that exist.
+    pub(crate) fn with_variables(server: S, variables: Variables) -> Self {
+        Self {
+            server,
+            variables,
+            watches: BTreeMap::new(),
+            readers: JoinSet::new(),
+        }
     }
 
     pub(crate) fn variables(&self) -> &Variables {
@@ -93,7 +102,7 @@ impl<S: ApiService> Session<S> {
         answers
     }
 
-    async fn step(&mut self, step: &Step) -> Value {
+    pub(crate) async fn step(&mut self, step: &Step) -> Value {
         match (&step.watch, &step.events, &step.method) {
             (Some(name), _, _) => self.open_watch(name, step).await,
             (None, Some(name), _) => self.read_events(name, step).await,
@@ -228,7 +237,8 @@ impl<S: ApiService> Session<S> {
             Err(error) => return json!({"watch_status": error}),
         };
         let status = response.status().as_u16();
-        tokio::spawn(read_watch(status, response.into_body(), sender));
+        self.readers
+            .spawn(read_watch(status, response.into_body(), sender));
         json!({"watch_status": status})
     }
 

@@ -1,0 +1,201 @@
+//! Families of requests: each makes sequences of one sort.
+
+mod definition;
+mod policy;
+mod read;
+mod write;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::catalog::{Catalog, Kind};
+use super::mutation::mutate;
+use super::random::Random;
+use super::sequence::{Sequence, send};
+use crate::scenario::Step;
+
+/// A sort of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// POST of an object with random changes.
+    Create,
+    /// PUT of an object with random changes.
+    Update,
+    /// PATCH of all four sorts.
+    Patch,
+    /// Requests to `status`, `scale` and other subresources.
+    Subresource,
+    /// GET of objects and collections in several formats, with selectors and pages.
+    List,
+    /// Watches and the events of some writes.
+    Watch,
+    /// Unknown and duplicate fields, in JSON and YAML.
+    FieldValidation,
+    /// DELETE of objects and collections.
+    Delete,
+    /// Definitions of custom resources.
+    Definitions,
+    /// Custom resources in several versions.
+    Conversion,
+    /// Limit ranges, quotas, pod security and admission policies.
+    Admission,
+    /// Roles, bindings, access reviews and impersonated requests.
+    Rbac,
+}
+
+impl Family {
+    /// All families.
+    pub const ALL: [Self; 12] = [
+        Self::Create,
+        Self::Update,
+        Self::Patch,
+        Self::Subresource,
+        Self::List,
+        Self::Watch,
+        Self::FieldValidation,
+        Self::Delete,
+        Self::Definitions,
+        Self::Conversion,
+        Self::Admission,
+        Self::Rbac,
+    ];
+
+    /// Returns the name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Subresource => "subresource",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::FieldValidation => "field-validation",
+            Self::Delete => "delete",
+            Self::Definitions => "definitions",
+            Self::Conversion => "conversion",
+            Self::Admission => "admission",
+            Self::Rbac => "rbac",
+        }
+    }
+
+    /// Returns one of the families. Those that wait for definitions are chosen rarely, because they take seconds.
+    pub(crate) fn pick(families: &[Self], random: &mut Random) -> Self {
+        let weight = |family: &Self| match family {
+            Self::Definitions | Self::Conversion => 1,
+            _ => 10,
+        };
+        let weighted: Vec<Self> = families
+            .iter()
+            .flat_map(|family| std::iter::repeat_n(*family, weight(family)))
+            .collect();
+        random.pick(&weighted).copied().unwrap_or(Self::Create)
+    }
+
+    /// Makes the sequence with this number.
+    pub(crate) fn sequence(self, making: &mut Making<'_>) -> Sequence {
+        match self {
+            Self::Create => write::create(making),
+            Self::Update => write::update(making),
+            Self::Patch => write::patches(making),
+            Self::Subresource => write::subresource(making),
+            Self::FieldValidation => write::field_validation(making),
+            Self::Delete => write::delete(making),
+            Self::List => read::list(making),
+            Self::Watch => read::watch(making),
+            Self::Definitions => definition::definitions(making),
+            Self::Conversion => definition::conversion(making),
+            Self::Admission => policy::admission(making),
+            Self::Rbac => policy::rbac(making),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Family {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|family| family.name() == text)
+            .ok_or_else(|| {
+                let names: Vec<&str> = Self::ALL.iter().map(|family| family.name()).collect();
+                format!("unknown family \"{text}\": use one of {}", names.join(", "))
+            })
+    }
+}
+
+/// What a sequence is made from.
+pub(crate) struct Making<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) random: Random,
+    /// The number of the sequence; names of objects contain it.
+    pub(crate) number: u64,
+    pub(crate) namespace: &'a str,
+}
+
+impl Making<'_> {
+    /// Returns a random kind that has a verb.
+    fn kind(&mut self, verb: &str) -> Kind {
+        let kinds: Vec<&Kind> = self
+            .catalog
+            .kinds
+            .iter()
+            .filter(|kind| kind.allows(verb))
+            .collect();
+        let kinds = if kinds.is_empty() {
+            self.catalog.kinds.iter().collect()
+        } else {
+            kinds
+        };
+        self.random
+            .pick(&kinds)
+            .map(|kind| (*kind).clone())
+            .unwrap_or_else(|| self.catalog.kinds[0].clone())
+    }
+
+    /// Returns a valid object of a kind.
+    fn object(&mut self, kind: &Kind) -> Value {
+        kind.object(self.number, &mut self.random)
+    }
+
+    /// Makes one to three random changes to an object.
+    fn change(&mut self, kind: &Kind, object: &mut Value) {
+        let count = 1 + self.random.below(3);
+        mutate(
+            self.catalog,
+            self.catalog.schema(kind),
+            object,
+            count,
+            &mut self.random,
+        );
+    }
+
+    /// Begins a sequence about a kind that deletes its object at the end.
+    fn begin(&self, kind: &Kind, object: &Value) -> Sequence {
+        Sequence {
+            subject: format!("{}/{}", kind.api_version, kind.resource),
+            steps: Vec::new(),
+            cleanup: vec![self.path(kind, object)],
+        }
+    }
+
+    /// Returns the path of an object.
+    fn path(&self, kind: &Kind, object: &Value) -> String {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        format!("{}/{name}", kind.collection(self.namespace))
+    }
+
+    /// Returns a POST of an object.
+    fn create(&self, kind: &Kind, object: &Value) -> Step {
+        send("POST", kind.collection(self.namespace), object.clone())
+    }
+}

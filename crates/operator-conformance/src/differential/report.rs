@@ -1,0 +1,108 @@
+//! Totals and causes of a run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Causes beyond this number are counted together.
+const CAUSES_MAX: usize = 5_000;
+
+/// The causes of one sort of difference.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The number of requests that differ for this cause.
+    pub count: usize,
+    /// The resources of these requests, with their numbers.
+    pub subjects: BTreeMap<String, usize>,
+    /// The steps of one sequence, as they are written in a scenario.
+    pub example: Vec<String>,
+    /// The number of the first sequence.
+    pub sequence: u64,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// The number of requests that were sent to each server.
+    pub requests: usize,
+    /// The number of requests for each HTTP status of the first server.
+    pub statuses: BTreeMap<String, usize>,
+    /// The number of requests that differ for a listed reason.
+    pub kept: usize,
+    /// Differences, by cause.
+    pub groups: BTreeMap<String, Group>,
+}
+
+impl Report {
+    /// Counts a difference; returns the group if the cause is new.
+    pub(crate) fn add(&mut self, cause: String, subject: &str, sequence: u64) -> Option<&mut Group> {
+        let cause = if self.groups.len() >= CAUSES_MAX && !self.groups.contains_key(&cause) {
+            "other causes".to_owned()
+        } else {
+            cause
+        };
+        let mut is_new = false;
+        let group = self.groups.entry(cause).or_insert_with(|| {
+            is_new = true;
+            Group {
+                count: 0,
+                subjects: BTreeMap::new(),
+                example: Vec::new(),
+                sequence,
+            }
+        });
+        group.count += 1;
+        if group.subjects.len() < 20 || group.subjects.contains_key(subject) {
+            *group.subjects.entry(subject.to_owned()).or_default() += 1;
+        }
+        is_new.then_some(group)
+    }
+
+    /// Returns the number of requests that differ for an unlisted reason.
+    #[must_use]
+    pub fn differences(&self) -> usize {
+        self.groups.values().map(|group| group.count).sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
+        for (cause, group) in groups {
+            let mut subjects: Vec<_> = group.subjects.iter().collect();
+            subjects.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let named: Vec<String> = subjects
+                .iter()
+                .take(5)
+                .map(|(name, count)| format!("{name} {count}"))
+                .collect();
+            writeln!(
+                f,
+                "{:6}  {cause}\n        in {} (sequence {})",
+                group.count,
+                named.join(", "),
+                group.sequence
+            )?;
+            for step in &group.example {
+                writeln!(f, "        {step}")?;
+            }
+        }
+        let statuses: Vec<String> = self
+            .statuses
+            .iter()
+            .map(|(status, count)| format!("{status}: {count}"))
+            .collect();
+        writeln!(f, "statuses: {}", statuses.join(", "))?;
+        write!(
+            f,
+            "seed {}: {} requests, {} differences in {} causes, {} listed differences",
+            self.seed,
+            self.requests,
+            self.differences(),
+            self.groups.len(),
+            self.kept
+        )
+    }
+}
