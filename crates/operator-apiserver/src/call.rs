@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authn::User;
 use crate::negotiate::{Form, body};
-use crate::protobuf;
 use crate::query::Query;
 use crate::registry::Warnings;
 use crate::request_info::RequestInfo;
@@ -97,12 +96,7 @@ impl Answer {
 
     pub(crate) fn status(status: &Status, form: Form) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut answer = if form.protobuf_only {
-            let body = Bytes::from(protobuf::encode_status(&status.body));
-            Self::new(code, protobuf::MEDIA_TYPE, body)
-        } else {
-            Self::object(code, &status.body, form)
-        };
+        let mut answer = Self::object(code, &status.body, form);
         if let Some(seconds) = status.retry_after() {
             answer.set(RETRY_AFTER, &seconds.to_string());
         }

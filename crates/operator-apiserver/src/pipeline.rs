@@ -20,6 +20,7 @@ use crate::query::{self, Query};
 use crate::registry::{Backing, Definition, Registry, Warnings, builtin_catalog};
 use crate::request_info::RequestInfo;
 use crate::status::{self, Status};
+use crate::subresource;
 use crate::verb;
 
 /// A request as it comes in.
@@ -195,6 +196,8 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
     }
     let asked = if definition.is_custom() {
         Asked::Custom
+    } else if subresource::is_review(&definition) || subresource::has_no_table(&info.subresource) {
+        Asked::Untabled
     } else {
         let collection = matches!(info.verb, "list" | "watch");
         Asked::Builtin {

@@ -1,26 +1,27 @@
-//! Protobuf request bodies of the built-in kinds, decoded into the JSON trees that everything else works on.
+//! Protobuf bodies of the built-in kinds, to and from the JSON trees that everything else works on.
 //!
-//! Knows no resource and no store. client-go's typed clients send `application/vnd.kubernetes.protobuf`: the four
+//! Knows no resource and no store. client-go's typed clients use `application/vnd.kubernetes.protobuf`: the four
 //! bytes `k8s\0`, then a `runtime.Unknown` whose `raw` is the object. The messages are read by field number from a
 //! table of Kubernetes 1.36 (`protobuf/messages-1.36.txt`), so that no generated type is needed.
 //!
 //! Every field that is on the wire appears in the tree, zero values too: Go writes them whether they are set or not,
 //! and the typed normal form of [`crate::builtin`] drops what Go's JSON encoding would drop.
 
-mod status;
+pub(crate) mod encode;
 mod table;
 mod wire;
 
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
-pub(crate) use self::status::encode as encode_status;
 use self::table::{Cardinality, Field, FieldType, Messages};
 pub(crate) use self::wire::Writer;
 use self::wire::{Reader, WireValue};
 
-/// The media type of the bodies that [`decode`] reads.
+/// The media type of protobuf bodies.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of watches in protobuf.
+pub(crate) const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 const MAGIC: &[u8] = b"k8s\0";
 /// Nested messages deeper than this are refused: far beyond what the built-in kinds can mean.
@@ -250,7 +251,7 @@ fn read_value(
         FieldType::Bytes => Value::String(base64(value.bytes(field)?)),
         FieldType::Boolean => Value::Bool(value.varint(field)? != 0),
         FieldType::Integer => Value::from(value.varint(field)?.cast_signed()),
-        FieldType::Double => Number::from_f64(value.double(field)?).map_or(Value::Null, Value::Number),
+        FieldType::Double => number(value.double(field)?),
         FieldType::Message(message) => {
             let bytes = value.bytes(field)?;
             match messages.special(message) {
@@ -267,6 +268,15 @@ fn read_value(
             }
         }
     })
+}
+
+/// Returns a number as JSON writes it: without a fraction if it is whole.
+fn number(value: f64) -> Value {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT_MAX {
+        return (value as i64).into();
+    }
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
 fn base64(bytes: &[u8]) -> String {

@@ -11,15 +11,17 @@ mod token_request;
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, Call};
-use crate::negotiate::Form;
 use crate::negotiate::body::{self, Media};
+use crate::negotiate::{Form, Transform};
 use crate::object;
 use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
+use crate::verb;
 
 pub(crate) use self::binding::admit_and_bind;
 pub(crate) use self::review::{is_review, serve as serve_review};
@@ -69,6 +71,14 @@ fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
     check_namespace(write, body)
 }
 
+/// Returns an object that is not stored, or its metadata alone if the client asks for that.
+fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
+    match form.transform {
+        Transform::PartialObjectMetadata => Answer::object(code, &verb::partial(object, form), form),
+        _ => Answer::object(code, object, form),
+    }
+}
+
 /// The answer to a request that did what it should and has nothing to show.
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -95,6 +105,11 @@ fn set_condition(object: &mut Value, mut condition: Value) {
         }
         None => list.push(condition),
     }
+}
+
+/// Returns true if the answers of a subresource have no columns.
+pub(crate) fn has_no_table(subresource: &str) -> bool {
+    matches!(subresource, "binding" | "eviction" | "token")
 }
 
 /// Whether a subresource needs more than the generic verbs.

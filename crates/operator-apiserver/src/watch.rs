@@ -23,6 +23,7 @@ use crate::crd::conversion;
 use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
+use crate::protobuf;
 use crate::registry::{Definition, ListOptions, Registry};
 use crate::status::{self, Status};
 use crate::store::{Event, Stored};
@@ -129,8 +130,7 @@ impl Subscription {
     }
 
     fn fail(&mut self, status: &Status) {
-        let event = json!({"type": "ERROR", "object": status.body});
-        let frame = line(&event.to_string());
+        let frame = self.encode_event("ERROR", &status.body);
         self.pending.push_back(Pending::Frame(frame));
         self.ended = true;
     }
@@ -244,6 +244,13 @@ impl Subscription {
     fn frame(&self, kind: &str, stored: &Stored) -> Bytes {
         let object = self.definition.serve(&stored.value);
         if self.form.transform == Transform::None && Arc::ptr_eq(&object, &stored.value) {
+            if self.form.protobuf {
+                let envelope = protobuf::encode::envelope(
+                    (&*self.definition.api_version(), &*self.definition.subject.kind),
+                    stored.protobuf(),
+                );
+                return protobuf::encode::watch_frame(kind, &envelope).into();
+            }
             let bytes = stored.bytes();
             let mut frame = BytesMut::with_capacity(bytes.len() + 40);
             frame.put_slice(b"{\"type\":\"");
@@ -262,8 +269,15 @@ impl Subscription {
                 crate::verb::partial(object, self.form)
             }
             Transform::Table => self.table(kind, object),
-            Transform::None => object.clone(),
+            Transform::None => return self.encode_event(kind, object),
         };
+        self.encode_event(kind, &object)
+    }
+
+    fn encode_event(&self, kind: &str, object: &Value) -> Bytes {
+        if self.form.protobuf {
+            return protobuf::encode::watch_frame(kind, &protobuf::encode::encode(object)).into();
+        }
         line(&json!({"type": kind, "object": object}).to_string())
     }
 

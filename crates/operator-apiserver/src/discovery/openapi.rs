@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 
@@ -26,13 +26,23 @@ pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
         let bytes = protobuf.get_or_init(encode).clone();
         return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
     }
-    let form = crate::pipeline::negotiated(call, Asked::Document)?;
+    let form = match crate::pipeline::negotiated(call, Asked::Document) {
+        Ok(form) if !form.protobuf => form,
+        _ => return Ok(refusal()),
+    };
     if form.yaml || form.pretty {
         return Ok(Answer::object(StatusCode::OK, &v2_document(documents), form));
     }
     let encode = || body::encode(&v2_document(documents), Form::default());
     let bytes = json.get_or_init(encode).clone();
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
+}
+
+/// Returns the answer to a client that reads no form of the document.
+fn refusal() -> Answer {
+    let mut answer = Answer::new(StatusCode::NOT_ACCEPTABLE, "", Bytes::new());
+    answer.headers.remove(CONTENT_TYPE);
+    answer
 }
 
 fn v2_document(documents: &Documents) -> Value {

@@ -1,5 +1,7 @@
 //! The `Accept` header.
 
+use std::cmp::Reverse;
+
 use crate::protobuf;
 use crate::query::Query;
 use crate::status::{self, Status};
@@ -9,8 +11,7 @@ use crate::status::{self, Status};
 pub(crate) struct Form {
     pub(crate) yaml: bool,
     pub(crate) pretty: bool,
-    /// The client reads nothing but protobuf, which only refusals are written in.
-    pub(crate) protobuf_only: bool,
+    pub(crate) protobuf: bool,
     pub(crate) transform: Transform,
     /// Whether a transformed object is of `meta.k8s.io/v1beta1`, as old clients ask for it.
     pub(crate) beta: bool,
@@ -37,10 +38,21 @@ impl Form {
     }
 
     pub(crate) fn content_type(self) -> &'static str {
-        if self.yaml {
+        if self.protobuf {
+            protobuf::MEDIA_TYPE
+        } else if self.yaml {
             "application/yaml"
         } else {
             "application/json"
+        }
+    }
+
+    /// The media type of a watch.
+    pub(crate) fn stream_type(self) -> Result<&'static str, Status> {
+        match self {
+            Self { yaml: true, .. } => Err(status::not_acceptable(STREAM_TYPES)),
+            Self { protobuf: true, .. } => Ok(protobuf::STREAM_TYPE),
+            _ => Ok(self.content_type()),
         }
     }
 }
@@ -69,17 +81,29 @@ impl<'a> Clause<'a> {
             .map(|(_, value)| *value)
     }
 
+    /// The weight in thousandths.
+    fn weight(&self) -> u16 {
+        let weight: f64 = self.get("q").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+        (weight.clamp(0.0, 1.0) * 1000.0) as u16
+    }
+
     /// The form that this clause asks for, if the server has it.
     fn form(&self, asked: Asked) -> Option<Form> {
-        let yaml = match self.media {
-            "application/json" | "*/*" => false,
-            "application/yaml" => true,
-            "application/*" if asked == Asked::Document => false,
-            // Answers are JSON where a client lists protobuf first and JSON later.
+        let (yaml, protobuf) = match self.media {
+            "application/json" | "*/*" => (false, false),
+            "application/yaml" => (true, false),
+            protobuf::MEDIA_TYPE => (false, true),
+            "application/*" if asked == Asked::Document => (false, false),
             _ => return None,
         };
+        if self.get("stream").is_some_and(|stream| stream != "watch") {
+            return None;
+        }
+        let converts = ["as", "g", "v"].iter().any(|name| self.get(name).is_some());
         let transform = match self.get("as") {
+            None if converts => return None,
             None => Transform::None,
+            Some(_) if asked == Asked::Document => return None,
             Some(kind) => {
                 let known = matches!(self.get("v"), Some("v1" | "v1beta1"));
                 if self.get("g") != Some("meta.k8s.io") || !known {
@@ -93,8 +117,14 @@ impl<'a> Clause<'a> {
                 }
             }
         };
-        Some(Form {
+        let has_form = match transform {
+            Transform::None => !(protobuf && asked == Asked::Custom),
+            Transform::Table => !protobuf && asked != Asked::Untabled,
+            _ => true,
+        };
+        has_form.then(|| Form {
             yaml,
+            protobuf,
             transform,
             beta: transform != Transform::None && self.get("v") == Some("v1beta1"),
             ..Form::default()
@@ -110,9 +140,11 @@ const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kuber
 pub(crate) enum Asked {
     /// A built-in resource; `watchable` collections can also be streamed.
     Builtin { watchable: bool },
+    /// A built-in resource that has no columns.
+    Untabled,
     /// A custom resource.
     Custom,
-    /// Discovery documents.
+    /// Discovery documents and errors.
     Document,
 }
 
@@ -121,10 +153,14 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: As
     let mut form = if accept.is_empty() {
         Form::default()
     } else {
-        let clauses: Vec<Clause<'_>> = accept
+        let mut clauses: Vec<Clause<'_>> = accept
             .split(',')
             .map(|clause| Clause::parse(clause.trim()))
             .collect();
+        clauses.sort_by_key(|clause| {
+            let wildcards = clause.media.matches('*').count();
+            (Reverse(clause.weight()), wildcards)
+        });
         let form = clauses.iter().find_map(|clause| clause.form(asked));
         form.ok_or_else(|| refusal(&clauses, asked))?
     };
@@ -138,18 +174,12 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: As
     Ok(form)
 }
 
-/// The form of an error: what the client asked for, protobuf if that is all it reads, or JSON.
+/// The form of an error: what the client asked for without transforms, or JSON.
 pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> Form {
-    let form = negotiate(accept, user_agent, query, Asked::Document).unwrap_or_else(|_| Form {
-        protobuf_only: accept
-            .split(',')
-            .any(|clause| Clause::parse(clause.trim()).media == protobuf::MEDIA_TYPE),
+    negotiate(accept, user_agent, query, Asked::Document).unwrap_or(Form {
+        pretty: true,
         ..Form::default()
-    });
-    Form {
-        transform: Transform::None,
-        ..form
-    }
+    })
 }
 
 /// The router of the real server refuses unknown media types before the resource is asked about their parameters.

@@ -180,6 +180,9 @@ pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
 
 /// Writes a tree in the form asked for.
 pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
+    if form.protobuf {
+        return Bytes::from(protobuf::encode::encode(value));
+    }
     if form.yaml {
         return Bytes::from(yaml::to_string(value));
     }

@@ -45,15 +45,61 @@ pub(crate) fn render<'o>(
     let rows: Vec<Value> = objects
         .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, form, include)}))
         .collect();
+    document(form, metadata, definition.columns(), &rows)
+}
+
+/// Renders a Scale, whose columns are the same for all built-in kinds.
+pub(crate) fn render_scale(
+    registry: &Registry,
+    definition: &Definition,
+    scale: &Value,
+    (form, include): (Form, IncludeObject),
+) -> Value {
+    let replicas = |part: &str| {
+        let found = scale.get(part).and_then(|part| part.get("replicas"));
+        found.cloned().unwrap_or_else(|| 0.into())
+    };
+    let now = clock::unix_seconds(registry.clock.now());
+    let mut cells = generic_cells(scale, now);
+    cells.splice(1..1, [replicas("spec"), replicas("status")]);
+    let count = |name: &str, description: &str| Column {
+        name: name.to_owned(),
+        kind: "integer".to_owned(),
+        format: String::new(),
+        description: description.to_owned(),
+        priority: 0,
+    };
+    let counts = if definition.is_custom() {
+        ["Number of desired replicas", "Number of actual replicas"]
+    } else {
+        [
+            "replicas is the desired number of instances for the scaled object.",
+            "replicas is the actual number of observed instances of the scaled object.",
+        ]
+    };
+    let mut columns = generic_columns();
+    columns.splice(1..1, [count("Desired", counts[0]), count("Available", counts[1])]);
+    for column in &mut columns {
+        if definition.is_custom() && column.name == "Age" {
+            "date".clone_into(&mut column.kind);
+        } else if !definition.is_custom() {
+            column.format = String::new();
+        }
+    }
+    let metadata = json!({"resourceVersion": crate::object::resource_version(scale)});
+    let row = json!({"cells": cells, "object": row_object(scale, form, include)});
+    document(form, &metadata, columns, &[row])
+}
+
+fn document(form: Form, metadata: &Value, columns: Vec<Column>, rows: &[Value]) -> Value {
     json!({
         "kind": "Table", "apiVersion": form.meta_version(), "metadata": metadata,
-        "columnDefinitions": columns(definition), "rows": rows,
+        "columnDefinitions": described(columns), "rows": rows,
     })
 }
 
-fn columns(definition: &Definition) -> Vec<Value> {
-    definition
-        .columns()
+fn described(columns: Vec<Column>) -> Vec<Value> {
+    columns
         .into_iter()
         .map(|column| {
             json!({

@@ -80,7 +80,13 @@ def field_type(owner, kind, label):
 
 
 wanted = {short(m): m for m in messages}
-queue = ["meta.v1.DeleteOptions", "meta.v1.Status", "meta.v1.PartialObjectMetadata"]
+queue = [
+    "meta.v1." + name
+    for name in (
+        "DeleteOptions", "Status", "PartialObjectMetadata", "PartialObjectMetadataList",
+        "APIGroup", "APIGroupList", "APIResourceList", "APIVersions",
+    )
+]
 for r in resources:
     group = r.get("group") or (r["groupVersion"].rsplit("/", 1)[0] if "/" in r["groupVersion"] else "")
     version = r.get("version") or r["groupVersion"].rsplit("/", 1)[-1]

@@ -68,7 +68,11 @@ impl Messages {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let name = match kind {
             // Every group version registers it under its own name.
-            "DeleteOptions" => "meta.v1.DeleteOptions".to_owned(),
+            "DeleteOptions" | "Status" | "APIGroup" | "APIGroupList" | "APIResourceList" | "APIVersions" => {
+                format!("meta.v1.{kind}")
+            }
+            // The older version has the same fields.
+            "PartialObjectMetadata" | "PartialObjectMetadataList" => format!("meta.v1.{kind}"),
             _ => format!("{}.{version}.{kind}", package(group)),
         };
         self.by_name.get(name.as_str()).copied()
@@ -78,6 +82,19 @@ impl Messages {
         let fields = &self.messages.get(message)?.fields;
         let index = fields.binary_search_by_key(&number, |field| field.number).ok()?;
         fields.get(index)
+    }
+
+    /// Returns the message of a short name such as `meta.v1.ListMeta`.
+    pub(super) fn by_name(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns the fields of a message, sorted by number.
+    pub(super) fn fields(&self, message: usize) -> &[Field] {
+        self.messages
+            .get(message)
+            .map(|message| &message.fields[..])
+            .unwrap_or_default()
     }
 
     pub(super) fn special(&self, message: usize) -> Option<Special> {

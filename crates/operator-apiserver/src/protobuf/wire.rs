@@ -1,7 +1,5 @@
 //! The protobuf wire format: tags, varints, lengths. Total: every input gives a value or an [`Error`].
 
-use serde_json::Value;
-
 use super::Error;
 use super::table::{Field, FieldType};
 
@@ -143,20 +141,6 @@ impl Writer {
         self.varint(bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
         self
-    }
-
-    /// The text in a field of an object; empty where there is none.
-    pub(crate) fn text(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
-        let text = parent.get(name).and_then(Value::as_str).unwrap_or_default();
-        self.message(field, text.as_bytes())
-    }
-
-    /// The number in a field of an object; 0 where there is none.
-    pub(crate) fn number(&mut self, field: u64, parent: &Value, name: &str) -> &mut Self {
-        self.integer(
-            field,
-            parent.get(name).and_then(Value::as_u64).unwrap_or_default(),
-        )
     }
 
     /// An integer, or a boolean as 0 or 1.

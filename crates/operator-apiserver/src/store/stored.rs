@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::json;
 use crate::measure::Measure;
+use crate::protobuf;
 
 /// One version of an object, with its bytes once they were needed.
 pub(crate) struct Stored {
@@ -18,6 +19,7 @@ pub(crate) struct Stored {
     /// The memory that the object takes, in bytes; an estimate.
     pub(crate) memory: usize,
     rendered: OnceLock<Rendered>,
+    protobuf: OnceLock<Bytes>,
 }
 
 /// An object as JSON.
@@ -35,12 +37,24 @@ impl Stored {
             memory: Measure::of(&value).memory(),
             value: Arc::new(value),
             rendered: OnceLock::new(),
+            protobuf: OnceLock::new(),
         })
     }
 
     /// The object as JSON, rendered once.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.rendered().bytes
+    }
+
+    /// The object as a protobuf message without envelope, rendered once.
+    pub(crate) fn protobuf(&self) -> &Bytes {
+        self.protobuf.get_or_init(|| {
+            let text = |field: &str| self.value.get(field).and_then(Value::as_str).unwrap_or_default();
+            Bytes::from(protobuf::encode::body(
+                (text("apiVersion"), text("kind")),
+                &self.value,
+            ))
+        })
     }
 
     /// Writes the object without its apiVersion and kind, as the items of built-in lists are.

@@ -42,7 +42,7 @@ pub(crate) fn serve(
         "tokenreviews" => whose_token(registry, review)?,
         _ => return Err(status::method_not_allowed()),
     };
-    Ok(Answer::object(StatusCode::CREATED, &answered, form))
+    Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
 
 /// Invalid reviews are named after their group alone.

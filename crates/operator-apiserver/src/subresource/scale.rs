@@ -11,6 +11,7 @@ use crate::builtin::{self, Gvk};
 use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::managed_fields::{self, ScaleManagers};
+use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
 use crate::patch::{json as json_patch, merge};
@@ -37,7 +38,7 @@ pub(super) async fn serve(
             return Err(status::internal(&why));
         }
         let scale = paths.scale(&object);
-        return Ok(answer(&scale, form));
+        return answer(registry, call, definition, form, &scale);
     }
     verb::patch::check_media(call, definition)?;
     let mut write = verb::write(call, definition)?;
@@ -60,15 +61,23 @@ pub(super) async fn serve(
         Ok(object)
     };
     let updated = registry.update(&write, &change).await?;
-    Ok(answer(&paths.scale(&updated), form))
+    answer(registry, call, definition, form, &paths.scale(&updated))
 }
 
-/// A Scale in the form asked for; as a table it has no columns of its own, and comes as it is.
-fn answer(scale: &Value, form: Form) -> Answer {
-    match form.transform {
-        Transform::PartialObjectMetadata => Answer::object(StatusCode::OK, &verb::partial(scale, form), form),
-        _ => Answer::object(StatusCode::OK, scale, form),
+/// Returns a Scale in the form asked for.
+fn answer(
+    registry: &Registry,
+    call: &Call,
+    definition: &Definition,
+    form: Form,
+    scale: &Value,
+) -> Result<Answer, Status> {
+    if form.transform == Transform::Table {
+        let include = IncludeObject::parse(call)?;
+        let rendered = table::render_scale(registry, definition, scale, (form, include));
+        return Ok(Answer::object(StatusCode::OK, &rendered, form));
     }
+    Ok(super::transient(StatusCode::OK, scale, form))
 }
 
 /// The Scale of an object.

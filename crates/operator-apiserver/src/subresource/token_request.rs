@@ -50,7 +50,7 @@ pub(super) async fn serve(
     let token = sign(registry, claims).await?;
     let end = now + Duration::from_secs(seconds(&request).unsigned_abs());
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});
-    Ok(Answer::object(StatusCode::CREATED, &request, form))
+    Ok(super::transient(StatusCode::CREATED, &request, form))
 }
 
 fn subject() -> &'static Subject {

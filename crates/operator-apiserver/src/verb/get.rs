@@ -7,6 +7,7 @@ use super::{options, render};
 use crate::call::{Answer, Call};
 use crate::crd::conversion;
 use crate::negotiate::{Form, Transform};
+use crate::protobuf;
 use crate::registry::{Definition, Registry};
 use crate::status::{self, Status};
 
@@ -16,12 +17,24 @@ pub(super) async fn serve(
     definition: &Definition,
     form: Form,
 ) -> Result<Answer, Status> {
+    if call.query.flag("export") {
+        return Err(status::bad_request(
+            "the export parameter, deprecated since v1.14, is no longer supported",
+        ));
+    }
     check_revision(registry, call)?;
     let info = &call.info;
     let stored = registry.get(definition, &info.namespace, &info.name)?;
     conversion::prepare(registry, definition, [&stored.value]).await?;
     let object = definition.serve(&stored.value);
     let as_stored = std::sync::Arc::ptr_eq(&object, &stored.value);
+    if as_stored && form.protobuf && form.transform == Transform::None {
+        let bytes = protobuf::encode::envelope(
+            (&*definition.api_version(), &*definition.subject.kind),
+            stored.protobuf(),
+        );
+        return Ok(Answer::new(StatusCode::OK, form.content_type(), bytes.into()));
+    }
     if as_stored && form == Form::default() && form.transform == Transform::None {
         let mut bytes = Vec::with_capacity(stored.bytes().len() + 1);
         bytes.extend_from_slice(stored.bytes());

@@ -11,6 +11,7 @@ use crate::json;
 use crate::negotiate::table::{self, IncludeObject};
 use crate::negotiate::{Form, Transform};
 use crate::object;
+use crate::protobuf;
 use crate::registry::{Definition, Page, Registry};
 use crate::status::{self, Status};
 
@@ -86,6 +87,10 @@ pub(crate) fn list(
             form.content_type(),
             list_bytes(definition, page),
         ));
+    }
+    if form.protobuf && form.transform == Transform::None {
+        let bytes = list_protobuf(definition, page);
+        return Ok(Answer::new(StatusCode::OK, form.content_type(), bytes));
     }
     let value = match form.transform {
         Transform::PartialObjectMetadata => {
@@ -167,6 +172,31 @@ fn list_metadata(definition: &Definition, page: &Page) -> Value {
         metadata["remainingItemCount"] = remaining.into();
     }
     metadata
+}
+
+fn list_protobuf(definition: &Definition, page: &Page) -> Bytes {
+    let items: Vec<Bytes> = page
+        .items
+        .iter()
+        .map(|stored| {
+            let object = definition.serve(&stored.value);
+            if Arc::ptr_eq(&object, &stored.value) {
+                stored.protobuf().clone()
+            } else {
+                Bytes::from(protobuf::encode::body(
+                    (&*definition.api_version(), &*definition.subject.kind),
+                    &object,
+                ))
+            }
+        })
+        .collect();
+    let kind = (&*definition.api_version(), definition.list_kind.as_str());
+    let metadata = list_metadata(definition, page);
+    Bytes::from(protobuf::encode::list(
+        kind,
+        &metadata,
+        items.iter().map(|item| &**item),
+    ))
 }
 
 fn list_bytes(definition: &Definition, page: &Page) -> Bytes {

@@ -28,6 +28,7 @@ pub(super) fn serve(
             value: call.info.name.clone(),
         });
     }
+    let stream_type = form.stream_type()?;
     let subscription = Subscription::open(
         registry.clone(),
         definition.clone(),
@@ -37,7 +38,7 @@ pub(super) fn serve(
         form,
         IncludeObject::parse(call)?,
     );
-    let mut answer = Answer::new(StatusCode::OK, form.content_type(), Default::default());
+    let mut answer = Answer::new(StatusCode::OK, stream_type, Default::default());
     answer.content = Content::Stream(watch::stream(subscription, &watch, call.drain.clone()));
     Ok(answer)
 }

@@ -42,7 +42,10 @@ impl Kind {
     pub(crate) fn object(&self, number: u64, random: &mut Random) -> Value {
         let base = random.pick(&self.bases).cloned().unwrap_or_default();
         let mut object = numbered(&base, number);
-        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        // Reviews and bindings are not stored, and have no names of their own.
+        if self.allows("get")
+            && let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        {
             metadata
                 .entry("name")
                 .or_insert_with(|| format!("d{number}").into());
