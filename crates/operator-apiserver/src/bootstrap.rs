@@ -1,18 +1,16 @@
-//! What exists in a new cluster.
+//! The objects of a new cluster.
 
-mod policy;
+mod table;
 
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::registry::{Registry, builtin_catalog};
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Puts the first objects into the store, unless it came with them.
+/// Stores the first objects, unless the data directory has them.
 pub(crate) fn populate(registry: &Registry) {
-    populate_roles(registry);
     for name in NAMESPACES {
         insert(
             registry,
@@ -24,7 +22,53 @@ pub(crate) fn populate(registry: &Registry) {
             }),
         );
     }
+    for (resource, mut object) in table::objects() {
+        set_transition_times(&mut object, &registry.timestamp());
+        insert(registry, resource, object);
+    }
+    populate_service_network(registry);
+    let now = registry.timestamp();
+    let today = now.split('T').next().unwrap_or_default();
+    insert(
+        registry,
+        ("", "v1", "configmaps"),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system",
+            },
+            "data": {"since": today},
+        }),
+    );
+}
+
+/// The range of service addresses, and the Service of the server with its address.
+fn populate_service_network(registry: &Registry) {
     let address = registry.service_network.host(1).to_string();
+    insert(
+        registry,
+        ("networking.k8s.io", "v1", "servicecidrs"),
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [registry.service_network.to_string()]},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True", "reason": "", "lastTransitionTime": registry.timestamp(),
+                "message": "Kubernetes default Service CIDR is ready",
+            }]},
+        }),
+    );
+    insert(
+        registry,
+        ("networking.k8s.io", "v1", "ipaddresses"),
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
+            "metadata": {"name": address, "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            }},
+            "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
+        }),
+    );
     insert(
         registry,
         ("", "v1", "services"),
@@ -45,13 +89,11 @@ pub(crate) fn populate(registry: &Registry) {
     );
 }
 
-/// Puts the first roles and bindings into the store.
-fn populate_roles(registry: &Registry) {
-    for role in policy::cluster_roles() {
-        insert(registry, (RBAC, "v1", "clusterroles"), role);
-    }
-    for binding in policy::cluster_role_bindings() {
-        insert(registry, (RBAC, "v1", "clusterrolebindings"), binding);
+/// Sets the times of the conditions, which the table does not have.
+fn set_transition_times(object: &mut Value, now: &str) {
+    let conditions = object.pointer_mut("/status/conditions");
+    for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
+        condition["lastTransitionTime"] = now.into();
     }
 }
 
@@ -59,16 +101,16 @@ fn insert(registry: &Registry, (group, version, resource): (&str, &str, &str), m
     let Some(definition) = builtin_catalog().find(group, version, resource) else {
         return;
     };
+    let key = definition.key(object::namespace(&object), object::name(&object));
+    if registry.store.get(&definition.table, &key).is_some() {
+        return;
+    }
     object::set_meta(&mut object, "uid", Some(registry.random.uuid().into()));
     object::set_meta(
         &mut object,
         "creationTimestamp",
         Some(registry.timestamp().into()),
     );
-    let key = definition.key(object::namespace(&object), object::name(&object));
-    if registry.store.get(&definition.table, &key).is_some() {
-        return;
-    }
     let result = registry
         .store
         .create(&definition.table, &definition.storage, &key, object);
