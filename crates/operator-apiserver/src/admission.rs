@@ -27,11 +27,13 @@ mod storage_protection;
 mod webhook;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{Reinvocation, Subject};
 use crate::managed_fields;
+use crate::metrics::Step;
 use crate::object;
 use crate::registry::{Registry, Write};
 use crate::status::{self, Status};
@@ -47,6 +49,26 @@ pub(crate) enum Operation {
     Connect,
 }
 
+/// Counts a step of admission.
+async fn measured<T>(
+    registry: &Registry,
+    operation: Operation,
+    mutates: bool,
+    step: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let begun = Instant::now();
+    let result = step.await;
+    registry.metrics.admission_step(Step {
+        name: "",
+        operation: operation.name(),
+        mutates,
+        rejected: result.is_err(),
+        code: 0,
+        time: begun.elapsed(),
+    });
+    result
+}
+
 /// The plug-ins that may change the object, and the checks that come first.
 pub(crate) async fn admit(
     registry: &Registry,
@@ -55,7 +77,20 @@ pub(crate) async fn admit(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    namespace_lifecycle::check(registry, write, operation, object)?;
+    let step = Box::pin(admit_step(registry, write, operation, object, old));
+    measured(registry, operation, true, step).await
+}
+
+async fn admit_step(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    if is_enabled(registry, "NamespaceLifecycle") {
+        namespace_lifecycle::check(registry, write, operation, object)?;
+    }
     if operation == Operation::Create && write.definition.is_terminating() {
         return Err(status::forbidden(
             &write.definition.subject,
@@ -110,13 +145,19 @@ fn complete(
                 runtime_class::admit(registry, write, object)?;
             }
         }
-        ("", "nodes") => node_taint::admit(object),
+        ("", "nodes") => {
+            if is_enabled(registry, "TaintNodesByCondition") {
+                node_taint::admit(object);
+            }
+        }
         ("certificates.k8s.io", "certificatesigningrequests") => {
             certificate_requester::admit(&write.user, object);
         }
         _ => {
             storage_class::default(registry, subject, object);
-            storage_protection::admit(subject, object);
+            if is_enabled(registry, "StorageObjectInUseProtection") {
+                storage_protection::admit(subject, object);
+            }
         }
     }
     Ok(())
@@ -132,7 +173,7 @@ async fn change(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let hooks = registry.hooks.current();
-    if !hooks.mutates() || is_carrier(write) || matching::is_exempt(&write.definition) {
+    if !hooks.mutates() || is_carrier(write) {
         return Ok(());
     }
     let managed_before = object
@@ -151,7 +192,12 @@ async fn change(
         &unconverted,
         &mut policies,
     )?;
-    webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+    Box::pin(webhook::mutate(
+        &mut subject,
+        &hooks.mutating_webhooks,
+        &mut webhooks,
+    ))
+    .await?;
     if policies.is_needed() || webhooks.is_needed() {
         if let Some(object) = subject.own_object() {
             if is_enabled(registry, "LimitRanger") {
@@ -165,7 +211,12 @@ async fn change(
             &unconverted,
             &mut policies,
         )?;
-        webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+        Box::pin(webhook::mutate(
+            &mut subject,
+            &hooks.mutating_webhooks,
+            &mut webhooks,
+        ))
+        .await?;
     }
     if let Some(object) = object {
         subject.finish(object);
@@ -186,6 +237,17 @@ fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Valu
 
 /// The plug-ins that only look at a new or changed object.
 pub(crate) async fn validate(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let step = Box::pin(validate_step(registry, write, operation, object, old));
+    measured(registry, operation, false, step).await
+}
+
+async fn validate_step(
     registry: &Registry,
     write: &Write,
     operation: Operation,
@@ -241,14 +303,32 @@ fn is_enabled(registry: &Registry, plugin: &str) -> bool {
 
 /// All plug-ins, for an object that is to be deleted.
 pub(crate) async fn delete(registry: &Registry, write: &Write, old: &Value) -> Result<(), Status> {
-    namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
-    change(registry, write, Operation::Delete, None, Some(old)).await?;
-    ask(registry, write, Operation::Delete, None, Some(old)).await
+    if is_enabled(registry, "NamespaceLifecycle") {
+        namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
+    }
+    let operation = Operation::Delete;
+    let step = change(registry, write, operation, None, Some(old));
+    measured(registry, operation, true, step).await?;
+    let step = ask(registry, write, operation, None, Some(old));
+    measured(registry, operation, false, step).await
 }
 
-/// All policies and webhooks, for the body of a subresource that makes something happen: a Binding, an Eviction, the
-/// options of an exec. What then happens to the object itself is not asked about.
+/// Calls all policies and webhooks for a body that is not stored: a Binding, an Eviction, a review, the options of an
+/// exec. The change that follows from the body is not admitted again.
 pub(crate) async fn admit_body(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    body: &mut Value,
+) -> Result<(), Status> {
+    let step = mutate_body(registry, write, operation, body);
+    measured(registry, operation, true, step).await?;
+    let step = validate_body(registry, write, operation, body);
+    measured(registry, operation, false, step).await
+}
+
+/// The first half of [`admit_body`]: the policies and webhooks that may change the body.
+pub(crate) async fn mutate_body(
     registry: &Registry,
     write: &Write,
     operation: Operation,
@@ -264,9 +344,25 @@ pub(crate) async fn admit_body(
             &policy::Unconverted::default(),
             &mut policies,
         )?;
-        webhook::mutate(&mut subject, &hooks.mutating_webhooks, &mut webhooks).await?;
+        Box::pin(webhook::mutate(
+            &mut subject,
+            &hooks.mutating_webhooks,
+            &mut webhooks,
+        ))
+        .await?;
         subject.finish(body);
     }
+    Ok(())
+}
+
+/// The second half of [`admit_body`]: the policies and webhooks that only validate.
+pub(crate) async fn validate_body(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    body: &Value,
+) -> Result<(), Status> {
+    let hooks = registry.hooks.current();
     if hooks.validates() {
         look(registry, write, operation, (Some(body), None), &hooks).await?;
     }
@@ -287,7 +383,7 @@ async fn ask(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let hooks = registry.hooks.current();
-    if !hooks.validates() || is_carrier(write) || matching::is_exempt(&write.definition) {
+    if !hooks.validates() || is_carrier(write) {
         return Ok(());
     }
     if write.subresource == "scale" {
@@ -321,5 +417,6 @@ async fn look(
     };
     let unconverted = policy::prepare(&attributes, &hooks.validating_policies).await;
     policy::validating::validate(&attributes, &hooks.validating_policies, &unconverted)?;
-    webhook::validate(&attributes, &hooks.validating_webhooks).await
+    // On the heap: their state is large, and the stack of the caller small.
+    Box::pin(webhook::validate(&attributes, &hooks.validating_webhooks)).await
 }

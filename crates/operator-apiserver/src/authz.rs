@@ -89,6 +89,7 @@ pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Dec
 /// Lets a request through, or refuses it.
 pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
     let decision = authorize(registry, attributes);
+    registry.metrics.authorized("RBAC", decision.allowed);
     if decision.allowed {
         return Ok(());
     }

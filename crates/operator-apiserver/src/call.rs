@@ -32,6 +32,10 @@ pub(crate) struct Call {
     pub(crate) warnings: Warnings,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
+    /// When the request came in.
+    pub(crate) started: tokio::time::Instant,
+    /// When the time of the request ends; `None` for requests without a limit, and before it is known.
+    pub(crate) deadline: Option<tokio::time::Instant>,
 }
 
 impl Call {

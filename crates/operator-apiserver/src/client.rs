@@ -337,6 +337,8 @@ impl Client {
             dry_run: false,
             options: Value::Null,
             warnings: Warnings::default(),
+            in_collection: false,
+            deadline: None,
         })
     }
 }

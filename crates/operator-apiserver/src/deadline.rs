@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::call::Call;
 use crate::object::go_quote;
 use crate::status::{self, Status};
@@ -55,6 +57,16 @@ impl Deadline {
             whole: Some(whole),
             writes,
         })
+    }
+
+    /// When the request has to be answered, if its time begins now.
+    pub(crate) fn end(self) -> Option<Instant> {
+        let whole = if self.writes {
+            self.whole.map(|whole| whole.min(WRITE_MAX))
+        } else {
+            self.whole
+        };
+        Instant::now().checked_add(whole?)
     }
 
     /// Waits for the body of the request.

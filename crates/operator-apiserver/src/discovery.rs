@@ -1,6 +1,7 @@
 //! Everything that is no resource: discovery, health, version, OpenAPI. Reads the registry, writes nothing.
 
 mod aggregated;
+mod health;
 mod legacy;
 mod openapi;
 pub(crate) mod openid;
@@ -11,10 +12,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-pub(crate) use self::version::version_priority;
+pub(crate) use self::version::{GIT_VERSION, version_priority};
 use crate::call::{Answer, Call};
 use crate::crd::CustomCatalog;
 use crate::negotiate::Asked;
@@ -27,10 +29,13 @@ pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
         [] | ["index.html"] => legacy::index(registry, call),
+        ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(registry)),
         ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
         ["version"] => Ok(Answer::json(&version::info())),
-        ["healthz" | "livez" | "readyz", rest @ ..] if !call.info.path.ends_with('/') => {
-            Ok(health(call, rest))
+        ["flagz"] => Ok(health::flags(registry)),
+        ["statusz"] => Ok(health::status(registry)),
+        [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !call.info.path.ends_with('/') => {
+            Ok(health::serve(registry, call, check, &rest.join("/")))
         }
         ["api"] if method == Method::GET => aggregated_or(registry, call, true, legacy::versions),
         ["apis"] => aggregated_or(registry, call, false, legacy::group_list),
@@ -44,6 +49,15 @@ pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result
     }
 }
 
+fn metrics(registry: &Registry) -> Answer {
+    let mut answer = Answer::text(StatusCode::OK, &crate::metrics::render(registry));
+    answer.set(
+        CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+    );
+    answer
+}
+
 fn aggregated_or(
     registry: &Registry,
     call: &Call,
@@ -53,24 +67,6 @@ fn aggregated_or(
     match aggregated::serve(registry, call, core) {
         Some(answer) => Ok(answer),
         None => legacy(registry, call),
-    }
-}
-
-const HEALTH_CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-
-fn health(call: &Call, rest: &[&str]) -> Answer {
-    match rest {
-        [] if call.query.flag("verbose") || call.query.get("verbose").is_some() => {
-            let checks: String = HEALTH_CHECKS
-                .iter()
-                .map(|check| format!("[+]{check} ok\n"))
-                .collect();
-            let name = call.info.path.trim_matches('/');
-            Answer::text(StatusCode::OK, &format!("{checks}{name} check passed\n"))
-        }
-        [] => Answer::text(StatusCode::OK, "ok"),
-        [check] if HEALTH_CHECKS.contains(check) => Answer::text(StatusCode::OK, "ok"),
-        _ => Answer::not_found(),
     }
 }
 

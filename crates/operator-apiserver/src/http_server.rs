@@ -50,6 +50,17 @@ pub struct ServerIdentity {
     pub client_authorities: Option<Vec<u8>>,
 }
 
+impl ServerIdentity {
+    /// Makes a certificate for the usual names of an API server and for further names and addresses, signed by an
+    /// authority of its own, whose certificate follows it.
+    ///
+    /// # Errors
+    /// A name is not valid in a certificate.
+    pub fn self_signed(names: &[String]) -> Result<Self, Error> {
+        tls::self_signed(names)
+    }
+}
+
 impl std::fmt::Debug for ServerIdentity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ServerIdentity").finish_non_exhaustive()
@@ -113,6 +124,8 @@ impl ListenOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) user: User,
+    /// The client has a certificate that is not trusted: it needs a token.
+    pub(crate) is_untrusted: bool,
     /// When the client's certificate expires, if it has one.
     pub(crate) expiry: Option<Timestamp>,
     /// How long a request may take.
@@ -139,11 +152,12 @@ pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<
     let mut names = options.host_names.clone();
     names.push(server.registry.service_network.host(1).to_string());
     let certificates = Certificates::make(address.ip(), &names, &server.registry.keyring)?;
-    let config = certificates.server_config(options.identity.as_ref())?;
+    let (config, clients) = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();
     let shared = Shared {
         acceptor: TlsAcceptor::from(Arc::new(config)),
+        clients,
         server,
         timeouts: options.timeouts,
         drain: drain.clone(),

@@ -85,6 +85,8 @@ pub(crate) struct Journal {
     snapshot_length: u64,
     /// The length of the log at which a new snapshot is tried again after one has failed.
     next_compaction: u64,
+    /// The last record could not be written.
+    failing: bool,
     /// True if a write failed and the log may end in a part of it, which is cut off before the next record.
     torn: bool,
     /// True if the disk may have lost a record that is in the log. No more commits are accepted.
@@ -102,6 +104,9 @@ pub(crate) struct Recovered {
     /// How many bytes of an unfinished record were cut off.
     pub(crate) cut_off: u64,
 }
+
+/// What is written to see whether the disk takes records.
+const PROBE: &[u8] = &[0; 4096];
 
 impl Journal {
     /// Opens a data directory, making it if needed, and reads what it holds.
@@ -132,6 +137,7 @@ impl Journal {
             log_length: contents.length,
             snapshot_length,
             next_compaction: 0,
+            failing: false,
             torn: false,
             unsynced: false,
             _lock: lock,
@@ -160,6 +166,7 @@ impl Journal {
             self.cut_off_torn().map_err(io_error("repair", &path))?;
         }
         if let Err(source) = self.log.write_all(&frames) {
+            self.failing = true;
             // If this fails too, it is tried again before the next record.
             self.torn = true;
             let _ = self.cut_off_torn();
@@ -168,10 +175,30 @@ impl Journal {
         if self.options.sync
             && let Err(source) = self.log.sync_data()
         {
+            self.failing = true;
             self.unsynced = true;
             return Err(io_error("sync", &path)(source));
         }
         self.log_length += frames.len() as u64;
+        self.failing = false;
+        Ok(())
+    }
+
+    /// Checks that records can be written. After a failed one this writes and removes a few bytes, to see whether the
+    /// disk takes them again.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        if !self.failing {
+            return Ok(());
+        }
+        let before = self.log_length;
+        self.append([PROBE])?;
+        self.failing = true;
+        self.torn = true;
+        self.log_length = before;
+        let path = log_path(&self.directory, self.generation);
+        let cut = self.cut_off_torn();
+        cut.map_err(io_error("repair", &path))?;
+        self.failing = false;
         Ok(())
     }
 

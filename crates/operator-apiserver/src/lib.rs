@@ -26,6 +26,7 @@ mod deadline;
 mod discovery;
 mod managed_fields;
 mod measure;
+mod metrics;
 mod negotiate;
 mod offload;
 mod patch;

@@ -8,13 +8,15 @@ use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Response};
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::authn::{self, User};
 use crate::authz::{self, Attributes};
-use crate::call::{Answer, Body, Call};
+use crate::call::{Answer, Body, Call, Content};
 use crate::deadline::Deadline;
 use crate::discovery;
+use crate::metrics;
 use crate::negotiate::{Asked, Form, encoding, negotiate, negotiate_error};
 use crate::query::{self, Query};
 use crate::registry::{Backing, Definition, Registry, Warnings, builtin_catalog};
@@ -29,6 +31,8 @@ pub(crate) struct Incoming<B> {
     /// Reads the body.
     pub(crate) body: B,
     pub(crate) user: User,
+    /// The client's certificate is not trusted.
+    pub(crate) is_untrusted: bool,
     /// When the client's certificate expires; the connection may last longer.
     pub(crate) expiry: Option<Timestamp>,
     pub(crate) drain: CancellationToken,
@@ -53,12 +57,16 @@ pub(crate) async fn handle(
         user: incoming.user,
         warnings: Warnings::default(),
         drain: incoming.drain,
+        started: Instant::now(),
+        deadline: None,
     };
+    let _in_flight = registry.metrics.begin(&call);
     let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
-    if is_expired {
+    let is_refused = is_expired || incoming.is_untrusted;
+    if is_refused {
         call.user = User::anonymous();
     }
-    let identified = if is_expired && authn::bearer_token(&call.headers).is_none() {
+    let identified = if is_refused && authn::bearer_token(&call.headers).is_none() {
         Err(status::unauthorized())
     } else {
         identify(registry, &mut call)
@@ -72,14 +80,16 @@ pub(crate) async fn handle(
         Err(refusal) => return respond(registry, &call, Err(refusal)),
     };
     if !is_long(registry, &call) {
-        let answer = deadline.answer(route(registry, &parts.method, &call)).await;
+        // On the heap: its state is large, and would be moved from frame to frame of a small stack.
+        let answer = Box::pin(route(registry, &parts.method, &call));
+        let answer = deadline.answer(answer).await;
         return respond(registry, &call, answer);
     }
     let call = Arc::new(call);
     let work = {
         let (registry, call) = (registry.clone(), call.clone());
         async move {
-            let answer = route(&registry, &parts.method, &call).await;
+            let answer = Box::pin(route(&registry, &parts.method, &call)).await;
             respond(&registry, &call, answer)
         }
     };
@@ -98,6 +108,14 @@ fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> 
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
     encoding::compress(&mut answer, &call.headers);
+    let code = answer.code.as_u16();
+    answer.content = match answer.content {
+        Content::Whole(bytes) => {
+            registry.metrics.answered(registry, call, code, bytes.len());
+            Content::Whole(bytes)
+        }
+        Content::Stream(body) => Content::Stream(metrics::follow(registry, call, code, body)),
+    };
     answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
     answer.into_response()
 }
@@ -111,6 +129,7 @@ async fn prepare(
     limit: Duration,
 ) -> Result<Deadline, Status> {
     let deadline = Deadline::of(call, limit)?;
+    call.deadline = deadline.end();
     // Before the body: it costs memory.
     authz::check(registry, &Attributes::of(&call.user, &call.info))?;
     if has_body(method) {

@@ -15,8 +15,9 @@ mod strategy;
 mod update;
 mod warnings;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -36,6 +37,7 @@ use crate::authz;
 use crate::clock::{self, Clock};
 use crate::crd;
 use crate::keyring::Keyring;
+use crate::metrics::Metrics;
 use crate::offload::Offload;
 use crate::random::Random;
 use crate::status::{self, Status};
@@ -73,6 +75,14 @@ pub(crate) struct Registry {
     pub(crate) hooks: admission::Hooks,
     /// Where the Services lead that webhooks are called by.
     pub(crate) routes: Routes,
+    /// When the server was made.
+    pub(crate) started: SystemTime,
+    /// The flags that the server was started with, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
+    /// The least time of a watch that asks for none; zero is without an end.
+    pub(crate) min_request_timeout: Duration,
+    /// Counts requests and admission.
+    pub(crate) metrics: Metrics,
     /// Runs the work of large requests.
     pub(crate) offload: Offload,
     /// This registry, for what outlives a borrow of it.
@@ -98,6 +108,10 @@ pub(crate) struct Write {
     /// The options that the client gave, as an object without its type; null if there are none.
     pub(crate) options: Value,
     pub(crate) warnings: Warnings,
+    /// The object is one of many that a request deletes: admission does not see its name.
+    pub(crate) in_collection: bool,
+    /// When the time of the request ends.
+    pub(crate) deadline: Option<tokio::time::Instant>,
 }
 
 impl Write {
@@ -123,6 +137,9 @@ impl Write {
 impl Registry {
     pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Random) -> Self {
         Self {
+            started: clock.now(),
+            flags: BTreeMap::new(),
+            min_request_timeout: Duration::ZERO,
             store,
             clock,
             random,
@@ -139,6 +156,7 @@ impl Registry {
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),
             routes: Routes::default(),
+            metrics: Metrics::default(),
             offload: Offload::default(),
             this: Weak::new(),
         }

@@ -1,12 +1,13 @@
 //! The handle of a server: how it is made, and the ways in.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -88,12 +89,16 @@ pub struct Builder {
     service_network: ServiceNetwork,
     anonymous: bool,
     tokens: Tokens,
+    flags: BTreeMap<String, String>,
+    min_request_timeout: Duration,
 }
 
 /// What the builder was told of tokens.
 #[derive(Default)]
 struct Tokens {
     issuer: Option<String>,
+    further_issuers: Vec<String>,
+    audiences: Vec<String>,
     signing_key: Option<Vec<u8>>,
     keys: Vec<Vec<u8>>,
     fixed: HashMap<String, User>,
@@ -122,6 +127,8 @@ impl ApiServer {
             service_network: ServiceNetwork::default(),
             anonymous: true,
             tokens: Tokens::default(),
+            flags: BTreeMap::new(),
+            min_request_timeout: Duration::from_secs(1800),
         }
     }
 
@@ -159,6 +166,7 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
         let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
+        let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
         let expiry = peer.as_ref().and_then(|peer| peer.expiry);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
         let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
@@ -167,6 +175,7 @@ impl ApiServer {
             parts,
             body: read(body),
             user,
+            is_untrusted,
             expiry,
             drain,
             limit,
@@ -231,6 +240,7 @@ impl Tokens {
         if let Some(url) = &self.issuer {
             issuer.set_url(url.clone());
         }
+        issuer.set_audiences(self.further_issuers.clone(), self.audiences.clone());
         if let Some(pem) = &self.signing_key {
             let set = issuer.set_signing_key(pem);
             set.map_err(refuse("key that signs service account tokens"))?;
@@ -312,6 +322,21 @@ impl Builder {
         self
     }
 
+    /// Sets the time after which a watch that asks for no timeout ends at the earliest, `--min-request-timeout` of
+    /// kube-apiserver; it ends at the latest after twice that time. Zero ends no watch. The default is 30 minutes.
+    #[must_use]
+    pub fn min_request_timeout(mut self, timeout: Duration) -> Self {
+        self.min_request_timeout = timeout;
+        self
+    }
+
+    /// Sets the flags that `/flagz` shows, by name. They have no other effect.
+    #[must_use]
+    pub fn flags(mut self, flags: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.flags = flags.into_iter().collect();
+        self
+    }
+
     /// The range that cluster addresses of services are drawn from, `--service-cluster-ip-range` of kube-apiserver.
     /// The default is 10.0.0.0/24.
     #[must_use]
@@ -320,8 +345,9 @@ impl Builder {
         self
     }
 
-    /// Whether requests over HTTPS without credentials are answered, as those of `system:anonymous`:
-    /// `--anonymous-auth` of kube-apiserver. The default is that they are.
+    /// Sets whether requests over HTTPS without credentials are answered, as those of `system:anonymous`:
+    /// `--anonymous-auth` of kube-apiserver. The default is that they are. Under [`Authorization::AlwaysAllow`] they
+    /// never are.
     #[must_use]
     pub fn anonymous_auth(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
@@ -334,6 +360,22 @@ impl Builder {
     #[must_use]
     pub fn service_account_issuer(mut self, url: impl Into<String>) -> Self {
         self.tokens.issuer = Some(url.into());
+        self
+    }
+
+    /// Adds a URL that tokens of service accounts may name as their issuer, besides the one that new tokens name: a
+    /// further `--service-account-issuer` of kube-apiserver.
+    #[must_use]
+    pub fn accepted_service_account_issuer(mut self, url: impl Into<String>) -> Self {
+        self.tokens.further_issuers.push(url.into());
+        self
+    }
+
+    /// Sets the audiences that the server takes tokens for, and that new tokens of service accounts have,
+    /// `--api-audiences` of kube-apiserver. The default is the issuers.
+    #[must_use]
+    pub fn api_audiences(mut self, audiences: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.tokens.audiences = audiences.into_iter().map(Into::into).collect();
         self
     }
 
@@ -368,12 +410,25 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn token(
-        mut self,
+        self,
         token: impl Into<String>,
         user: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let user = User::named(user.into(), groups.into_iter().map(Into::into).collect());
+        self.token_with_uid(token, user, "", groups)
+    }
+
+    /// As [`token`](Self::token), for a user with a uid.
+    #[must_use]
+    pub fn token_with_uid(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        uid: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let mut user = User::named(user.into(), groups.into_iter().map(Into::into).collect());
+        user.uid = uid.into();
         self.tokens.fixed.insert(token.into(), user);
         self
     }
@@ -393,7 +448,9 @@ impl Builder {
         registry.disabled_plugins = self.disabled_plugins;
         registry.authorization = self.authorization;
         registry.service_network = self.service_network;
-        registry.anonymous = self.anonymous;
+        registry.flags = self.flags;
+        registry.min_request_timeout = self.min_request_timeout;
+        registry.anonymous = self.anonymous && self.authorization != Authorization::AlwaysAllow;
         registry.keyring = self
             .data_directory
             .as_deref()

@@ -245,6 +245,14 @@ impl Store {
         Ok(committed)
     }
 
+    /// Checks that commits can be written to the journal, if there is one.
+    pub(crate) fn check_journal(&self) -> Result<(), crate::journal::Error> {
+        match &mut self.state.write().journal {
+            Some(journal) => journal.check(),
+            None => Ok(()),
+        }
+    }
+
     /// Lets the history begin now, as it does when a server starts: what led here is not told.
     pub(crate) fn begin_history(&self) {
         self.state.write().forget_all();

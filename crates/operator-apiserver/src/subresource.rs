@@ -19,6 +19,7 @@ use crate::call::{Answer, Call};
 use crate::negotiate::body::{self, Media};
 use crate::negotiate::{Form, Transform};
 use crate::object;
+use crate::registry::create::fill_namespace;
 use crate::registry::{Definition, Registry, Write, check_namespace};
 use crate::status::{self, Status};
 use crate::verb;
@@ -77,6 +78,15 @@ fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
         Transform::PartialObjectMetadata => Answer::object(code, &verb::partial(object, form), form),
         _ => Answer::object(code, object, form),
     }
+}
+
+/// Gives a body of another kind than its resource its type and its namespace, as admission sees them.
+fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
+    if let Some(body) = body.as_object_mut() {
+        body.insert("apiVersion".to_owned(), api_version.into());
+        body.insert("kind".to_owned(), kind.into());
+    }
+    fill_namespace(write, body)
 }
 
 /// The answer to a request that did what it should and has nothing to show.

@@ -38,6 +38,10 @@ type Verified = HashMap<Box<[u8]>, Arc<Value>>;
 #[derive(Debug)]
 pub(crate) struct Issuer {
     url: String,
+    /// Further issuers whose tokens are taken.
+    further: Vec<String>,
+    /// The audiences of tokens; none means the issuers.
+    audiences: Vec<String>,
     /// Given keys that check tokens, besides the one that signs them.
     given: Vec<PublicKey>,
     signing: OnceLock<SigningKey>,
@@ -62,6 +66,8 @@ impl Default for Issuer {
     fn default() -> Self {
         Self {
             url: DEFAULT_URL.to_owned(),
+            further: Vec::new(),
+            audiences: Vec::new(),
             given: Vec::new(),
             signing: OnceLock::new(),
             keyring: Keyring::default(),
@@ -71,9 +77,24 @@ impl Default for Issuer {
 }
 
 impl Issuer {
-    /// The URL that tokens name as their issuer; also the audience of tokens that are for this server.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// The audiences of tokens for this server.
+    pub(crate) fn audiences(&self) -> Vec<String> {
+        if self.audiences.is_empty() {
+            return self.issuers().map(str::to_owned).collect();
+        }
+        self.audiences.clone()
+    }
+
+    fn issuers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.url)
+            .chain(&self.further)
+            .map(String::as_str)
+    }
+
+    /// Sets the further issuers whose tokens are taken, and the audiences; without any these are the issuers.
+    pub(crate) fn set_audiences(&mut self, further: Vec<String>, audiences: Vec<String>) {
+        self.further = further;
+        self.audiences = audiences;
     }
 
     pub(crate) fn set_url(&mut self, url: String) {
@@ -138,7 +159,8 @@ impl Issuer {
         let decode =
             |part: &str| -> Option<Value> { serde_json::from_slice(&BASE64_URL.decode(part).ok()?).ok() };
         let (header, claims) = (decode(header)?, decode(claims)?);
-        if claims.get("iss").and_then(Value::as_str) != Some(&self.url) {
+        let issuer = claims.get("iss").and_then(Value::as_str)?;
+        if !self.issuers().any(|known| known == issuer) {
             return None;
         }
         let signature = BASE64_URL.decode(signature).ok()?;

@@ -389,6 +389,37 @@ fn flags_are_found_in_the_help() {
     );
 }
 
+#[tokio::test]
+async fn a_missing_certificate_is_made_and_empty_arguments_are_skipped() {
+    let environment = Environment::new();
+    let folder = environment.dir.path.join("made");
+    let mut arguments = environment.arguments();
+    arguments.push(format!("--cert-dir={}", folder.display()));
+    arguments.push(String::new());
+    let mut seen = String::new();
+    let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
+    let url = program.after("serving on ", &mut seen);
+    let certificate = std::fs::read_to_string(folder.join("apiserver.crt")).unwrap();
+    assert_eq!(
+        certificate.matches("BEGIN CERTIFICATE").count(),
+        2,
+        "{certificate}"
+    );
+    // The certificate is its own proof: a client that trusts the file reaches the server.
+    let encode = |pem: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem);
+    let config: Kubeconfig = serde_json::from_value(serde_json::json!({
+        "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority-data": encode(&certificate)}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "x",
+    }))
+    .unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    let client = kube::Client::try_from(config.unwrap()).unwrap();
+    assert_eq!(get(&client, "/readyz").await.unwrap(), "ok");
+    assert!(program.terminate().success());
+}
+
 #[test]
 fn what_cannot_be_used_is_named() {
     let environment = Environment::new();
@@ -407,8 +438,11 @@ fn what_cannot_be_used_is_named() {
         "cannot read missing.crt of --client-ca-file",
     );
     bad("--service-account-key-file=missing.pub", "missing.pub");
-    bad("--cert-dir=missing", "missing/apiserver.crt of --cert-dir");
-    bad("serve", "unexpected argument \"serve\"");
+    bad(
+        "--cert-dir=/dev/null/a",
+        "cannot write a certificate to /dev/null/a",
+    );
+    bad("serve", "no arguments are taken, but got \"serve\"");
     bad("--cert-dir", "flag needs an argument: --cert-dir");
     bad("--of-another-version=1", "unknown flag: --of-another-version");
     bad("--allow-privileged=perhaps", "\"--allow-privileged\"");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Operation;
+use super::{Operation, mutation};
 use crate::crd::conversion;
 use crate::object;
 use crate::registry::{Definition, Registry, Write};
@@ -26,6 +26,9 @@ pub(crate) struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     /// The name of the object; empty while a generated one is not drawn yet.
     pub(crate) fn name(&self) -> &'a str {
+        if self.write.in_collection {
+            return "";
+        }
         if !self.write.name.is_empty() {
             return &self.write.name;
         }
@@ -59,7 +62,7 @@ impl<'a> Attributes<'a> {
     /// The object or the old one in another version of its resource.
     pub(crate) fn versioned(&self, object: &'a Value, target: &Definition) -> Cow<'a, Value> {
         let own = &self.write.definition;
-        if own.is_same_version(target) {
+        if own.is_same_version(target) || mutation::has_own_body(&self.write.subresource) {
             return Cow::Borrowed(object);
         }
         Cow::Owned(own.in_version(object.clone(), target))
@@ -69,7 +72,8 @@ impl<'a> Attributes<'a> {
     /// [`versioned`](Self::versioned) has them in the version that a rule named.
     pub(crate) async fn prepare(&self, target: &Definition) -> Result<(), Status> {
         let own = &self.write.definition;
-        if !own.is_custom() || own.is_same_version(target) || self.write.subresource == "scale" {
+        let subresource = &self.write.subresource;
+        if !own.is_custom() || own.is_same_version(target) || mutation::has_own_body(subresource) {
             return Ok(());
         }
         let objects: Vec<Arc<Value>> = [self.object, self.old]

@@ -14,11 +14,14 @@ pub(super) fn check(registry: &Registry, write: &Write, request: &Value, old: &V
     if !write.definition.is(GROUP, "certificatesigningrequests") {
         return Ok(());
     }
-    let verb = match write.subresource.as_str() {
-        "approval" => "approve",
-        "status" if request.get("status") != old.get("status") => "sign",
+    let (plugin, verb) = match write.subresource.as_str() {
+        "approval" => ("CertificateApproval", "approve"),
+        "status" if request.get("status") != old.get("status") => ("CertificateSigning", "sign"),
         _ => return Ok(()),
     };
+    if registry.disabled_plugins.contains(plugin) {
+        return Ok(());
+    }
     let signer = object::text(old, &["spec", "signerName"]);
     let domain = signer.split('/').next().unwrap_or_default();
     if [signer, &format!("{domain}/*")]

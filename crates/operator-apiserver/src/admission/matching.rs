@@ -213,9 +213,11 @@ fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|known| known == "*" || known == wanted)
 }
 
-/// Kinds that configure admission, and kinds that are questions: none of them is kept from being written by what they
-/// configure.
-const EXEMPT: [(&str, &[&str]); 1] = [(
+/// Resources of some groups.
+type Resources = [(&'static str, &'static [&'static str])];
+
+/// The resources that webhooks never see, so that a webhook cannot prevent its own removal.
+const WEBHOOK_EXEMPT: &Resources = &[(
     "admissionregistration.k8s.io",
     &[
         "mutatingadmissionpolicies",
@@ -227,13 +229,46 @@ const EXEMPT: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// Whether no policy and no webhook is asked about a resource.
-pub(super) fn is_exempt(definition: &Definition) -> bool {
+/// The resources that policies never see: policies themselves, and the reviews that authentication and authorization
+/// depend on.
+const POLICY_EXEMPT: &Resources = &[
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ],
+    ),
+    ("authentication.k8s.io", &["selfsubjectreviews", "tokenreviews"]),
+    (
+        "authorization.k8s.io",
+        &[
+            "localsubjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+            "subjectaccessreviews",
+        ],
+    ),
+];
+
+fn contains(resources: &Resources, definition: &Definition) -> bool {
     let subject = &definition.subject;
     !definition.is_custom()
-        && EXEMPT.iter().any(|(group, resources)| {
+        && resources.iter().any(|(group, resources)| {
             *group == subject.group && resources.contains(&subject.resource.as_str())
         })
+}
+
+/// Returns true if webhooks are not called for a resource.
+pub(super) fn is_exempt_from_webhooks(definition: &Definition) -> bool {
+    contains(WEBHOOK_EXEMPT, definition)
+}
+
+/// Returns true if policies are not evaluated for a resource.
+pub(super) fn is_exempt_from_policies(definition: &Definition) -> bool {
+    contains(POLICY_EXEMPT, definition)
 }
 
 impl Operation {

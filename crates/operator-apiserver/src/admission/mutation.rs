@@ -58,16 +58,16 @@ impl<'a> Subject<'a> {
 
     /// Takes a changed object over, which is in the version of `target`.
     pub(super) fn replace(&mut self, changed: Value, target: &Definition) -> Result<(), Status> {
+        if has_own_body(&self.write.subresource) {
+            self.object = Some(changed);
+            return Ok(());
+        }
         let own = &self.write.definition;
         let mut changed = if own.is_same_version(target) {
             changed
         } else {
             target.in_version(changed, own)
         };
-        if has_own_body(&self.write.subresource) {
-            self.object = Some(changed);
-            return Ok(());
-        }
         object_body::complete(
             own,
             &mut changed,
@@ -97,8 +97,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether the body of a subresource is of another kind than its resource.
-fn has_own_body(subresource: &str) -> bool {
+/// Returns true if the body of a subresource is of another kind than its resource.
+pub(super) fn has_own_body(subresource: &str) -> bool {
     const BODIES: [&str; 8] = [
         "attach",
         "binding",

@@ -87,6 +87,8 @@ fn charged(registry: &Registry, live: std::sync::Arc<Stored>, used: Map<String, 
         dry_run: false,
         options: Value::Null,
         warnings: Warnings::default(),
+        in_collection: false,
+        deadline: None,
         definition,
     };
     managed_fields::update(registry, &write, Some(&live.value), &mut value);

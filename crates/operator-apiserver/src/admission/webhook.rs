@@ -8,14 +8,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::review::{ReviewVersion, Verdict};
 use super::attributes::Attributes;
 use super::expression::{Conditions, Mentions};
-use super::matching::Criteria;
+use super::matching::{self, Criteria};
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
 use crate::crd::conversion;
+use crate::metrics::Step;
 use crate::object;
 use crate::patch::json as json_patch;
 use crate::registry::{Definition, Registry};
@@ -102,6 +104,9 @@ impl Webhook {
         attributes: &Attributes<'_>,
         mutating: bool,
     ) -> Result<Option<Arc<Definition>>, Status> {
+        if matching::is_exempt_from_webhooks(&attributes.write.definition) {
+            return Ok(None);
+        }
         let Some(target) = self.criteria.matches(attributes)? else {
             return Ok(None);
         };
@@ -131,7 +136,23 @@ impl Webhook {
                 "admission webhook {name:?} does not support dry run"
             )));
         }
-        let verdict = match self.call(attributes, target, mutating).await {
+        let begun = Instant::now();
+        let called = self.call(attributes, target, mutating).await;
+        let code = match &called {
+            Ok(verdict) if verdict.allowed => 200,
+            Ok(verdict) => review::denial(&self.name, &verdict.result).code,
+            Err(_) => 503,
+        };
+        let step = Step {
+            name: &self.name,
+            operation: attributes.operation.name(),
+            mutates: mutating,
+            rejected: !called.as_ref().is_ok_and(|verdict| verdict.allowed),
+            code,
+            time: begun.elapsed(),
+        };
+        attributes.registry.metrics.webhook(step, called.is_err());
+        let verdict = match called {
             Ok(verdict) => verdict,
             Err(why) if self.fails_open => {
                 tracing::warn!(webhook = self.name, "{why}; the request goes on without it");
@@ -152,6 +173,13 @@ impl Webhook {
         } else {
             Err(review::denial(&self.name, &verdict.result))
         }
+    }
+
+    /// The time of the webhook, or what is left of the time of the request if that is less.
+    fn time_left(&self, attributes: &Attributes<'_>) -> Duration {
+        let left = attributes.write.deadline;
+        let left = left.map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(self.timeout, |left| left.min(self.timeout))
     }
 
     async fn call(
@@ -175,7 +203,12 @@ impl Webhook {
         );
         let answer = self
             .client
-            .post(attributes.registry, USER_AGENT, &review, self.timeout)
+            .post(
+                attributes.registry,
+                USER_AGENT,
+                &review,
+                self.time_left(attributes),
+            )
             .await
             .map_err(|error| error.to_string())?;
         version

@@ -45,7 +45,7 @@ pub(crate) fn authenticate(
     token: &str,
     audiences: &[String],
 ) -> Result<Authenticated, String> {
-    let own = [registry.issuer.url().to_owned()];
+    let own = registry.issuer.audiences();
     let wanted = if audiences.is_empty() { &own } else { audiences };
     if let Some(user) = registry.static_tokens.get(token) {
         let audiences = common(&own, wanted);

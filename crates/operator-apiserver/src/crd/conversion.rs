@@ -18,7 +18,8 @@ use crate::webhook_client::WebhookClient;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = "kube-apiserver";
-const REVIEW_VERSION: &str = "apiextensions.k8s.io/v1";
+const V1: &str = "apiextensions.k8s.io/v1";
+const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
 /// Converted objects that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -29,6 +30,8 @@ type Key = ([u8; 32], String);
 #[derive(Debug)]
 pub(crate) struct Conversion {
     client: WebhookClient,
+    /// The API version of the reviews.
+    review_version: &'static str,
     converted: Mutex<HashMap<Key, Arc<Value>>>,
 }
 
@@ -39,8 +42,16 @@ impl Conversion {
             return None;
         }
         let config = object::get(spec, &["conversion", "webhook", "clientConfig"])?;
+        let versions = object::get(spec, &["conversion", "webhook", "conversionReviewVersions"]);
+        let mut versions = versions.and_then(Value::as_array).into_iter().flatten();
+        let review_version = versions.find_map(|version| match version.as_str()? {
+            "v1" => Some(V1),
+            "v1beta1" => Some(V1BETA1),
+            _ => None,
+        });
         Some(Arc::new(Self {
             client: WebhookClient::new(config),
+            review_version: review_version.unwrap_or(V1),
             converted: Mutex::default(),
         }))
     }
@@ -75,12 +86,12 @@ impl Conversion {
         );
         let uid = registry.random.uuid();
         let review = json!({
-            "kind": "ConversionReview", "apiVersion": REVIEW_VERSION,
+            "kind": "ConversionReview", "apiVersion": self.review_version,
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
         });
         let answer = self.client.post(registry, USER_AGENT, &review, TIMEOUT).await;
         let converted = match answer {
-            Ok(answer) => read_response(&answer, &uid),
+            Ok(answer) => read_response(self.review_version, &answer, &uid),
             Err(error) => Err(error.why().to_owned()),
         };
         let converted = converted.map_err(|why| format!("conversion webhook for {kind} failed: {why}"));
@@ -98,18 +109,22 @@ fn key(stored: &Value, api_version: &str) -> Key {
 }
 
 /// The objects in an answer, or what is wrong with it.
-fn read_response(answer: &Value, uid: &str) -> Result<Vec<Value>, String> {
+fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<Value>, String> {
     let version = object::text(answer, &["apiVersion"]);
     let kind = object::text(answer, &["kind"]);
-    if version != REVIEW_VERSION || kind != "ConversionReview" {
+    // Answers of v1beta1 need neither a type nor a uid.
+    let is_strict = review_version == V1;
+    if is_strict && (version != V1 || kind != "ConversionReview") {
+        // A version without a group is shown with the slash of the empty group.
+        let slash = if version.contains('/') { "" } else { "/" };
         return Err(format!(
-            "expected webhook response of {REVIEW_VERSION}, Kind=ConversionReview, got {version}, Kind={kind}"
+            "expected webhook response of {V1}, Kind=ConversionReview, got {slash}{version}, Kind={kind}"
         ));
     }
     let response = answer.get("response").filter(|response| response.is_object());
     let response = response.ok_or("no response provided")?;
     let text = |path: &[&str]| object::text(response, path);
-    if text(&["uid"]) != uid {
+    if is_strict && text(&["uid"]) != uid {
         return Err(format!("expected response.uid={uid:?}, got {:?}", text(&["uid"])));
     }
     let state = text(&["result", "status"]);

@@ -257,6 +257,8 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         dry_run: false,
         options: Value::Null,
         warnings: Warnings::default(),
+        in_collection: false,
+        deadline: None,
     };
     let mut value = value;
     managed_fields::update(registry, &write, Some(&stored.value), &mut value);

@@ -11,29 +11,29 @@ use crate::status::{self, Status};
 /// `/`: the paths of the server.
 pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    let mut named: Vec<String> = Vec::new();
     let custom = registry.custom();
     let groups = &custom.documents().groups;
     for group in groups.iter().filter(|group| !group.name.is_empty()) {
-        named.push(format!("/apis/{}", group.name));
+        paths.push(format!("/apis/{}", group.name));
         for version in &group.versions {
-            named.push(format!("/apis/{}/{}", group.name, version.name));
+            paths.push(format!("/apis/{}/{}", group.name, version.name));
         }
     }
-    named.sort();
-    paths.extend(named);
-    paths.extend(
-        [
-            "/healthz",
-            "/livez",
-            "/metrics",
-            "/openapi/v2",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-        ]
-        .map(str::to_owned),
-    );
+    let others = [
+        "/.well-known/openid-configuration",
+        "/apis/",
+        "/flagz",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/openid/v1/jwks",
+        "/statusz",
+        "/version",
+    ];
+    paths.extend(others.map(str::to_owned));
+    paths.extend(super::health::paths());
+    paths.sort();
     Ok(Answer::json(&json!({"paths": paths})))
 }
 

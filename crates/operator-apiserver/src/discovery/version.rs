@@ -11,11 +11,14 @@ use super::VersionPriority;
 use crate::registry::Definition;
 
 /// The version that the server answers as.
+pub(crate) const GIT_VERSION: &str = "v1.36.2";
+
+/// The answer of `/version`.
 pub(crate) fn info() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.2", "gitCommit": "0000000000000000000000000000000000000000",
+        "gitVersion": GIT_VERSION, "gitCommit": "0000000000000000000000000000000000000000",
         "gitTreeState": "clean", "buildDate": "2026-01-01T00:00:00Z",
         "goVersion": "go1.26", "compiler": "gc", "platform": "linux/amd64",
     })

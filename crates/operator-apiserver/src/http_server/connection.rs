@@ -13,7 +13,6 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -22,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::impatient::Impatient;
+use super::tls::ClientTrust;
 use super::{Peer, Timeouts};
 use crate::authn::{self, User};
 use crate::call::Body;
@@ -41,6 +41,7 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) acceptor: TlsAcceptor,
+    pub(super) clients: ClientTrust,
     pub(super) server: ApiServer,
     pub(super) timeouts: Timeouts,
     pub(super) drain: CancellationToken,
@@ -152,11 +153,18 @@ struct Requests {
 
 impl Requests {
     fn new(stream: &ClientStream, shared: &Shared) -> Self {
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let certificate = chain.first();
+        let is_trusted = shared.clients.trusts(chain);
+        let user = certificate
+            .filter(|_| is_trusted)
+            .and_then(|der| User::from_certificate(der));
         Self {
             server: shared.server.clone(),
             peer: Peer {
-                user: user_of(stream),
-                expiry: certificate_of(stream).and_then(|certificate| authn::expiry(certificate)),
+                user: user.unwrap_or_else(User::anonymous),
+                is_untrusted: certificate.is_some() && !is_trusted,
+                expiry: certificate.and_then(|der| authn::expiry(der)),
                 request_timeout: shared.timeouts.request,
             },
             drain: shared.drain.clone(),
@@ -177,16 +185,6 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let answer = self.server.clone().call(request);
         Box::pin(async move { Ok(counted(answer.await?, active)) })
     }
-}
-
-fn user_of(stream: &ClientStream) -> User {
-    certificate_of(stream)
-        .and_then(|certificate| User::from_certificate(certificate))
-        .unwrap_or_else(User::anonymous)
-}
-
-fn certificate_of(stream: &ClientStream) -> Option<&CertificateDer<'static>> {
-    stream.get_ref().1.peer_certificates()?.first()
 }
 
 /// Returns when no request was in flight for this long.

@@ -7,11 +7,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
-use rustls::RootCertStore;
-use rustls::ServerConfig;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::ServerIdentity;
 use crate::keyring::Keyring;
@@ -68,9 +69,12 @@ impl Certificates {
         })
     }
 
-    /// TLS with optional client certificates of the authority, and HTTP/2 before HTTP/1.1. A given certificate
-    /// replaces the generated one.
-    pub(super) fn server_config(&self, given: Option<&ServerIdentity>) -> Result<ServerConfig, Error> {
+    /// TLS with optional client certificates, and HTTP/2 before HTTP/1.1; and the authorities of the clients. A given
+    /// certificate replaces the generated one.
+    pub(super) fn server_config(
+        &self,
+        given: Option<&ServerIdentity>,
+    ) -> Result<(ServerConfig, ClientTrust), Error> {
         let mut roots = RootCertStore::empty();
         add_authorities(&mut roots, self.authority.as_bytes())?;
         if let Some(authorities) = given.and_then(|given| given.client_authorities.as_deref()) {
@@ -82,6 +86,7 @@ impl Certificates {
             .allow_unauthenticated()
             .build()
             .map_err(failed)?;
+        let clients = ClientTrust(verifier);
         let (certificate, key) = match given {
             Some(given) => (given.certificate.as_slice(), given.key.as_slice()),
             None => (self.server.certificate.as_bytes(), self.server.key.as_bytes()),
@@ -91,12 +96,85 @@ impl Certificates {
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(failed)?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::new(clients.clone()))
             .with_single_cert(chain, key)
             .map_err(failed)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        Ok((config, clients))
     }
+}
+
+/// Checks client certificates. The handshake takes every certificate whose key the client has, so that a request may
+/// still be authenticated by its token; [`trusts`](Self::trusts) is asked once the connection is there.
+#[derive(Clone, Debug)]
+pub(super) struct ClientTrust(Arc<dyn ClientCertVerifier>);
+
+impl ClientTrust {
+    /// Returns true if a certificate leads to one of the authorities and is valid now.
+    pub(super) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        chain.split_first().is_some_and(|(certificate, intermediates)| {
+            let verified = self
+                .0
+                .verify_client_cert(certificate, intermediates, UnixTime::now());
+            verified.is_ok()
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientTrust {
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[rustls::DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// A server's certificate, followed by that of the authority that was made for it.
+pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let made = Certificates::make(address, names, &Keyring::default())?;
+    Ok(ServerIdentity {
+        certificate: [made.server.certificate, made.authority].concat().into_bytes(),
+        key: made.server.key.into_bytes(),
+        client_authorities: None,
+    })
 }
 
 /// The certificate of the authority, and what signs in its name.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::admission::{self, Operation};
 use crate::call::{Answer, Call};
+use crate::managed_fields;
 use crate::negotiate::Form;
 use crate::object;
 use crate::registry::{Definition, Registry, Write};
@@ -21,30 +22,43 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
     let mut binding = super::decode(call, "v1", "Binding")?;
+    let find = |resource| {
+        let found = registry.find("", "v1", resource);
+        found.ok_or_else(status::unknown_resource)
+    };
     if definition.is("", "bindings") {
-        // The older way: the name of the pod stands in the body only.
-        write.definition = registry
-            .find("", "v1", "pods")
-            .ok_or_else(status::unknown_resource)?;
+        // The older form: only the body has the name of the pod.
         object::name(&binding).clone_into(&mut write.name);
     }
     super::check_place(&write, &binding, "Binding")?;
+    super::complete_body(&write, &mut binding, ("v1", "Binding"))?;
+    let tracking = verb::write(call, &find("bindings")?)?;
+    managed_fields::update(registry, &tracking, None, &mut binding);
+    admit(registry, &write, &mut binding).await?;
+    write.definition = find("pods")?;
     write.subresource = "binding".to_owned();
-    admit_and_bind(registry, &write, &mut binding).await?;
+    bind(registry, &write, &binding)?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
 
-/// Binds the pod that a write names to the target of a Binding, if nobody objects.
+/// Binds the pod that a write names to the target of a Binding, if admission allows it.
 pub(crate) async fn admit_and_bind(
     registry: &Registry,
     write: &Write,
     binding: &mut Value,
 ) -> Result<Arc<Value>, Status> {
+    admit(registry, write, binding).await?;
+    bind(registry, write, binding)
+}
+
+async fn admit(registry: &Registry, write: &Write, binding: &mut Value) -> Result<(), Status> {
     if !registry.disabled_plugins.contains("PodTopologyLabels") {
         add_topology(registry, binding);
     }
-    admission::admit_body(registry, write, Operation::Create, binding).await?;
-    bind(registry, write, binding)
+    admission::mutate_body(registry, write, Operation::Create, binding).await?;
+    let target = |field: &str| object::text(binding, &["target", field]);
+    check_target(target("name"), target("kind"))?;
+    admission::validate_body(registry, write, Operation::Create, binding).await
 }
 
 /// Labels that say where a node is: its pods have them too.
@@ -75,7 +89,6 @@ fn add_topology(registry: &Registry, binding: &mut Value) {
 
 fn bind(registry: &Registry, write: &Write, binding: &Value) -> Result<Arc<Value>, Status> {
     let node = object::text(binding, &["target", "name"]);
-    check_target(node, object::text(binding, &["target", "kind"]))?;
     let now = registry.timestamp();
     let change = |live: &Value| {
         check_identity(write, binding, live)?;

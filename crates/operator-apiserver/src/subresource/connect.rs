@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::kubelet::{container_of, reachable_node};
 use crate::admission::{self, Operation};
+use crate::authz;
 use crate::builtin::tree::{at, list, text};
 use crate::call::{Answer, Call};
 use crate::object;
@@ -24,6 +25,7 @@ pub(super) async fn serve(
 ) -> Result<Answer, Status> {
     let options = options(call);
     admit(registry, call, definition, options.clone()).await?;
+    check_right_to_create(registry, call, definition)?;
     let pod = registry
         .get(definition, &call.info.namespace, &call.info.name)?
         .value
@@ -47,6 +49,26 @@ pub(super) async fn serve(
         "error dialing backend: node {} is simulated: there is nothing to {what} in its pods",
         object::go_quote(node)
     )))
+}
+
+/// A GET connects as a POST does (WebSockets know no other method), and so it needs the right to create as well.
+fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definition) -> Result<(), Status> {
+    if call.info.verb != "get" {
+        return Ok(());
+    }
+    let asked = authz::Attributes {
+        verb: "create",
+        ..authz::Attributes::of(&call.user, &call.info)
+    };
+    let decision = authz::authorize(registry, &asked);
+    if decision.allowed {
+        return Ok(());
+    }
+    Err(status::forbidden(
+        &definition.subject,
+        &call.info.name,
+        &decision.reason,
+    ))
 }
 
 async fn admit(

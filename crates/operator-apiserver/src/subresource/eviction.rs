@@ -32,6 +32,7 @@ pub(super) async fn serve(
     let mut write = verb::write(call, definition)?;
     let mut eviction = super::decode(call, "policy/v1", "Eviction")?;
     super::check_place(&write, &eviction, "Eviction")?;
+    super::complete_body(&write, &mut eviction, ("policy/v1", "Eviction"))?;
     admission::admit_body(registry, &write, Operation::Create, &mut eviction).await?;
     let options = &eviction["deleteOptions"];
     let dry_run = options.get("dryRun").and_then(Value::as_array);
@@ -259,6 +260,8 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
         dry_run: false,
         options: Value::Null,
         warnings: crate::registry::Warnings::default(),
+        in_collection: false,
+        deadline: write.deadline,
     };
     registry.update(&of_budget, &change).await.map(drop)
 }

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::admission::{self, Operation};
 use crate::authn::{self, User};
 use crate::authz::{self, Attributes, Decision, Rule};
 use crate::call::Answer;
@@ -19,7 +20,7 @@ pub(crate) fn is_review(definition: &Definition) -> bool {
 }
 
 /// Answers a review.
-pub(crate) fn serve(
+pub(crate) async fn serve(
     registry: &Registry,
     write: &Write,
     form: Form,
@@ -28,21 +29,39 @@ pub(crate) fn serve(
     fill_namespace(write, &mut review)?;
     managed_fields::update(registry, write, None, &mut review);
     let user = &write.user;
-    let answered = match write.definition.subject.resource.as_str() {
-        "selfsubjectreviews" => who_am_i(registry, user, &review),
-        "selfsubjectaccessreviews" => {
+    let resource = write.definition.subject.resource.as_str();
+    review["status"] = unanswered(resource);
+    admission::mutate_body(registry, write, Operation::Create, &mut review).await?;
+    match resource {
+        "selfsubjectreviews" => {}
+        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {
             validate(&write.definition, &review)?;
-            may(registry, user, review)
         }
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            validate(&write.definition, &review)?;
-            may(registry, &subject(&review), review)
-        }
-        "selfsubjectrulesreviews" => what_may_i(registry, user, &review)?,
-        "tokenreviews" => whose_token(registry, review)?,
+        "selfsubjectrulesreviews" => check_namespace_given(&review)?,
+        "tokenreviews" => check_token_given(&review)?,
         _ => return Err(status::method_not_allowed()),
+    }
+    admission::validate_body(registry, write, Operation::Create, &review).await?;
+    let answered = match resource {
+        "selfsubjectreviews" => who_am_i(registry, user, &review),
+        "selfsubjectaccessreviews" => may(registry, user, review),
+        "selfsubjectrulesreviews" => what_may_i(registry, user, &review),
+        "tokenreviews" => whose_token(registry, review),
+        _ => may(registry, &subject(&review), review),
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
+}
+
+/// The status of a review that is not answered yet, as admission sees it.
+fn unanswered(resource: &str) -> Value {
+    match resource {
+        "selfsubjectreviews" => json!({"userInfo": {}}),
+        "tokenreviews" => json!({"user": {}}),
+        "selfsubjectrulesreviews" => {
+            json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false})
+        }
+        _ => json!({"allowed": false}),
+    }
 }
 
 /// Invalid reviews are named after their group alone.
@@ -123,11 +142,24 @@ fn access_status(decision: &Decision) -> Value {
     status
 }
 
-fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Result<Value, Status> {
-    let namespace = object::text(review, &["spec", "namespace"]);
-    if namespace.is_empty() {
+fn check_namespace_given(review: &Value) -> Result<(), Status> {
+    if object::text(review, &["spec", "namespace"]).is_empty() {
         return Err(status::bad_request("no namespace on request"));
     }
+    Ok(())
+}
+
+fn check_token_given(review: &Value) -> Result<(), Status> {
+    if object::text(review, &["spec", "token"]).is_empty() {
+        return Err(status::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    }
+    Ok(())
+}
+
+fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Value {
+    let namespace = object::text(review, &["spec", "namespace"]);
     let (rules, unresolved) = authz::rules_of_user(registry, user, namespace);
     let listed = |is_listed: fn(&Rule) -> bool, part: fn(&Rule) -> Rule| -> Vec<Value> {
         let rules = rules.iter().filter(|rule| is_listed(rule));
@@ -154,16 +186,11 @@ fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Result<Value,
         status["evaluationError"] = authz::aggregate(texts).into();
     }
     let parts = [("metadata", json!({})), ("spec", json!({})), ("status", status)];
-    Ok(answer(review, parts))
+    answer(review, parts)
 }
 
-fn whose_token(registry: &Registry, mut review: Value) -> Result<Value, Status> {
+fn whose_token(registry: &Registry, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
-    if token.is_empty() {
-        return Err(status::bad_request(
-            "token is required for TokenReview in authentication",
-        ));
-    }
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
     review["status"] = match authn::authenticate(registry, token, &audiences) {
         Ok(known) => json!({
@@ -171,7 +198,7 @@ fn whose_token(registry: &Registry, mut review: Value) -> Result<Value, Status> 
         }),
         Err(why) => json!({"user": {}, "error": why}),
     };
-    Ok(review)
+    review
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {

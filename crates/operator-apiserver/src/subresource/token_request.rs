@@ -36,15 +36,17 @@ pub(super) async fn serve(
     let mut request = object_body::read(call, token_requests(), &call.warnings, None)?;
     fill_namespace(&write, &mut request)?;
     managed_fields::update(registry, &tracking, None, &mut request);
-    admission::admit_body(registry, &write, Operation::Create, &mut request).await?;
+    admission::mutate_body(registry, &write, Operation::Create, &mut request).await?;
     check_name(&request, &write.name)?;
     let account = registry
         .get(definition, &write.namespace, &write.name)?
         .value
         .clone();
+    check_account_uid(&request, &account)?;
     let now = registry.clock.now();
     complete(registry, &account, now, &mut request);
     validate(&request)?;
+    admission::validate_body(registry, &write, Operation::Create, &request).await?;
     let bound = Bound::of(registry, &account, &request)?;
     let claims = claims(registry, &account, &bound, now, &request);
     let token = sign(registry, claims).await?;
@@ -67,12 +69,28 @@ fn check_name(request: &Value, name: &str) -> Result<(), Status> {
     Err(status::invalid(subject(), name, &[error]))
 }
 
+/// A uid in the request must be the one of the account.
+fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
+    let (wanted, found) = (object::uid(request), object::uid(account));
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let named_by_kind = Subject {
+        resource: subject().kind.clone(),
+        ..subject().clone()
+    };
+    let why = format!(
+        "the UID in the token request ({wanted}) does not match the UID of the service account ({found})"
+    );
+    Err(status::conflict(&named_by_kind, object::name(account), &why))
+}
+
 /// Fills in what the request leaves open.
 fn complete(registry: &Registry, account: &Value, now: SystemTime, request: &mut Value) {
     let spec = object::child_mut(request, "spec");
     let audiences = spec.get("audiences").and_then(Value::as_array);
     if audiences.is_none_or(Vec::is_empty) {
-        spec.insert("audiences".to_owned(), json!([registry.issuer.url()]));
+        spec.insert("audiences".to_owned(), json!(registry.issuer.audiences()));
     }
     for field in ["name", "namespace", "uid"] {
         object::copy_meta(request, account, field);
@@ -204,7 +222,8 @@ fn claims(registry: &Registry, account: &Value, bound: &Bound, now: SystemTime, 
         own[*part] = reference.clone();
     }
     let audiences = object::get(request, &["spec", "audiences"]);
-    if bound.is_pod() && lifetime == KUBELET_SECONDS && audiences == Some(&json!([registry.issuer.url()])) {
+    if bound.is_pod() && lifetime == KUBELET_SECONDS && audiences == Some(&json!(registry.issuer.audiences()))
+    {
         own["warnafter"] = (now + lifetime).into();
         lifetime = EXTENDED_SECONDS;
     }

@@ -20,7 +20,7 @@ pub(super) async fn serve(
     let write = write(call, definition)?;
     let object = object_body::read(call, definition, &write.warnings, None)?;
     if subresource::is_review(definition) {
-        return subresource::serve_review(registry, &write, form, object);
+        return subresource::serve_review(registry, &write, form, object).await;
     }
     let created = registry.create(&write, object).await?;
     render::object(registry, call, definition, form, StatusCode::CREATED, &created)

@@ -67,6 +67,8 @@ pub(super) async fn serve_collection(
             dry_run: write.dry_run,
             options: write.options.clone(),
             warnings: write.warnings.clone(),
+            in_collection: true,
+            deadline: write.deadline,
         };
         match registry.delete(&one, &delete_options).await {
             Err(missing) if missing.code == 404 => {}

@@ -20,7 +20,12 @@ pub(super) fn serve(
 ) -> Result<Answer, Status> {
     let mut list = options::list_options(call, definition)?;
     list.token = String::new();
-    let watch = options::watch_options(call)?;
+    let mut watch = options::watch_options(call)?;
+    let least = registry.min_request_timeout.as_secs();
+    if watch.timeout_seconds.is_none() && least > 0 {
+        // Spread out, so that not all clients come back at the same time.
+        watch.timeout_seconds = Some(least + registry.random.next() % least);
+    }
     if !call.info.name.is_empty() {
         list.fields.terms.push(crate::selector::FieldTerm {
             field: "metadata.name".to_owned(),

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::object::go_quote;
 
-/// The object in an answer.
-pub(super) fn read_answer(code: u16, body: &Bytes) -> Result<Value, String> {
+/// The object in the answer to a review: a review of the same version and kind. A version or a kind that the answer
+/// omits is that of the review.
+pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Value, String> {
     if !(200..=206).contains(&code) {
         return Err(refusal(code, body));
     }
@@ -21,7 +22,6 @@ pub(super) fn read_answer(code: u16, body: &Bytes) -> Result<Value, String> {
     }
     let unreadable = |why: &str| format!("couldn't get version/kind; json parse error: {why}");
     let parsed = crate::json::parse(body).map_err(|why| unreadable(&why))?;
-    let shown = || String::from_utf8_lossy(body).into_owned();
     if !parsed.value.is_object() {
         let why = crate::negotiate::body::cannot_unmarshal(
             &parsed.value,
@@ -29,12 +29,41 @@ pub(super) fn read_answer(code: u16, body: &Bytes) -> Result<Value, String> {
         );
         return Err(unreadable(&why));
     }
-    for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if crate::object::text(&parsed.value, &[field]).is_empty() {
-            return Err(format!("Object '{name}' is missing in '{}'", shown()));
-        }
-    }
+    check_type(&parsed.value, review)?;
     Ok(parsed.value)
+}
+
+/// The versions of reviews that the real client knows.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
+    let text = crate::object::text;
+    let wanted = |field: &str| text(review, &[field]);
+    let found = |field: &str| match text(answer, &[field]) {
+        "" => wanted(field).to_owned(),
+        found => found.to_owned(),
+    };
+    let (version, kind) = (found("apiVersion"), found("kind"));
+    if version == wanted("apiVersion") && kind == wanted("kind") {
+        return Ok(());
+    }
+    let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
+    let group = |api_version: &str| api_version.split('/').next().unwrap_or_default().to_owned();
+    let is_review = kind == wanted("kind")
+        && group(&version) == group(wanted("apiVersion"))
+        && REVIEW_VERSIONS.contains(&short(&version).as_str());
+    if is_review {
+        return Err(format!(
+            "converting ({}.{kind}) to ({}.{kind}): unknown conversion",
+            short(&version),
+            short(wanted("apiVersion"))
+        ));
+    }
+    Err(format!(
+        "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"",
+        go_quote(&kind),
+        go_quote(&version)
+    ))
 }
 
 /// The number of bytes of an answer that errors show; client-go reads no more.

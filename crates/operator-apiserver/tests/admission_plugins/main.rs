@@ -5,6 +5,7 @@
 mod asking;
 mod certificates;
 mod classes;
+mod disabled;
 mod limit_ranges;
 mod pod_connections;
 mod pod_security;

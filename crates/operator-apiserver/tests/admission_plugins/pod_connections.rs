@@ -261,3 +261,52 @@ async fn a_pod_that_does_not_run_is_evicted_whatever_its_budgets() {
         .is_done();
     evict().await.is_done();
 }
+
+#[tokio::test]
+async fn a_get_that_connects_needs_the_right_to_create_too() {
+    let server = running().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let connections = json!(["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"]);
+    let rules = json!([{"apiGroups": [""], "resources": connections, "verbs": ["get"]}]);
+    post(
+        &server,
+        roles,
+        json!({"metadata": {"name": "connect"}, "rules": rules}),
+    )
+    .await
+    .is_done();
+    let binding = json!({
+        "metadata": {"name": "connect"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "connect"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    post(&server, bindings, binding).await.is_done();
+    let as_jane = async |path: &str| {
+        let request = Request::get(format!("{HERE}/pods/{path}")).header("impersonate-user", "jane");
+        let response = server
+            .clone()
+            .oneshot(request.body(Full::new(Bytes::new())).unwrap());
+        let bytes = response
+            .await
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        status["message"].as_str().unwrap().to_owned()
+    };
+    for path in ["a/exec?command=x", "a/attach", "a/portforward"] {
+        assert_eq!(as_jane(path).await, "pods \"a\" is forbidden: ", "{path}");
+        // Whether the pod is there is not said before.
+        let missing = path.replacen('a', "missing", 1);
+        assert_eq!(
+            as_jane(&missing).await,
+            "pods \"missing\" is forbidden: ",
+            "{path}"
+        );
+    }
+    assert_eq!(as_jane("a/proxy").await, "address not allowed");
+}

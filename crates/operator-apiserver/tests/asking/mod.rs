@@ -1,4 +1,5 @@
 //! Requests to a server in the process, for tests that look at statuses and warnings.
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use bytes::Bytes;
 use http::{Method, Request};

@@ -23,7 +23,7 @@ pub(crate) struct GoFlags {
 /// Arguments that are no flags, or lack what they need.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum GoFlagsError {
-    #[error("unexpected argument {0:?}")]
+    #[error("no arguments are taken, but got {0:?}")]
     Positional(String),
     #[error("flag needs an argument: --{0}")]
     Valueless(&'static str),
@@ -42,6 +42,10 @@ impl GoFlags {
         let mut given = Self::default();
         let mut arguments = arguments.into_iter().peekable();
         while let Some(argument) = arguments.next() {
+            if argument.is_empty() {
+                // Scripts leave them where a variable is not set.
+                continue;
+            }
             let Some(flag) = argument.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
                 return Err(GoFlagsError::Positional(argument));
             };

@@ -74,7 +74,7 @@ impl ReviewVersion {
         let text = |field: &str| object::text(response, &[field]);
         if self == Self::V1 {
             if text("uid") != uid {
-                return Err(format!("expected response.uid {uid:?}, got {:?}", text("uid")));
+                return Err(format!("expected response.uid={uid:?}, got {:?}", text("uid")));
             }
             self.check_kind(answer)?;
         }
@@ -191,7 +191,7 @@ mod tests {
             (
                 false,
                 answer(&json!({"uid": "x"})),
-                "expected response.uid \"u\", got \"x\"",
+                "expected response.uid=\"u\", got \"x\"",
             ),
             (
                 false,

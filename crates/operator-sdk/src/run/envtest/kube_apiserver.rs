@@ -4,7 +4,9 @@ mod flags;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork};
 
@@ -23,7 +25,13 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         .authorization(authorization(given)?)
         .service_network(service_network(given, report)?)
         .anonymous_auth(given.value("anonymous-auth") != Some("false"))
-        .disable_admission_plugins(disabled_plugins(given, report)?);
+        .disable_admission_plugins(disabled_plugins(given, report)?)
+        .min_request_timeout(min_request_timeout(given)?)
+        .flags(
+            given
+                .names()
+                .map(|name| (name.to_owned(), flag_text(given, name))),
+        );
     let builder = with_tokens(builder, given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
@@ -35,6 +43,25 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         listener.shutdown().await;
         Ok(())
     })
+}
+
+/// The value of a flag as `/flagz` shows it: a list in brackets.
+fn flag_text(given: &GoFlags, name: &str) -> String {
+    let is_list = FLAGS
+        .iter()
+        .any(|flag| flag.name == name && flag.type_ == "strings");
+    if is_list {
+        let parts: Vec<&str> = given.parts(name).collect();
+        return format!("[{}]", parts.join(","));
+    }
+    given.value(name).unwrap_or_default().to_owned()
+}
+
+fn min_request_timeout(given: &GoFlags) -> Result<Duration, Failure> {
+    const FLAG: &str = "min-request-timeout";
+    let seconds = given.value(FLAG).map(str::parse).transpose();
+    let seconds = seconds.map_err(|error| bad_value(FLAG, given.value(FLAG).unwrap_or_default(), error))?;
+    Ok(Duration::from_secs(seconds.unwrap_or(1800)))
 }
 
 /// Refuses what would be ignored at somebody's peril, and says what is ignored.
@@ -137,9 +164,14 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
 
 /// What the server has to know of tokens: who signs them, and those that never change.
 fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
-    if let Some(issuer) = given.parts(ISSUER).next() {
+    let mut issuers = given.parts(ISSUER);
+    if let Some(issuer) = issuers.next() {
         builder = builder.service_account_issuer(issuer);
     }
+    for issuer in issuers {
+        builder = builder.accepted_service_account_issuer(issuer);
+    }
+    builder = builder.api_audiences(given.parts(AUDIENCES));
     for path in given.parts(KEY_FILE) {
         builder = builder.service_account_key(read(KEY_FILE, Path::new(path))?);
     }
@@ -153,13 +185,16 @@ fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure
             let (Some(token), Some(user)) = (fields.next(), fields.next()) else {
                 continue;
             };
-            let groups = fields.nth(1).unwrap_or_default().split(',');
-            builder = builder.token(token, user, groups.filter(|group| !group.is_empty()));
+            let uid = fields.next().unwrap_or_default();
+            let groups = fields.next().unwrap_or_default().split(',');
+            let groups = groups.map(str::trim).filter(|group| !group.is_empty());
+            builder = builder.token_with_uid(token, user, uid, groups);
         }
     }
     Ok(builder)
 }
 
+const AUDIENCES: &str = "api-audiences";
 const ISSUER: &str = "service-account-issuer";
 const KEY_FILE: &str = "service-account-key-file";
 const SIGNING_KEY_FILE: &str = "service-account-signing-key-file";
@@ -199,6 +234,9 @@ fn identity(given: &GoFlags) -> Result<Option<ServerIdentity>, Failure> {
             )),
         };
     };
+    if flag == "cert-dir" && !(certificate.exists() && key.exists()) {
+        make_certificate(&certificate, &key, address(given)?)?;
+    }
     let authorities = given.value("client-ca-file");
     Ok(Some(ServerIdentity {
         certificate: read(flag, &certificate)?,
@@ -207,6 +245,27 @@ fn identity(given: &GoFlags) -> Result<Option<ServerIdentity>, Failure> {
             .map(|path| read("client-ca-file", Path::new(path)))
             .transpose()?,
     }))
+}
+
+/// Writes a certificate of its own authority and its key, as the real program does where there are none.
+fn make_certificate(certificate: &Path, key: &Path, address: SocketAddr) -> Result<(), Failure> {
+    let names = [address.ip().to_string()];
+    let made = ServerIdentity::self_signed(&names).map_err(ClusterError::Listen)?;
+    let write = |path: &Path, text: &[u8], mode: u32| {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        options
+            .open(path)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, text))
+    };
+    let folder = certificate.parent().unwrap_or(Path::new("."));
+    let written = fs::create_dir_all(folder)
+        .and_then(|()| write(key, &made.key, 0o600))
+        .and_then(|()| write(certificate, &made.certificate, 0o644));
+    written.map_err(|error| Failure {
+        message: format!("cannot write a certificate to {}: {error}", folder.display()),
+        hint: Some("correct --cert-dir".to_owned()),
+    })
 }
 
 /// The flag that names the server's certificate, the certificate and its key.

@@ -1,0 +1,416 @@
+//! Counters of requests, admission and watches, under the names that kube-apiserver gives them.
+//!
+//! Labels come from the resources that are served and from fixed lists, so that clients cannot fill the memory with them;
+//! beyond [`SERIES_MAX`] label sets new ones are not counted.
+
+mod process;
+mod text;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+pub(crate) use self::text::render;
+use crate::call::{Body, Call};
+use crate::registry::Registry;
+
+/// Maximum number of label sets of one metric.
+const SERIES_MAX: usize = 20_000;
+
+/// Upper bounds of the buckets of request durations, in seconds.
+const REQUEST_BUCKETS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0, 45.0, 60.0,
+];
+/// Upper bounds of the buckets of response sizes, in bytes.
+const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const STEP_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// The values of the labels of one series, in the order of its metric's label names.
+type Labels = Vec<String>;
+
+/// The counters of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    requests: Family<u64>,
+    durations: Family<Histogram>,
+    sizes: Family<Histogram>,
+    long_running: Family<i64>,
+    steps: Family<Histogram>,
+    webhooks: Family<Histogram>,
+    webhook_requests: Family<u64>,
+    webhook_rejections: Family<u64>,
+    authorizations: Family<u64>,
+    mutating: AtomicI64,
+    read_only: AtomicI64,
+}
+
+/// The series of one metric.
+#[derive(Debug)]
+struct Family<T>(Mutex<BTreeMap<Labels, T>>);
+
+impl<T> Default for Family<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Family<T> {
+    fn change(&self, labels: Labels, new: impl FnOnce() -> T, change: impl FnOnce(&mut T)) {
+        let mut series = self.0.lock();
+        if series.len() >= SERIES_MAX && !series.contains_key(&labels) {
+            return;
+        }
+        change(series.entry(labels).or_insert_with(new));
+    }
+}
+
+impl Family<u64> {
+    fn count(&self, labels: Labels) {
+        self.change(labels, || 0, |count| *count += 1);
+    }
+}
+
+impl Family<Histogram> {
+    fn observe(&self, labels: Labels, bounds: &'static [f64], value: f64) {
+        let new = || Histogram::new(bounds);
+        self.change(labels, new, |histogram| histogram.observe(value));
+    }
+}
+
+/// Observed values by buckets.
+#[derive(Clone, Debug)]
+struct Histogram {
+    bounds: &'static [f64],
+    /// How many values are in each bucket; those above the last bound are only in `count`.
+    buckets: Vec<u64>,
+    count: u64,
+    sum: f64,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [f64]) -> Self {
+        Self {
+            bounds,
+            buckets: vec![0; bounds.len()],
+            count: 0,
+            sum: 0.0,
+        }
+    }
+
+    fn observe(&mut self, value: f64) {
+        let place = self.bounds.iter().position(|bound| value <= *bound);
+        if let Some(bucket) = place.and_then(|place| self.buckets.get_mut(place)) {
+            *bucket += 1;
+        }
+        self.count += 1;
+        self.sum += value;
+    }
+}
+
+/// One step of admission, or one call of a webhook.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    /// The name of the webhook; empty for a whole step.
+    pub(crate) name: &'a str,
+    pub(crate) operation: &'static str,
+    pub(crate) mutates: bool,
+    pub(crate) rejected: bool,
+    /// The code of the webhook's answer, or of the refusal.
+    pub(crate) code: u16,
+    pub(crate) time: Duration,
+}
+
+impl Metrics {
+    /// Counts a request that began, until the guard is dropped.
+    pub(crate) fn begin<'a>(&'a self, call: &Call) -> InFlight<'a> {
+        let mutates = !matches!(
+            call.info.verb,
+            "get" | "list" | "watch" | "head" | "options" | "proxy"
+        );
+        let count = if mutates { &self.mutating } else { &self.read_only };
+        count.fetch_add(1, Ordering::Relaxed);
+        InFlight(count)
+    }
+
+    /// Counts an answered request.
+    pub(crate) fn answered(&self, registry: &Registry, call: &Call, code: u16, size: usize) {
+        let labels = RequestLabels::of(registry, call);
+        self.sizes.observe(labels.plain(), SIZE_BUCKETS, size as f64);
+        self.finished(&labels, code, call.started);
+    }
+
+    fn finished(&self, labels: &RequestLabels, code: u16, started: Instant) {
+        self.requests.count(labels.with_code(code));
+        let elapsed = started.elapsed().as_secs_f64();
+        self.durations.observe(labels.timed(), REQUEST_BUCKETS, elapsed);
+    }
+
+    fn change_long_running(&self, labels: &RequestLabels, by: i64) {
+        self.long_running
+            .change(labels.plain(), || 0, |count| *count += by);
+    }
+
+    /// Counts a step of admission.
+    pub(crate) fn admission_step(&self, step: Step<'_>) {
+        let labels = vec![
+            step.operation.to_owned(),
+            step.rejected.to_string(),
+            if step.mutates { "admit" } else { "validate" }.to_owned(),
+        ];
+        self.steps.observe(labels, STEP_BUCKETS, step.time.as_secs_f64());
+    }
+
+    /// Counts a call of a webhook; `failed` is true if it brought no verdict.
+    pub(crate) fn webhook(&self, step: Step<'_>, failed: bool) {
+        let text = |text: &str| text.to_owned();
+        let kind = if step.mutates { "admit" } else { "validating" };
+        let labels = vec![
+            text(step.name),
+            text(step.operation),
+            step.rejected.to_string(),
+            text(kind),
+        ];
+        self.webhooks
+            .observe(labels, WEBHOOK_BUCKETS, step.time.as_secs_f64());
+        let code = step.code.min(600).to_string();
+        self.webhook_requests.count(vec![
+            code.clone(),
+            text(step.name),
+            text(step.operation),
+            step.rejected.to_string(),
+            text(kind),
+        ]);
+        if step.rejected {
+            let error = if failed {
+                "calling_webhook_error"
+            } else {
+                "no_error"
+            };
+            self.webhook_rejections.count(vec![
+                text(error),
+                text(step.name),
+                text(step.operation),
+                if failed { text("0") } else { code },
+                text(kind),
+            ]);
+        }
+    }
+
+    /// Counts a decision of an authorizer.
+    pub(crate) fn authorized(&self, authorizer: &str, allowed: bool) {
+        let decision = if allowed { "allowed" } else { "denied" };
+        self.authorizations.count(vec![
+            decision.to_owned(),
+            authorizer.to_lowercase(),
+            authorizer.to_owned(),
+        ]);
+    }
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight<'a>(&'a AtomicI64);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a request whose answer is a stream as running until the stream ends, and then as answered.
+pub(crate) fn follow(registry: &Registry, call: &Call, code: u16, body: Body) -> Body {
+    let labels = RequestLabels::of(registry, call);
+    registry.metrics.change_long_running(&labels, 1);
+    let running = LongRunning {
+        registry: registry.this.clone(),
+        labels,
+        code,
+        started: call.started,
+    };
+    Followed {
+        body,
+        _running: running,
+    }
+    .boxed_unsync()
+}
+
+/// A long request, until it is dropped.
+struct LongRunning {
+    registry: Weak<Registry>,
+    labels: RequestLabels,
+    code: u16,
+    started: Instant,
+}
+
+impl Drop for LongRunning {
+    fn drop(&mut self) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.metrics.change_long_running(&self.labels, -1);
+            registry.metrics.finished(&self.labels, self.code, self.started);
+        }
+    }
+}
+
+/// A stream that keeps its request running.
+struct Followed {
+    body: Body,
+    _running: LongRunning,
+}
+
+impl http_body::Body for Followed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The labels of a request, all of known values.
+struct RequestLabels {
+    component: &'static str,
+    dry_run: &'static str,
+    group: String,
+    resource: String,
+    scope: &'static str,
+    subresource: String,
+    verb: &'static str,
+    version: String,
+}
+
+/// Paths that are counted by their names.
+const PATHS: [&str; 10] = [
+    "/api",
+    "/apis",
+    "/flagz",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/readyz",
+    "/statusz",
+    "/version",
+];
+
+impl RequestLabels {
+    fn of(registry: &Registry, call: &Call) -> Self {
+        let info = &call.info;
+        let mut labels = Self {
+            component: "",
+            dry_run: "",
+            group: String::new(),
+            resource: String::new(),
+            scope: "",
+            subresource: String::new(),
+            verb: verb(call),
+            version: String::new(),
+        };
+        if !info.is_resource {
+            if PATHS.contains(&info.path.as_str()) {
+                labels.subresource.clone_from(&info.path);
+            } else if info.path.starts_with("/openapi/v3") {
+                labels.subresource = "openapi/v3".to_owned();
+            }
+            return labels;
+        }
+        let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+            return labels;
+        };
+        labels.component = "apiserver";
+        labels.group.clone_from(&definition.subject.group);
+        labels.resource.clone_from(&definition.subject.resource);
+        labels.version.clone_from(&definition.version);
+        if definition.subresource(&info.subresource).is_some() {
+            labels.subresource.clone_from(&info.subresource);
+        }
+        if call.query.all("dryRun").any(|value| value == "All") {
+            labels.dry_run = "All";
+        }
+        labels.scope = if !info.name.is_empty() || info.verb == "create" {
+            "resource"
+        } else if info.namespace.is_empty() {
+            "cluster"
+        } else {
+            "namespace"
+        };
+        labels
+    }
+
+    fn plain(&self) -> Labels {
+        let Self {
+            group,
+            resource,
+            subresource,
+            version,
+            ..
+        } = self;
+        vec![
+            self.component.to_owned(),
+            group.clone(),
+            resource.clone(),
+            self.scope.to_owned(),
+            subresource.clone(),
+            self.verb.to_owned(),
+            version.clone(),
+        ]
+    }
+
+    fn timed(&self) -> Labels {
+        let mut labels = self.plain();
+        labels.insert(1, self.dry_run.to_owned());
+        labels
+    }
+
+    fn with_code(&self, code: u16) -> Labels {
+        let mut labels = self.timed();
+        labels.insert(0, code.to_string());
+        labels.insert(labels.len() - 2, String::new());
+        labels
+    }
+}
+
+/// The verb of a request as metrics name it.
+fn verb(call: &Call) -> &'static str {
+    let info = &call.info;
+    let connects = matches!(
+        info.subresource.as_str(),
+        "attach" | "exec" | "portforward" | "proxy"
+    );
+    match info.verb {
+        _ if info.is_resource && connects => "CONNECT",
+        "get" | "head" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" if call.header(CONTENT_TYPE).starts_with("application/apply-patch") => "APPLY",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        _ => "other",
+    }
+}

@@ -1,0 +1,75 @@
+//! Figures of the process, as Linux reports them in `/proc`; elsewhere there are none.
+
+use std::fs;
+
+/// One figure.
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) help: &'static str,
+    pub(super) value: f64,
+}
+
+/// The clock ticks of a second, and the bytes of a page, on every Linux that this program is built for.
+const TICKS: f64 = 100.0;
+const PAGE_BYTES: f64 = 4096.0;
+
+/// The figures that can be read.
+pub(super) fn figures() -> Vec<Figure> {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program may contain spaces; it ends with the last parenthesis.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<f64> = fields
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or_default())
+        .collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| {
+        let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+        line.trim().parse::<f64>().ok()
+    });
+    let open_files = fs::read_dir("/proc/self/fd").ok().map(|list| list.count() as f64);
+    let rows = [
+        (
+            "process_cpu_seconds_total",
+            "counter",
+            "Total user and system CPU time spent in seconds.",
+            field(14)
+                .zip(field(15))
+                .map(|(user, system)| (user + system) / TICKS),
+        ),
+        (
+            "process_open_fds",
+            "gauge",
+            "Number of open file descriptors.",
+            open_files,
+        ),
+        (
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory size in bytes.",
+            field(24).map(|pages| pages * PAGE_BYTES),
+        ),
+        (
+            "process_start_time_seconds",
+            "gauge",
+            "Start time of the process since unix epoch in seconds.",
+            field(22).zip(boot).map(|(ticks, boot)| boot + ticks / TICKS),
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "gauge",
+            "Virtual memory size in bytes.",
+            field(23),
+        ),
+    ];
+    let figure = |(name, kind, help, value): (_, _, _, Option<f64>)| {
+        value.map(|value| Figure {
+            name,
+            kind,
+            help,
+            value,
+        })
+    };
+    rows.into_iter().filter_map(figure).collect()
+}

@@ -1,0 +1,236 @@
+//! The address that a webhook configuration, or a redirect, names.
+
+use serde_json::Value;
+
+use crate::object;
+use crate::registry::Registry;
+
+/// The host and the path of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Host and port as they stand in the URL.
+    pub(super) authority: String,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The path, with the query of a redirect.
+    pub(super) path: String,
+    /// Namespace and name of the Service that is called.
+    pub(super) service: Option<(String, String)>,
+}
+
+impl Target {
+    /// Reads a `clientConfig`.
+    pub(super) fn read(config: &Value) -> Self {
+        match config.get("service").filter(|service| service.is_object()) {
+            Some(service) => Self::of_service(service),
+            None => Self::of_url(object::text(config, &["url"])).cleaned(),
+        }
+    }
+
+    fn of_url(url: &str) -> Self {
+        let rest = url.strip_prefix("https://").unwrap_or(url);
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(443)),
+            _ => (authority, 443),
+        };
+        Self {
+            authority: authority.to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            path: path.to_owned(),
+            service: None,
+        }
+    }
+
+    fn of_service(service: &Value) -> Self {
+        let namespace = object::text(service, &["namespace"]);
+        let name = object::text(service, &["name"]);
+        let port = service.get("port").and_then(Value::as_u64).unwrap_or(443);
+        let host = format!("{name}.{namespace}.svc");
+        Self {
+            authority: format!("{host}:{port}"),
+            host,
+            port: u16::try_from(port).unwrap_or(443),
+            path: object::text(service, &["path"]).to_owned(),
+            service: Some((namespace.to_owned(), name.to_owned())),
+        }
+        .cleaned()
+    }
+
+    fn cleaned(mut self) -> Self {
+        self.path = clean(&self.path);
+        self
+    }
+
+    /// The target of a redirect from here.
+    ///
+    /// # Errors
+    /// The location is not an HTTPS URL.
+    pub(super) fn redirected(&self, location: &str) -> Result<Self, String> {
+        let location = location.split('#').next().unwrap_or_default();
+        if location.starts_with("https://") {
+            return Ok(Self::of_url(location));
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            return Ok(Self::of_url(rest));
+        }
+        let (path, query) = match location.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (location, None),
+        };
+        if let Some((scheme, _)) = path.split_once("://") {
+            return Err(format!("unsupported protocol scheme {scheme:?}"));
+        }
+        let own = self.path.split('?').next().unwrap_or_default();
+        let path = match path {
+            "" => own.to_owned(),
+            path if path.starts_with('/') => path.to_owned(),
+            path => {
+                let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
+                clean(&format!("{folder}/{path}"))
+            }
+        };
+        Ok(Self {
+            path: query.map_or_else(|| path.clone(), |query| format!("{path}?{query}")),
+            ..self.clone()
+        })
+    }
+
+    /// The host and port to connect to.
+    pub(super) fn resolve(&self, registry: &Registry) -> Result<(String, u16), String> {
+        let Some((namespace, name)) = &self.service else {
+            return Ok((self.host.clone(), self.port));
+        };
+        if let Some(address) = registry.routes.get(namespace, name) {
+            return Ok((address.ip().to_string(), address.port()));
+        }
+        let key = format!("{namespace}/{name}");
+        let Some(service) = registry.store.get("services", &key) else {
+            return Err(format!("service {name:?} not found"));
+        };
+        let service = &service.value;
+        let ports = object::get(service, &["spec", "ports"]).and_then(Value::as_array);
+        let mut ports = ports.into_iter().flatten();
+        let Some(port) = ports.find(|port| port.get("port") == Some(&self.port.into())) else {
+            return Err(format!(
+                "no service port {} found for service {name:?}",
+                self.port
+            ));
+        };
+        if object::text(service, &["spec", "type"]) == "ExternalName" {
+            let host = object::text(service, &["spec", "externalName"]);
+            return Ok((host.to_owned(), self.port));
+        }
+        let endpoints = registry.store.get("endpoints", &key);
+        endpoints
+            .and_then(|endpoints| endpoint(&endpoints.value, object::text(port, &["name"])))
+            .ok_or_else(|| format!("no endpoints available for service {name:?}"))
+    }
+}
+
+/// An absolute path without empty, `.` and `..` segments, as client-go joins the paths of its requests.
+fn clean(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+/// The first ready address of Endpoints, and the port of a name.
+fn endpoint(endpoints: &Value, name: &str) -> Option<(String, u16)> {
+    let subsets = endpoints.get("subsets")?.as_array()?;
+    subsets.iter().find_map(|subset| {
+        let ip = object::text(subset.get("addresses")?.get(0)?, &["ip"]);
+        let mut ports = subset.get("ports")?.as_array()?.iter();
+        let port = ports.find(|port| object::text(port, &["name"]) == name)?;
+        let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
+        Some((ip.to_owned(), port))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_url_or_a_service_names_host_port_and_path() {
+        for (config, authority, host, port, path) in [
+            (
+                json!({"url": "https://hook.example.com/a/b"}),
+                "hook.example.com",
+                "hook.example.com",
+                443,
+                "/a/b",
+            ),
+            (
+                json!({"url": "https://[::1]:9443"}),
+                "[::1]:9443",
+                "::1",
+                9443,
+                "/",
+            ),
+            (
+                json!({"url": "https://a:1//failing/./x/../y/"}),
+                "a:1",
+                "a",
+                1,
+                "/failing/y",
+            ),
+            (
+                json!({"service": {"namespace": "n", "name": "s", "path": "/x", "port": 8443}}),
+                "s.n.svc:8443",
+                "s.n.svc",
+                8443,
+                "/x",
+            ),
+            (
+                json!({"service": {"namespace": "n", "name": "s", "path": "//x/"}}),
+                "s.n.svc:443",
+                "s.n.svc",
+                443,
+                "/x",
+            ),
+        ] {
+            let target = Target::read(&config);
+            assert_eq!(
+                (
+                    target.authority.as_str(),
+                    target.host.as_str(),
+                    target.port,
+                    target.path.as_str()
+                ),
+                (authority, host, port, path)
+            );
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_resolved_against_the_url_before_it() {
+        let base = Target::read(&json!({"url": "https://a:1/b/c"}));
+        for (location, authority, path) in [
+            ("/x?y=z", "a:1", "/x?y=z"),
+            ("d", "a:1", "/b/d"),
+            ("../e", "a:1", "/e"),
+            ("https://f/g//h", "f", "/g//h"),
+            ("//i:2/j", "i:2", "/j"),
+        ] {
+            let target = base.redirected(location).unwrap();
+            assert_eq!(
+                (target.authority.as_str(), target.path.as_str()),
+                (authority, path)
+            );
+        }
+        assert!(base.redirected("http://a/").is_err());
+    }
+}
