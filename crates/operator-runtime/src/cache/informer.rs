@@ -324,7 +324,7 @@ impl Informer {
         // Sorted one by one, since sorting many at once takes long.
         let mut wanted = BTreeMap::new();
         for stored in candidates {
-            if self.intake.is_wanted(&stored, options) {
+            if let Some(stored) = stored.filter(|stored| self.intake.is_wanted(stored, options)) {
                 let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
                 wanted.insert(key, stored);
             }
@@ -352,11 +352,9 @@ impl Informer {
     }
 
     fn all(&self) -> Vec<Stored> {
-        let candidates = self
-            .store
-            .read()
-            .candidates(&ListOptions::all(), Consistency::OwnWrites);
-        let mut objects = candidates.unwrap_or_default();
+        let options = ListOptions::all();
+        let candidates = self.store.read().candidates(&options, Consistency::OwnWrites);
+        let mut objects: Vec<_> = candidates.into_iter().flatten().flatten().collect();
         sort(&mut objects);
         objects
     }
@@ -389,8 +387,11 @@ impl Informer {
                 Vec::new()
             })
         };
-        let objects = self.store.write().add_index(name, Arc::new(values))?;
-        if objects.is_empty() {
+        let (objects, is_empty) = {
+            let mut store = self.store.write();
+            (store.add_index(name, Arc::new(values))?, store.is_empty())
+        };
+        if is_empty {
             return Some(None);
         }
         self.indexing.send_modify(|indexing| *indexing += 1);
@@ -654,10 +655,11 @@ impl Informer {
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            let objects = self.store.read().objects_of(scope);
+            let objects = self.store.read().objects();
             let mut breath = Breath::new();
             for stored in objects {
-                if let Some(object) = self.intake.unpack(&stored) {
+                let is_of = self.store.read().is_of(scope, &stored);
+                if let Some(object) = is_of.then(|| self.intake.unpack(&stored)).flatten() {
                     let mut handlers = self.handlers.lock();
                     // An object that changed meanwhile has had an event of its own.
                     if self.store.read().is_current(&stored) {

@@ -11,7 +11,7 @@
 //! [`skips`](super::skips). Each event of the object is compared with the record before it replaces the state.
 //!
 //! # Memory
-//! An object costs what it takes when it is packed, and a slot of six words in one hash table. The table finds it by the
+//! An object costs what it takes when it is packed, and a slot of six words in a hash table. The table finds it by the
 //! namespace and the name that it carries itself. What the operator applied is one text for all objects that are made
 //! alike.
 
@@ -23,12 +23,15 @@ use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::Value;
 
 use super::decode::{Malformed, with_owners};
+use super::candidates::{Candidates, Hidden, Watched};
 use super::index::{Index, Values};
 use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
-use super::keyed::{ByKey, Keyed};
+use super::keyed::Keyed;
+use super::own_writes::{Change, Deletion, OwnWrites, Written};
 use super::packed::Packed;
 use super::selection::ListOptions;
 use super::skips::{self, Change as Brought, Interest, Origin, Skips};
+use super::table::Table;
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
 
@@ -40,8 +43,8 @@ pub(crate) struct Store {
     intake: Arc<Intake>,
     /// The applied fields, which are the same text for all objects that are made alike.
     applied: Interned,
-    objects: HashSet<ByKey<Slot>>,
-    written: HashMap<ObjectKey, Written>,
+    objects: Table<Slot>,
+    written: OwnWrites,
     dead: Dead,
     malformed: HashMap<ObjectKey, (Malformed, u32)>,
     watches: HashMap<Scope, Progress>,
@@ -51,8 +54,8 @@ pub(crate) struct Store {
 
 /// An object from a watch, and the number of the list that brought it last.
 #[derive(Clone, Debug)]
-struct Slot {
-    stored: Stored,
+pub(super) struct Slot {
+    pub(super) stored: Stored,
     list: u32,
 }
 
@@ -71,33 +74,6 @@ struct Progress {
     is_live: bool,
     /// Whether the list that is under way has shown that the server went back to older revisions.
     went_back: bool,
-}
-
-/// The operator's last write of an object, as long as the watch has not passed it.
-#[derive(Debug)]
-struct Written {
-    scope: Scope,
-    /// The number of lists begun at the time of the write.
-    lists: u32,
-    change: Change,
-}
-
-#[derive(Debug)]
-enum Change {
-    Stored(Box<Arrived>, u64),
-    /// The object was deleted.
-    Deleted(Deletion),
-}
-
-/// A deletion by the operator that left nothing of the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Deletion {
-    /// The UID of the object.
-    pub(crate) uid: String,
-    /// The revision of its last known state.
-    pub(crate) last: u64,
-    /// The revision of the deletion; `None` if the answer does not say it.
-    pub(crate) at: Option<u64>,
 }
 
 /// Whether a reader sees what the operator wrote before the watch brings it.
@@ -128,8 +104,8 @@ impl Store {
         Self {
             intake,
             applied: Interned::default(),
-            objects: HashSet::new(),
-            written: HashMap::new(),
+            objects: Table::new(),
+            written: OwnWrites::default(),
             dead: Dead::default(),
             malformed: HashMap::new(),
             watches: watches.collect(),
@@ -151,7 +127,7 @@ impl Store {
             .written
             .get(key)
             .filter(|_| consistency == Consistency::OwnWrites);
-        Ok(match written.map(|written| &written.change) {
+        Ok(match written {
             Some(Change::Stored(written, _)) => Some(written.stored.clone()),
             Some(Change::Deleted(deletion)) => {
                 stored.filter(|stored| !deletion.is_of(&stored.packed)).cloned()
@@ -165,78 +141,65 @@ impl Store {
     ///
     /// # Errors
     /// The name of an index that does not exist.
-    pub(crate) fn candidates(
+    pub(crate) fn candidates<'a>(
         &self,
-        options: &ListOptions,
+        options: &'a ListOptions,
         consistency: Consistency,
-    ) -> Result<Vec<Stored>, String> {
+    ) -> Result<Candidates<'a>, String> {
         let find = |(name, value): (&str, _)| match self.indexes.get(name) {
             Some(index) => Ok((index, value)),
             None => Err(name.to_owned()),
         };
         let indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
-        let mut objects = Vec::new();
-        let mut take = |stored: &Stored| {
-            if options.covers(stored.packed.namespace(), stored.packed.name()) {
-                objects.push(stored.clone());
-            }
-        };
-        let own_writes = consistency == Consistency::OwnWrites;
-        let is_known = |stored: &&Stored| {
-            let is_overwritten = own_writes && self.is_overwritten(&stored.packed);
-            !is_overwritten && !self.malformed.contains_key(&stored.packed as &dyn Keyed)
-        };
-        match indexes.split_first() {
+        let watched = match indexes.split_first() {
             Some(((index, value), others)) => {
                 let has_all =
                     |packed: &&Packed| others.iter().all(|(index, value)| index.contains(packed, value));
                 let indexed = index.get(value).filter(has_all);
-                let indexed = indexed.filter_map(|packed| self.watched(packed));
-                indexed.filter(is_known).for_each(&mut take);
+                let found: Vec<_> = indexed.filter_map(|packed| self.watched(packed)).cloned().collect();
+                Watched::Found(found.into_iter())
             }
-            None => self.stored().filter(is_known).for_each(&mut take),
-        }
-        let written = self
-            .written
-            .iter()
-            .filter(|(key, _)| own_writes && !self.malformed.contains_key(*key));
-        for (_, written) in written {
-            if let Change::Stored(written, _) = &written.change
-                && indexes.iter().all(|(index, value)| index.has(written, value))
-            {
-                take(&written.stored);
+            None => Watched::All(self.objects.snapshot()),
+        };
+        let malformed = self.malformed.keys().cloned();
+        let mut hidden: HashMap<_, _> = malformed.map(|key| (key, Hidden::Replaced)).collect();
+        let mut written = Vec::new();
+        if consistency == Consistency::OwnWrites {
+            for (key, change) in self.written.iter() {
+                if !options.covers(key.namespace(), key.name()) || self.malformed.contains_key(key) {
+                    continue;
+                }
+                let reason = match change {
+                    Change::Stored(own, _) => {
+                        if indexes.iter().all(|(index, value)| index.has(own, value)) {
+                            written.push(own.stored.clone());
+                        }
+                        Hidden::Replaced
+                    }
+                    Change::Deleted(deletion) => Hidden::Deleted(deletion.clone()),
+                };
+                hidden.insert(key.clone(), reason);
             }
         }
-        Ok(objects)
-    }
-
-    /// Whether the operator wrote or deleted the object since the watch brought it.
-    fn is_overwritten(&self, packed: &Packed) -> bool {
-        if self.written.is_empty() {
-            return false;
-        }
-        match self
-            .written
-            .get(packed as &dyn Keyed)
-            .map(|written| &written.change)
-        {
-            Some(Change::Stored(..)) => true,
-            Some(Change::Deleted(deletion)) => deletion.is_of(packed),
-            None => false,
-        }
+        Ok(Candidates {
+            options,
+            watched,
+            hidden,
+            written: written.into_iter(),
+        })
     }
 
     fn watched(&self, key: &dyn Keyed) -> Option<&Stored> {
-        self.objects.get(key).map(|slot| &slot.0.stored)
-    }
-
-    fn stored(&self) -> impl Iterator<Item = &Stored> {
-        self.objects.iter().map(|slot| &slot.0.stored)
+        self.objects.get(key).map(|slot| &slot.stored)
     }
 
     /// Adds an index, and returns the objects that have to be added to it with [`Store::index`]; `None` if there is an
     /// index of that name.
-    pub(super) fn add_index(&mut self, name: &str, values: Values) -> Option<Vec<Stored>> {
+    pub(super) fn add_index(
+        &mut self,
+        name: &str,
+        values: Values,
+    ) -> Option<impl Iterator<Item = Stored> + use<>> {
         if self.indexes.contains_key(name) {
             return None;
         }
@@ -261,23 +224,24 @@ impl Store {
 
     /// The oldest write that a watch has not brought yet, as a number that stays the same while it is the oldest.
     pub(super) fn oldest_write(&self, scope: &Scope) -> Option<u64> {
-        let own = self.written.values().filter(|written| written.scope == *scope);
-        own.map(|written| written.change.revision()).min()
+        self.written.oldest(scope)
     }
 
     /// The objects that the watches brought.
-    pub(crate) fn objects(&self) -> Vec<Stored> {
-        self.stored().cloned().collect()
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Stored> + use<> {
+        self.objects.snapshot().map(|slot| slot.stored)
     }
 
-    /// The objects that one of the watches brought.
-    pub(super) fn objects_of(&self, scope: &Scope) -> Vec<Stored> {
-        let is_of = |stored: &&Stored| {
-            let packed = &stored.packed;
-            let key = ObjectKey::new(packed.namespace(), packed.name());
-            self.watch_of(&key).is_some_and(|(of, _)| of == scope)
-        };
-        self.stored().filter(is_of).cloned().collect()
+    /// Returns true if there are no objects from the watches.
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Returns true if an object belongs to one of the watches.
+    pub(super) fn is_of(&self, scope: &Scope, stored: &Stored) -> bool {
+        let packed = &stored.packed;
+        let key = ObjectKey::new(packed.namespace(), packed.name());
+        self.watch_of(&key).is_some_and(|(of, _)| of == scope)
     }
 
     /// How many objects are there that do not fit their type.
@@ -403,7 +367,7 @@ impl Store {
         let key = ObjectKey::new(packed.namespace(), packed.name());
         let at = packed.revision();
         let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
-        let before = match self.written.get(&key).map(|written| &written.change) {
+        let before = match self.written.get(&key) {
             Some(Change::Stored(_, at)) => *at,
             // The answer to an earlier write, overtaken by that to the deletion.
             Some(Change::Deleted(deletion)) if packed.has_uid(&deletion.uid) => return,
@@ -484,7 +448,7 @@ impl Store {
 
     /// The known state of an object that has this revision: the watch brought it, or the operator wrote it.
     fn known_at(&self, key: &ObjectKey, revision: u64) -> Option<&Stored> {
-        let written = match self.written.get(key).map(|written| &written.change) {
+        let written = match self.written.get(key) {
             Some(Change::Stored(written, _)) => Some(&written.stored),
             _ => None,
         };
@@ -528,19 +492,18 @@ impl Store {
         *newest = at.max(*newest);
         progress.went_back |= went_back;
         let list = progress.lists;
-        let is_known = self
-            .written
-            .get(&key)
-            .is_some_and(|written| match &written.change {
-                Change::Stored(_, revision) => *revision <= at,
-                Change::Deleted(deletion) => match &object {
-                    // The list began after the answer to the deletion: the server has not deleted it after all.
-                    Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => written.lists != list,
-                    // There is another one of that name.
-                    Ok(_) => deletion.last < at,
-                    Err(_) => false,
-                },
-            });
+        let is_known = self.written.get(&key).is_some_and(|change| match change {
+            Change::Stored(_, revision) => *revision <= at,
+            Change::Deleted(deletion) => match &object {
+                // The list began after the answer to the deletion: the server has not deleted it after all.
+                Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => {
+                    self.written.lists_at(&key) != Some(list)
+                }
+                // There is another one of that name.
+                Ok(_) => deletion.last < at,
+                Err(_) => false,
+            },
+        });
         let event = self.put(scope, object, went_back);
         if is_known {
             self.restore(&key);
@@ -551,7 +514,7 @@ impl Store {
 
     /// Notes that an object is there which the operator took for deleted.
     fn restore(&mut self, key: &ObjectKey) {
-        if let Some(Change::Deleted(deletion)) = self.written.get(key).map(|written| &written.change) {
+        if let Some(Change::Deleted(deletion)) = self.written.get(key) {
             self.dead.remove(&deletion.uid);
         }
     }
@@ -577,14 +540,12 @@ impl Store {
         };
         self.malformed
             .retain(|key, (_, listed)| !covered(key) || *listed == list);
-        let missing = self
-            .objects
-            .extract_if(|slot| covered(slot) && slot.0.list != list);
-        let mut gone: Vec<_> = missing.map(|slot| Gone::Watched(slot.0.stored)).collect();
+        let missing = self.objects.extract_if(|slot| slot.list != list && covered(slot));
+        let missing = missing.into_iter();
+        let mut gone: Vec<_> = missing.map(|slot| Gone::Watched(slot.stored)).collect();
         // A write that was answered before the list began is in the list, or it was undone since.
         let is_over = |written: &Written| written.scope == *scope && written.lists != list;
-        let over = self.written.extract_if(|_, written| is_over(written));
-        for (key, written) in over.collect::<Vec<_>>() {
+        for (key, written) in self.written.extract_if(is_over) {
             written.cool(&self.intake);
             if let Change::Stored(arrived, _) = written.change
                 && self.watched(&key).is_none()
@@ -594,16 +555,14 @@ impl Store {
         }
         gone.iter()
             .for_each(|gone| self.dead.add(gone.stored().packed.uid()));
-        self.written.retain(|_, written| match &written.change {
-            Change::Stored(arrived, _) if written.scope == *scope => {
-                let is_open = !self.dead.has(&arrived.stored.packed);
-                if !is_open {
-                    written.cool(&self.intake);
-                }
-                is_open
+        let is_dead = |written: &Written| match &written.change {
+            Change::Stored(arrived, _) => {
+                written.scope == *scope && self.dead.has(&arrived.stored.packed)
             }
-            _ => true,
-        });
+            Change::Deleted(_) => false,
+        };
+        let dead = self.written.extract_if(is_dead);
+        dead.iter().for_each(|(_, written)| written.cool(&self.intake));
         gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
         gone
     }
@@ -666,7 +625,7 @@ impl Store {
         if !initial || self.intake.hot.keeps_all() {
             self.intake.hot.put(&stored.packed, object.clone());
         }
-        self.objects.replace(ByKey(Slot { stored, list }));
+        self.objects.replace(Slot { stored, list });
         if !is_new {
             return None;
         }
@@ -689,7 +648,7 @@ impl Store {
     /// Forgets that the operator deleted an object of which the watch brings a state from after that: it is still there.
     fn correct_deletion(&mut self, key: &ObjectKey, arrived: &Arrived) {
         let packed = &arrived.stored.packed;
-        let is_alive = match self.written.get(key).map(|written| &written.change) {
+        let is_alive = match self.written.get(key) {
             Some(Change::Deleted(deletion)) => {
                 packed.has_uid(&deletion.uid) && deletion.at.is_some_and(|at| at < packed.revision())
             }
@@ -703,10 +662,10 @@ impl Store {
 
     /// Notes that a list brought the object.
     fn touch(&mut self, key: &dyn Keyed, list: u32) {
-        if let Some(ByKey(slot)) = self.objects.get(key).cloned()
+        if let Some(slot) = self.objects.get(key).cloned()
             && slot.list != list
         {
-            self.objects.replace(ByKey(Slot { list, ..slot }));
+            self.objects.replace(Slot { list, ..slot });
         }
     }
 
@@ -714,11 +673,10 @@ impl Store {
         let (key, at) = (key_of(&object), revision_of(&object));
         self.malformed.remove(&key);
         self.settle(&key, None, false);
-        let own = self.written.get(&key).map(|written| &written.change);
-        if matches!(own, Some(Change::Deleted(deletion)) if at == 0 || deletion.last < at) {
+        if matches!(self.written.get(&key), Some(Change::Deleted(deletion)) if at == 0 || deletion.last < at) {
             self.remove_written(&key);
         }
-        let known = self.objects.take(&key as &dyn Keyed)?.0.stored;
+        let known = self.objects.take(&key)?.stored;
         self.dead.add(known.packed.uid());
         let known = self.forget(&known)?;
         Some(match object {
@@ -741,13 +699,8 @@ impl Store {
         if at > 0 {
             progress.revision = at;
         }
-        let is_passed = |written: &Written| match &written.change {
-            Change::Stored(_, revision) => written.scope == *scope && *revision <= at,
-            Change::Deleted(_) => false,
-        };
-        let passed = self.written.extract_if(|_, written| is_passed(written));
         let mut gone = Vec::new();
-        for (key, written) in passed.collect::<Vec<_>>() {
+        for (key, written) in self.written.take_passed(scope, at) {
             written.cool(&self.intake);
             if let Change::Stored(arrived, _) = written.change
                 && self.watched(&key).is_none()
@@ -770,27 +723,6 @@ impl Written {
         if let Change::Stored(written, _) = &self.change {
             intake.hot.forget(&written.stored.packed);
         }
-    }
-}
-
-// === impl Change ===
-
-impl Change {
-    /// The revision that the watch has to pass.
-    fn revision(&self) -> u64 {
-        match self {
-            Self::Stored(_, revision) => *revision,
-            Self::Deleted(deletion) => deletion.last,
-        }
-    }
-}
-
-// === impl Deletion ===
-
-impl Deletion {
-    /// Returns true for a state of the deleted object, or of an earlier one of its name.
-    fn is_of(&self, packed: &Packed) -> bool {
-        packed.has_uid(&self.uid) || (packed.revision() > 0 && packed.revision() <= self.last)
     }
 }
 
@@ -893,7 +825,7 @@ fn is_newer(new: &Packed, old: &Packed) -> bool {
 }
 
 #[cfg(test)]
-mod own_writes;
+mod reads;
 
 #[cfg(test)]
 mod schedules;

@@ -253,8 +253,8 @@ impl World {
             self.floors.insert(name, floor.max(began));
         }
         let options = ListOptions::all().field("metadata.name", name);
-        let listed = self.store.candidates(&options, Consistency::OwnWrites).unwrap();
-        assert_eq!(listed.first().map(state_of), seen, "{name} in a list");
+        let mut listed = self.store.candidates(&options, Consistency::OwnWrites).unwrap().flatten();
+        assert_eq!(listed.next().as_ref().map(state_of), seen, "{name} in a list");
     }
 
     fn seen(&self, name: &str) -> Option<State> {

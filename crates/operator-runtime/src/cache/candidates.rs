@@ -1,0 +1,71 @@
+//! The objects of a kind that a list may want, at one time.
+
+use std::collections::HashMap;
+use std::vec;
+
+use super::item::Stored;
+use super::keyed::Keyed;
+use super::own_writes::Deletion;
+use super::selection::ListOptions;
+use super::store::Slot;
+use super::table::Snapshot;
+use crate::object::ObjectKey;
+
+/// The objects in the namespace and of the name that are wanted, in no order. Labels are not compared.
+pub(crate) struct Candidates<'a> {
+    pub(super) options: &'a ListOptions,
+    pub(super) watched: Watched,
+    pub(super) hidden: HashMap<ObjectKey, Hidden>,
+    pub(super) written: vec::IntoIter<Stored>,
+}
+
+/// What the watches brought.
+pub(super) enum Watched {
+    All(Snapshot<Slot>),
+    /// The objects that indexes have.
+    Found(vec::IntoIter<Stored>),
+}
+
+/// Why an object that a watch brought is not a candidate.
+pub(super) enum Hidden {
+    /// It was overwritten, or does not fit its type.
+    Replaced,
+    /// The operator deleted it; another object of its name is shown.
+    Deleted(Deletion),
+}
+
+// === impl Candidates ===
+
+impl Candidates<'_> {
+    fn is_hidden(&self, stored: &Stored) -> bool {
+        if self.hidden.is_empty() {
+            return false;
+        }
+        match self.hidden.get(&stored.packed as &dyn Keyed) {
+            Some(Hidden::Replaced) => true,
+            Some(Hidden::Deleted(deletion)) => deletion.is_of(&stored.packed),
+            None => false,
+        }
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    /// An object, or `None` for one that is not wanted: there may be many of those in a row, among which a caller wants to
+    /// pause.
+    type Item = Option<Stored>;
+
+    fn next(&mut self) -> Option<Option<Stored>> {
+        let next = match &mut self.watched {
+            Watched::All(snapshot) => snapshot.next().map(|slot| slot.stored),
+            Watched::Found(found) => found.next(),
+        };
+        let stored = match next {
+            Some(watched) if self.is_hidden(&watched) => return Some(None),
+            Some(watched) => watched,
+            None => self.written.next()?,
+        };
+        let packed = &stored.packed;
+        let is_covered = self.options.covers(packed.namespace(), packed.name());
+        Some(is_covered.then_some(stored))
+    }
+}
