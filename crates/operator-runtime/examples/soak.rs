@@ -81,7 +81,7 @@ impl Reconciler for SpongeReconciler {
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let args = Args::parse();
     args.manager.init_logging();

@@ -28,16 +28,37 @@ pub(crate) struct Ingested<K> {
     /// The object, for a [`Reader`].
     body: Box<[u8]>,
     applied: Vec<Applied>,
+    is_deleting: bool,
     kind: PhantomData<fn() -> K>,
 }
 
-/// What a field manager applied: API version and field set in one text. Texts are smaller than trees, and trees that
-/// lived until the end of a list would leave holes between the objects that stay.
+/// The fields that a field manager applied, for a [`Reader`]. Trees that lived until the end of a list would leave holes
+/// between the objects that stay.
 #[derive(Clone, Debug)]
 struct Applied {
     manager: String,
-    fields: String,
+    version: String,
+    fields: Box<[u8]>,
 }
+
+/// An entry of `managedFields`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields {
+    #[serde(default)]
+    manager: Option<String>,
+    #[serde(default)]
+    operation: Option<String>,
+    #[serde(default)]
+    subresource: Option<String>,
+    #[serde(default)]
+    api_version: Option<String>,
+    #[serde(default, rename = "fieldsV1")]
+    fields: Option<Loose>,
+}
+
+/// Any value, for a [`Reader`].
+struct Loose(Box<[u8]>);
 
 /// An object that does not fit its type: its schema and the operator's type disagree.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,12 +88,17 @@ impl<K: View> Ingested<K> {
             .applied
             .iter()
             .find(|applied| *applied.manager == *intake.manager);
-        let applied = applied.map(|applied| with_marks(&applied.fields, object.meta()));
+        let applied = applied.map(|applied| with_marks(&applied.to_text(), object.meta()));
         let form = intake.form(Representation::of::<K>());
         Ok(Arrived {
             object: Arc::new(object),
             stored: intake.stored(packed, applied, form),
         })
+    }
+
+    /// Returns true if the object is being deleted.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.is_deleting
     }
 
     fn decode(&self) -> Result<K, Corrupt> {
@@ -118,14 +144,28 @@ fn identity(metadata: &ObjectMeta) -> Identity<'_> {
 
 impl Applied {
     /// What an entry of `managedFields` says, if it is about an apply to the object itself.
-    fn of(entry: &Value) -> Option<Self> {
-        let is_apply = entry["operation"] == "Apply" && entry.get("subresource").is_none();
-        let manager = entry["manager"].as_str().filter(|_| is_apply)?;
-        let version = entry["apiVersion"].as_str().unwrap_or_default();
+    fn of(entry: ManagedFields) -> Option<Self> {
+        let is_apply = entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none();
+        let manager = entry.manager.filter(|_| is_apply)?;
         Some(Self {
-            manager: manager.to_owned(),
-            fields: format!("{version} {}", entry["fieldsV1"]),
+            manager,
+            version: entry.api_version.unwrap_or_default(),
+            fields: entry.fields.map(|Loose(fields)| fields).unwrap_or_default(),
         })
+    }
+
+    /// API version and field set in one text.
+    fn to_text(&self) -> String {
+        let fields = Value::deserialize(&mut Reader::new(&self.fields, &[]));
+        format!("{} {}", self.version, fields.unwrap_or_default())
+    }
+}
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut loose = Writer::loose();
+        loose.value(deserializer)?;
+        Ok(Self(loose.into_bytes()))
     }
 }
 
@@ -163,6 +203,7 @@ impl<'de, K: View> Deserialize<'de> for Ingested<K> {
             metadata: arriving.metadata,
             body: arriving.body.into_bytes(),
             applied: arriving.applied,
+            is_deleting: arriving.is_deleting,
             kind: PhantomData,
         };
         if ingested.metadata.name.is_none() && guarded(|| ingested.decode()).is_err() {
@@ -177,6 +218,7 @@ struct Arriving {
     body: Writer<'static>,
     metadata: Box<ObjectMeta>,
     applied: Vec<Applied>,
+    is_deleting: bool,
 }
 
 impl Default for Arriving {
@@ -185,6 +227,7 @@ impl Default for Arriving {
             body: Writer::loose(),
             metadata: Box::default(),
             applied: Vec::new(),
+            is_deleting: false,
         }
     }
 }
@@ -203,11 +246,12 @@ impl Members<'_> {
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<bool, A::Error> {
         let Self(arriving, level) = self;
         if *level == Level::Metadata && name == "managedFields" {
-            let entries: Value = members.next_value()?;
-            let entries = entries.as_array().into_iter().flatten();
+            let entries: Option<Vec<ManagedFields>> = members.next_value()?;
+            let entries = entries.into_iter().flatten();
             arriving.applied = entries.filter_map(Applied::of).collect();
             return Ok(false);
         }
+        arriving.is_deleting |= *level == Level::Metadata && name == "deletionTimestamp";
         arriving.body.text(name);
         if *level == Level::Object && name == "metadata" {
             members.next_value_seed(Members(arriving, Level::Metadata))?;

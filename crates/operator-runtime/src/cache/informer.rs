@@ -18,7 +18,7 @@ use super::CacheOptions;
 use super::breath::Breath;
 use super::decode::Malformed;
 use super::handlers::{Handler, Handlers};
-use super::item::{Arrived, Incoming, Incomings, Intake, Item, Representation, Stored, view};
+use super::item::{Arrived, FindOwnWrite, Incoming, Incomings, Intake, Item, Representation, Stored, view};
 use super::pace::paced;
 use super::plan::Planned;
 use super::quarantine::{Quarantine, Read};
@@ -57,7 +57,7 @@ pub(crate) struct Known<K> {
 /// One kind in the cache.
 pub(crate) struct Informer {
     intake: Arc<Intake>,
-    store: RwLock<Store>,
+    store: Arc<RwLock<Store>>,
     /// Locked while an event is stored and handled, so that each handler gets all events, in order and once.
     handlers: Mutex<Handlers>,
     watches: Vec<(Planned, Mutex<Health>)>,
@@ -167,7 +167,7 @@ impl Informer {
             quarantine: Arc::new(Quarantine::new(intake.clone(), metrics.clone(), recorder)),
             metrics,
             indexing: watch::Sender::new(0),
-            store: RwLock::new(Store::new(intake.clone(), scopes)),
+            store: Arc::new(RwLock::new(Store::new(intake.clone(), scopes))),
             intake,
             handlers: Mutex::default(),
             watches,
@@ -416,6 +416,12 @@ impl Informer {
         if let Ok(Ok(written)) = take(answer, &self.intake) {
             self.store.write().write(written);
         }
+    }
+
+    /// The object as a `K`, if the watch has brought this state of it already.
+    pub(crate) fn watched_as<K: View>(&self, metadata: &ObjectMeta) -> Option<Arc<K>> {
+        let stored = self.store.read().watched_at(metadata).cloned()?;
+        self.intake.read(&stored).ok()
     }
 
     /// Takes an answer that came in as what the store keeps.
@@ -701,7 +707,10 @@ impl Informer {
                 true => config.clone().streaming_lists(),
                 false => config.clone(),
             };
-            let stream = (current.open)(client.clone(), &planned.scope, config, self.intake.clone());
+            let store = self.store.clone();
+            let own_write: FindOwnWrite = Box::new(move |metadata| store.read().own_write(metadata).cloned());
+            let (client, intake) = (client.clone(), self.intake.clone());
+            let stream = (current.open)(client, &planned.scope, config, intake, own_write);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 next = self.follow(stream, &watch, current, &mut attempt) => match next {

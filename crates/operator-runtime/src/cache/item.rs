@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use kube::Api;
 use kube::api::DynamicObject;
-use kube::core::TypeMeta;
+use kube::core::{ObjectMeta, TypeMeta};
 use kube::runtime::watcher::{self, Event as WatchEvent, watcher};
+use kube::{Api, Resource};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -88,10 +88,13 @@ pub(crate) struct Intake {
 pub(crate) struct Representation {
     type_id: TypeId,
     width: Width,
-    pub(crate) open: fn(kube::Client, &Scope, watcher::Config, Arc<Intake>) -> Incomings,
+    pub(crate) open: fn(kube::Client, &Scope, watcher::Config, Arc<Intake>, FindOwnWrite) -> Incomings,
     pub(crate) take: fn(Value, &Intake) -> Result<Incoming, serde_json::Error>,
     unpack: Unpack,
 }
+
+/// Finds the answer to the write of the operator that made this state of an object.
+pub(crate) type FindOwnWrite = Box<dyn Fn(&ObjectMeta) -> Option<Arrived> + Send + Sync>;
 
 type Unpack = fn(&Stored, &Intake) -> Result<Arc<dyn Item>, String>;
 
@@ -325,18 +328,24 @@ fn open<K: View>(
     scope: &Scope,
     config: watcher::Config,
     intake: Arc<Intake>,
+    own_write: FindOwnWrite,
 ) -> Incomings {
     let resource = intake.kind.api_resource();
     let api: Api<Ingested<K>> = match scope {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
+    let form = intake.form(Representation::of::<K>());
     let finish = move |ingested: Ingested<K>| ingested.finish(&intake);
     let events = watcher(api, config).map_ok(move |event| match event {
         WatchEvent::Init => WatchEvent::Init,
         WatchEvent::InitApply(object) => WatchEvent::InitApply(finish(object)),
         WatchEvent::InitDone => WatchEvent::InitDone,
-        WatchEvent::Apply(object) => WatchEvent::Apply(finish(object)),
+        // The answer to a write of the operator is the same object: it is decoded and packed once.
+        WatchEvent::Apply(object) => WatchEvent::Apply(match own_write(object.meta()) {
+            Some(arrived) if arrived.stored.form == form => Ok(arrived),
+            _ => finish(object),
+        }),
         WatchEvent::Delete(object) => WatchEvent::Delete(finish(object)),
     });
     events.boxed()

@@ -52,6 +52,7 @@ struct Order {
 // === impl OwnWrites ===
 
 impl OwnWrites {
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.by_object.is_empty()
     }

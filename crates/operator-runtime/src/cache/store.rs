@@ -22,8 +22,8 @@ use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::Value;
 
-use super::decode::{Malformed, with_owners};
 use super::candidates::{Candidates, Hidden, Watched};
+use super::decode::{Malformed, with_owners};
 use super::index::{Index, Values};
 use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
 use super::keyed::Keyed;
@@ -156,7 +156,10 @@ impl Store {
                 let has_all =
                     |packed: &&Packed| others.iter().all(|(index, value)| index.contains(packed, value));
                 let indexed = index.get(value).filter(has_all);
-                let found: Vec<_> = indexed.filter_map(|packed| self.watched(packed)).cloned().collect();
+                let found: Vec<_> = indexed
+                    .filter_map(|packed| self.watched(packed))
+                    .cloned()
+                    .collect();
                 Watched::Found(found.into_iter())
             }
             None => Watched::All(self.objects.snapshot()),
@@ -361,6 +364,19 @@ impl Store {
         }
     }
 
+    /// The answer to the write of the operator that made this state of an object.
+    pub(super) fn own_write(&self, metadata: &ObjectMeta) -> Option<&Arrived> {
+        match self.written.get(metadata) {
+            Some(Change::Stored(arrived, _)) if is_at(&arrived.stored, metadata) => Some(arrived),
+            _ => None,
+        }
+    }
+
+    /// The object, if a watch has brought this state of it.
+    pub(super) fn watched_at(&self, metadata: &ObjectMeta) -> Option<&Stored> {
+        self.watched(metadata).filter(|stored| is_at(stored, metadata))
+    }
+
     /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
     pub(crate) fn write(&mut self, written: Arrived) {
         let packed = &written.stored.packed;
@@ -409,13 +425,22 @@ impl Store {
 
     fn set_written(&mut self, key: ObjectKey, written: Written) {
         if let Some(before) = self.written.insert(key, written) {
-            before.cool(&self.intake);
+            self.cool(&before);
         }
     }
 
     fn remove_written(&mut self, key: &ObjectKey) {
         if let Some(written) = self.written.remove(key) {
-            written.cool(&self.intake);
+            self.cool(&written);
+        }
+    }
+
+    /// Lets go of the decoded object of a write, unless the watch has brought the same one.
+    fn cool(&self, written: &Written) {
+        if let Change::Stored(written, _) = &written.change
+            && !self.is_current(&written.stored)
+        {
+            self.intake.hot.forget(&written.stored.packed);
         }
     }
 
@@ -546,7 +571,7 @@ impl Store {
         // A write that was answered before the list began is in the list, or it was undone since.
         let is_over = |written: &Written| written.scope == *scope && written.lists != list;
         for (key, written) in self.written.extract_if(is_over) {
-            written.cool(&self.intake);
+            self.cool(&written);
             if let Change::Stored(arrived, _) = written.change
                 && self.watched(&key).is_none()
             {
@@ -556,13 +581,11 @@ impl Store {
         gone.iter()
             .for_each(|gone| self.dead.add(gone.stored().packed.uid()));
         let is_dead = |written: &Written| match &written.change {
-            Change::Stored(arrived, _) => {
-                written.scope == *scope && self.dead.has(&arrived.stored.packed)
-            }
+            Change::Stored(arrived, _) => written.scope == *scope && self.dead.has(&arrived.stored.packed),
             Change::Deleted(_) => false,
         };
         let dead = self.written.extract_if(is_dead);
-        dead.iter().for_each(|(_, written)| written.cool(&self.intake));
+        dead.iter().for_each(|(_, written)| self.cool(written));
         gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
         gone
     }
@@ -673,7 +696,8 @@ impl Store {
         let (key, at) = (key_of(&object), revision_of(&object));
         self.malformed.remove(&key);
         self.settle(&key, None, false);
-        if matches!(self.written.get(&key), Some(Change::Deleted(deletion)) if at == 0 || deletion.last < at) {
+        if matches!(self.written.get(&key), Some(Change::Deleted(deletion)) if at == 0 || deletion.last < at)
+        {
             self.remove_written(&key);
         }
         let known = self.objects.take(&key)?.stored;
@@ -701,7 +725,7 @@ impl Store {
         }
         let mut gone = Vec::new();
         for (key, written) in self.written.take_passed(scope, at) {
-            written.cool(&self.intake);
+            self.cool(&written);
             if let Change::Stored(arrived, _) = written.change
                 && self.watched(&key).is_none()
                 && !self.malformed.contains_key(&key)
@@ -712,17 +736,6 @@ impl Store {
             }
         }
         gone
-    }
-}
-
-// === impl Written ===
-
-impl Written {
-    /// Lets go of the decoded object: what the watch brought, or will bring, is another copy.
-    fn cool(&self, intake: &Intake) {
-        if let Change::Stored(written, _) = &self.change {
-            intake.hot.forget(&written.stored.packed);
-        }
     }
 }
 
@@ -751,6 +764,17 @@ fn revision_of(object: &Incoming) -> u64 {
         Ok(arrived) => arrived.stored.packed.revision(),
         Err(malformed) => revision(&malformed.metadata),
     }
+}
+
+/// Returns true if this is the state of an object that its metadata names.
+fn is_at(stored: &Stored, metadata: &ObjectMeta) -> bool {
+    let version = metadata.resource_version.as_deref();
+    let has_version = version.is_some() && stored.packed.resource_version().as_deref() == version;
+    has_version
+        && metadata
+            .uid
+            .as_deref()
+            .is_some_and(|uid| stored.packed.has_uid(uid))
 }
 
 fn key_of(object: &Incoming) -> ObjectKey {
@@ -786,7 +810,8 @@ impl Dead {
     }
 
     fn has(&self, packed: &Packed) -> bool {
-        self.0.iter().any(|uid| packed.has_uid(uid))
+        let uid = packed.uid();
+        uid.is_some_and(|uid| self.0.contains(&uid))
     }
 }
 

@@ -36,7 +36,9 @@ impl<T: Keyed + Clone> Table<T> {
     }
 
     pub(super) fn get(&self, key: &dyn Keyed) -> Option<&T> {
-        self.shards[self.shard_of(key)].get(key).map(|ByKey(object)| object)
+        self.shards[self.shard_of(key)]
+            .get(key)
+            .map(|ByKey(object)| object)
     }
 
     /// Adds an object, in place of one of the same name.

@@ -22,8 +22,9 @@ enum Command {
     Manifests,
 }
 
-// Two threads are enough for what waits most of the time, and each one takes memory.
-#[tokio::main(worker_threads = 2)]
+// One thread is enough for work that waits most of the time, and saves memory and CPU time. Blocking calls and long
+// computations belong in `tokio::task::spawn_blocking`.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {

@@ -253,7 +253,11 @@ impl World {
             self.floors.insert(name, floor.max(began));
         }
         let options = ListOptions::all().field("metadata.name", name);
-        let mut listed = self.store.candidates(&options, Consistency::OwnWrites).unwrap().flatten();
+        let mut listed = self
+            .store
+            .candidates(&options, Consistency::OwnWrites)
+            .unwrap()
+            .flatten();
         assert_eq!(listed.next().as_ref().map(state_of), seen, "{name} in a list");
     }
 

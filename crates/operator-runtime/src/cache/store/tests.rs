@@ -178,6 +178,34 @@ fn own_write_is_read_at_once_and_its_event_still_comes() {
 }
 
 #[test]
+fn answer_serves_as_the_event_of_the_same_state_alone() {
+    let mut bench = Bench::new();
+    bench.list(vec![object("a", 1)]);
+    bench.write(object("a", 5));
+    let metadata = |name: &str, revision: u64| {
+        let metadata = object(name, revision)["metadata"].clone();
+        serde_json::from_value::<ObjectMeta>(metadata).unwrap()
+    };
+    let answer = bench.0.own_write(&metadata("a", 5)).unwrap().clone();
+    assert!(bench.0.own_write(&metadata("a", 4)).is_none());
+    assert!(bench.0.own_write(&metadata("b", 5)).is_none());
+    let another = ObjectMeta {
+        uid: Some("uid-of-another".to_owned()),
+        ..metadata("a", 5)
+    };
+    assert!(bench.0.own_write(&another).is_none());
+
+    assert!(bench.0.watched_at(&metadata("a", 5)).is_none());
+    let object = answer.object.clone();
+    bench.0.step(&None, representation(), WatchEvent::Apply(Ok(answer)));
+    assert!(bench.0.own_write(&metadata("a", 5)).is_none());
+    let watched = bench.0.watched_at(&metadata("a", 5)).unwrap();
+    // The decoded object stays with those that were used lately.
+    let read: Arc<dyn Item> = bench.0.intake.read::<ConfigMap>(watched).unwrap();
+    assert!(std::ptr::addr_eq(Arc::as_ptr(&read), Arc::as_ptr(&object)));
+}
+
+#[test]
 fn older_event_does_not_undo_an_own_write() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 1)]);
