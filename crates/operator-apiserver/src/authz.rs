@@ -86,14 +86,33 @@ pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Dec
     }
 }
 
-/// Lets a request through, or refuses it.
-pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+/// A request that is not allowed: why, and the answer to it.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) reason: String,
+    pub(crate) status: Status,
+}
+
+/// Lets a request through with the reason, or refuses it.
+pub(crate) fn check_and_explain(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+) -> Result<String, Box<Refused>> {
     let decision = authorize(registry, attributes);
     registry.metrics.authorized("RBAC", decision.allowed);
     if decision.allowed {
-        return Ok(());
+        return Ok(decision.reason);
     }
-    Err(refusal(attributes, &decision.reason))
+    Err(Box::new(Refused {
+        status: refusal(attributes, &decision.reason),
+        reason: decision.reason,
+    }))
+}
+
+/// Lets a request through, or refuses it.
+pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let decision = check_and_explain(registry, attributes);
+    decision.map(drop).map_err(|refused| refused.status)
 }
 
 /// The answer to a request that is not allowed.

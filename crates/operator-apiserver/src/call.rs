@@ -1,6 +1,7 @@
 //! One request on its way through the server, and the answer it gets.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
@@ -10,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{Origin, Record};
 use crate::authn::User;
 use crate::negotiate::{Form, body};
 use crate::query::Query;
@@ -32,6 +34,14 @@ pub(crate) struct Call {
     pub(crate) warnings: Warnings,
     /// Ends long answers when the listener that the request came through shuts down.
     pub(crate) drain: CancellationToken,
+    /// The user that the request acts as, if it does.
+    pub(crate) impersonated: Option<User>,
+    /// Where the request comes from.
+    pub(crate) origin: Origin,
+    /// The id of the request in the audit log.
+    pub(crate) audit_id: String,
+    /// The record of the request in the audit log, if there is one.
+    pub(crate) audit: Option<Arc<Record>>,
     /// When the request came in.
     pub(crate) started: tokio::time::Instant,
     /// When the time of the request ends; `None` for requests without a limit, and before it is known.

@@ -99,8 +99,11 @@ async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Op
     }
 }
 
-/// A duration as Go's `time.ParseDuration` reads it, with its errors. One below zero is as good as none.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+/// Reads a duration as Go's `time.ParseDuration` does, such as `1m30s`. One below zero is zero.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("time: invalid duration {}", go_quote(text));
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned == "0" {

@@ -5,7 +5,7 @@ mod impatient;
 mod kubeconfig;
 mod tls;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +123,8 @@ impl ListenOptions {
 /// The user at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
+    /// The address of the client.
+    pub(crate) address: Option<IpAddr>,
     pub(crate) user: User,
     /// The client has a certificate that is not trusted: it needs a token.
     pub(crate) is_untrusted: bool,

@@ -18,6 +18,7 @@ mod http_server;
 mod server;
 
 mod admission;
+mod audit;
 mod authn;
 mod authz;
 mod call;
@@ -61,8 +62,10 @@ pub(crate) mod openapi;
 pub(crate) mod protobuf;
 pub mod yaml;
 
+pub use audit::{AuditLog, AuditOptions, AuditWebhook};
 pub use authz::Authorization;
 pub use call::Body;
+pub use deadline::parse_duration;
 pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};
 pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder, Error};

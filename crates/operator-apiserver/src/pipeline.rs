@@ -1,5 +1,6 @@
 //! The rooms that a request walks through, in order, and nothing else.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{self, Origin};
 use crate::authn::{self, User};
 use crate::authz::{self, Attributes};
 use crate::call::{Answer, Body, Call, Content};
@@ -25,12 +27,16 @@ use crate::status::{self, Status};
 use crate::subresource;
 use crate::verb;
 
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
 /// A request as it comes in.
 pub(crate) struct Incoming<B> {
     pub(crate) parts: Parts,
     /// Reads the body.
     pub(crate) body: B,
     pub(crate) user: User,
+    /// The address of the client.
+    pub(crate) address: Option<IpAddr>,
     /// The client's certificate is not trusted.
     pub(crate) is_untrusted: bool,
     /// When the client's certificate expires; the connection may last longer.
@@ -57,8 +63,23 @@ pub(crate) async fn handle(
         user: incoming.user,
         warnings: Warnings::default(),
         drain: incoming.drain,
+        impersonated: None,
+        origin: Origin {
+            uri: parts
+                .uri
+                .path_and_query()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            address: incoming.address,
+        },
+        audit_id: String::new(),
+        audit: None,
         started: Instant::now(),
         deadline: None,
+    };
+    call.audit_id = match call.header(AUDIT_ID) {
+        "" => registry.random.uuid(),
+        given => given.to_owned(),
     };
     let _in_flight = registry.metrics.begin(&call);
     let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
@@ -66,10 +87,20 @@ pub(crate) async fn handle(
     if is_refused {
         call.user = User::anonymous();
     }
-    let identified = if is_refused && authn::bearer_token(&call.headers).is_none() {
+    let authenticated = if is_refused && authn::bearer_token(&call.headers).is_none() {
         Err(status::unauthorized())
     } else {
-        identify(registry, &mut call)
+        authenticate(registry, &mut call)
+    };
+    let identified = match authenticated {
+        Ok(()) => {
+            call.audit = audit::begin(registry, &call);
+            act_as(registry, &mut call)
+        }
+        Err(refusal) => {
+            audit::unauthenticated(registry, &call, &refusal);
+            Err(refusal)
+        }
     };
     let prepared = match identified {
         Ok(()) => prepare(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
@@ -107,6 +138,7 @@ pub(crate) async fn handle(
 fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
+    audit::complete(call, &mut answer);
     encoding::compress(&mut answer, &call.headers);
     let code = answer.code.as_u16();
     answer.content = match answer.content {
@@ -116,7 +148,7 @@ fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> 
         }
         Content::Stream(body) => Content::Stream(metrics::follow(registry, call, code, body)),
     };
-    answer.set(HeaderName::from_static("audit-id"), &registry.random.uuid());
+    answer.set(AUDIT_ID, &call.audit_id);
     answer.into_response()
 }
 
@@ -131,9 +163,22 @@ async fn prepare(
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
     // Before the body: it costs memory.
-    authz::check(registry, &Attributes::of(&call.user, &call.info))?;
+    let decision = authz::check_and_explain(registry, &Attributes::of(&call.user, &call.info));
+    let (word, reason) = match &decision {
+        Ok(reason) => ("allow", reason.as_str()),
+        Err(refused) => ("forbid", refused.reason.as_str()),
+    };
+    call.warnings.annotate("authorization.k8s.io/decision", word);
+    call.warnings.annotate("authorization.k8s.io/reason", reason);
+    decision.map_err(|refused| refused.status)?;
     if has_body(method) {
         call.body = deadline.read(body).await?;
+    }
+    if call.info.verb == "patch"
+        && let Some(record) = &call.audit
+        && let Ok(patch) = serde_json::from_slice(&call.body)
+    {
+        record.request_object(&patch);
     }
     Ok(deadline)
 }
@@ -177,8 +222,8 @@ fn has_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Whose the request is: that of its user, or of the one that the user acts as.
-fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+/// Finds out who sends the request.
+fn authenticate(registry: &Registry, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
     {
@@ -188,8 +233,14 @@ fn identify(registry: &Registry, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous() && !registry.anonymous {
         return Err(status::unauthorized());
     }
+    Ok(())
+}
+
+/// Lets the request be that of the user that its headers name, if they do.
+fn act_as(registry: &Registry, call: &mut Call) -> Result<(), Status> {
     let asked = Attributes::of(&call.user, &call.info);
     if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
+        call.impersonated = Some(user.clone());
         call.user = user;
     }
     Ok(())

@@ -32,6 +32,7 @@ pub(crate) use self::resource::{
 pub use self::service_network::{NetworkError, ServiceNetwork};
 pub(crate) use self::warnings::Warnings;
 use crate::admission;
+use crate::audit::Audit;
 use crate::authn::User;
 use crate::authz;
 use crate::clock::{self, Clock};
@@ -81,6 +82,8 @@ pub(crate) struct Registry {
     pub(crate) flags: BTreeMap<String, String>,
     /// The least time of a watch that asks for none; zero is without an end.
     pub(crate) min_request_timeout: Duration,
+    /// Records requests, if it is asked to.
+    pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
     pub(crate) metrics: Metrics,
     /// Runs the work of large requests.
@@ -156,6 +159,7 @@ impl Registry {
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),
             routes: Routes::default(),
+            audit: None,
             metrics: Metrics::default(),
             offload: Offload::default(),
             this: Weak::new(),

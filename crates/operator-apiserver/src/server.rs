@@ -14,6 +14,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{Audit, AuditOptions};
 use crate::authn::User;
 use crate::authz::Authorization;
 use crate::bootstrap;
@@ -63,6 +64,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// The audit log cannot be kept.
+    #[error("cannot use {0}")]
+    Audit(String),
     /// The certificates could not be made.
     #[error("cannot make the server's certificates: {0}")]
     Certificates(String),
@@ -91,6 +95,7 @@ pub struct Builder {
     tokens: Tokens,
     flags: BTreeMap<String, String>,
     min_request_timeout: Duration,
+    audit: Option<AuditOptions>,
 }
 
 /// What the builder was told of tokens.
@@ -129,6 +134,7 @@ impl ApiServer {
             tokens: Tokens::default(),
             flags: BTreeMap::new(),
             min_request_timeout: Duration::from_secs(1800),
+            audit: None,
         }
     }
 
@@ -166,6 +172,7 @@ impl ApiServer {
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
         let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
+        let address = peer.as_ref().and_then(|peer| peer.address);
         let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
         let expiry = peer.as_ref().and_then(|peer| peer.expiry);
         let user = peer.map_or_else(User::admin, |peer| peer.user);
@@ -175,6 +182,7 @@ impl ApiServer {
             parts,
             body: read(body),
             user,
+            address,
             is_untrusted,
             expiry,
             drain,
@@ -330,6 +338,13 @@ impl Builder {
         self
     }
 
+    /// Records requests in a file or with a webhook, `--audit-*` of kube-apiserver.
+    #[must_use]
+    pub fn audit(mut self, options: AuditOptions) -> Self {
+        self.audit = Some(options);
+        self
+    }
+
     /// Sets the flags that `/flagz` shows, by name. They have no other effect.
     #[must_use]
     pub fn flags(mut self, flags: impl IntoIterator<Item = (String, String)>) -> Self {
@@ -449,6 +464,8 @@ impl Builder {
         registry.authorization = self.authorization;
         registry.service_network = self.service_network;
         registry.flags = self.flags;
+        let audit = self.audit.map(Audit::new).transpose();
+        registry.audit = audit.map_err(Error::Audit)?.map(Arc::new);
         registry.min_request_timeout = self.min_request_timeout;
         registry.anonymous = self.anonymous && self.authorization != Authorization::AlwaysAllow;
         registry.keyring = self

@@ -4,6 +4,7 @@
 //! the first of its endpoints.
 
 mod failure;
+mod kubeconfig;
 mod target;
 mod trust;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -25,6 +26,7 @@ use parking_lot::{Mutex, RwLock};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -80,6 +82,8 @@ impl CallError {
 pub(crate) struct WebhookClient {
     target: Target,
     tls: Result<Arc<ClientConfig>, String>,
+    /// The value of the `Authorization` header, if there is one.
+    authorization: Option<String>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
@@ -88,9 +92,46 @@ impl WebhookClient {
     pub(crate) fn new(config: &Value) -> Self {
         Self {
             target: Target::read(config),
-            tls: trust::client_config(&bundle(config)),
+            tls: trust::client_config(&bundle(config), None),
+            authorization: None,
             idle: Mutex::default(),
         }
+    }
+
+    /// Reads a kubeconfig: the server of its current context, with the credentials of the user.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn from_kubeconfig(text: &str) -> Result<Self, String> {
+        let access = kubeconfig::read(text)?;
+        let identity = access.identity.as_ref();
+        let identity = identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
+        Ok(Self {
+            target: Target::of_server(&access.server)?,
+            tls: Ok(trust::client_config(&access.authorities, identity)?),
+            authorization: access.authorization,
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Sends a body and returns the code and the body of the answer.
+    pub(crate) async fn send(
+        &self,
+        registry: &Registry,
+        user_agent: &str,
+        body: String,
+        timeout: Duration,
+    ) -> Result<(u16, Bytes), CallError> {
+        let tls = self.tls.clone().map_err(CallError::Configuration)?;
+        let sent = Sent {
+            user_agent,
+            authorization: self.authorization.as_deref(),
+            body: Bytes::from(body),
+            tls,
+        };
+        let answer = tokio::time::timeout(timeout, self.follow(registry, self.target.clone(), &sent)).await;
+        let answer = answer.unwrap_or_else(|_| Err(Broken::at(&self.target, "context deadline exceeded")));
+        answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))
     }
 
     /// Sends a review and reads the answer, which is a review of the same version and kind.
@@ -110,6 +151,7 @@ impl WebhookClient {
         }
         let sent = Sent {
             user_agent,
+            authorization: self.authorization.as_deref(),
             body: Bytes::from(review.to_string()),
             tls,
         };
@@ -213,6 +255,7 @@ impl WebhookClient {
 /// What each request of a call carries.
 struct Sent<'a> {
     user_agent: &'a str,
+    authorization: Option<&'a str>,
     body: Bytes,
     tls: Arc<ClientConfig>,
 }
@@ -220,11 +263,14 @@ struct Sent<'a> {
 impl Sent<'_> {
     /// The request with the review, or the GET that a redirect turns it into.
     fn request(&self, target: &Target, with_review: bool) -> http::Result<Request<Full<Bytes>>> {
-        let builder = Request::builder()
+        let mut builder = Request::builder()
             .uri(&target.path)
             .header(HOST, &target.authority)
             .header(ACCEPT, "application/json, */*")
             .header(USER_AGENT, self.user_agent);
+        if let Some(authorization) = self.authorization {
+            builder = builder.header(AUTHORIZATION, authorization);
+        }
         if !with_review {
             return builder.method(Method::GET).body(Full::default());
         }
@@ -252,7 +298,7 @@ struct Broken {
 impl Broken {
     fn at(target: &Target, why: impl Display) -> Self {
         Self {
-            url: format!("https://{}{}", target.authority, target.path),
+            url: target.url(),
             why: why.to_string(),
         }
     }
@@ -269,12 +315,22 @@ async fn connect(
         .map_err(|error| failure::of_dial(&host, port, &error))?;
     // Small requests that wait for an answer: nothing is gained by waiting for more to send.
     let _ = stream.set_nodelay(true);
+    if !target.secure {
+        return converse(stream).await;
+    }
     let name = ServerName::try_from(target.host.clone())
         .map_err(|_| format!("invalid server name {:?}", target.host))?;
     let stream = TlsConnector::from(tls)
         .connect(name, stream)
         .await
         .map_err(|error| failure::of_tls(&error))?;
+    converse(stream).await
+}
+
+async fn converse<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, String>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let (sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| failure::of_http(&error))?;

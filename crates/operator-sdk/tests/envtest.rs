@@ -284,8 +284,6 @@ async fn known_by_a_token_of_the_given_key(environment: &Environment, url: &str,
 const APPENDED: &[&str] = &[
     "--admission-control-config-file=admission.yaml",
     "--advertise-address=127.0.0.1",
-    "--audit-log-path=-",
-    "--audit-policy-file=audit.yaml",
     "--enable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook",
     "--enable-priority-and-fairness=false",
     "--feature-gates=WatchList=true,AllBeta=false",
@@ -309,11 +307,15 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
     arguments.push(format!("--token-auth-file={}", tokens.display()));
     arguments.push("--authorization-mode=AlwaysAllow".to_owned());
     arguments.push("--anonymous-auth=false".to_owned());
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+    environment.dir.write("audit.yaml", policy);
+    let path = |name: &str| environment.dir.path.join(name).display().to_string();
+    arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
+    arguments.push(format!("--audit-log-path={}", path("audit.log")));
     let mut seen = String::new();
     let mut program = Program::start(&environment.assets.join("kube-apiserver"), &arguments);
     let url = program.after("serving on ", &mut seen);
     for (flag, why) in [
-        ("--audit-policy-file is ignored", "there is no audit log"),
         ("--admission-control-config-file is ignored", "no configuration"),
         ("no service gets an address of fd00::/108", "no IPv6"),
     ] {
@@ -332,6 +334,8 @@ async fn flags_of_suites_are_taken_and_those_that_mean_something_hold() {
         namespace.contains("\"name\":\"default\""),
         "everything is allowed"
     );
+    let log = std::fs::read_to_string(environment.dir.path.join("audit.log")).unwrap();
+    assert!(log.contains("\"username\":\"jane\""), "{log}");
     let service = get(&jane, "/api/v1/namespaces/default/services/kubernetes")
         .await
         .unwrap();

@@ -32,6 +32,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
         _ if write.subresource.is_empty() => {
             if let Some(template) = template(&subject.group, &subject.resource, object) {
                 let policy = policy_of(attributes);
+                audit(attributes, policy.audit, template);
                 warn(attributes, policy.warn, template);
             }
             Ok(())
@@ -64,12 +65,16 @@ fn policy_of(attributes: &Attributes<'_>) -> Policy {
 
 fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
     let policy = policy_of(attributes);
-    if policy.enforce.level == Level::Privileged && policy.warn.level == Level::Privileged {
+    let enforced = policy.enforce.to_string();
+    attributes.write.warnings.annotate(ENFORCE_POLICY, &enforced);
+    let levels = [policy.enforce.level, policy.audit.level, policy.warn.level];
+    if levels.iter().all(|level| *level == Level::Privileged) {
         return Ok(());
     }
     if attributes.old.is_some_and(|old| !differs(pod, old)) {
         return Ok(());
     }
+    audit(attributes, policy.audit, pod);
     let violations = pod_security::violations(policy.enforce, pod);
     if violations.is_empty() {
         warn(attributes, policy.warn, pod);
@@ -80,6 +85,19 @@ fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
         policy.enforce,
         pod_security::details(&violations)
     )))
+}
+
+/// The annotations of audit events that say what was checked.
+const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+
+fn audit(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
+    let violations = pod_security::violations(standard, pod);
+    if !violations.is_empty() {
+        let details = pod_security::details(&violations);
+        let text = format!("would violate PodSecurity \"{standard}\": {details}");
+        attributes.write.warnings.annotate(AUDIT_VIOLATIONS, &text);
+    }
 }
 
 fn warn(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {

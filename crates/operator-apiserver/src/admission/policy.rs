@@ -119,6 +119,11 @@ fn identity(object: &Value) -> (String, i64) {
 }
 
 impl Binding {
+    /// The consequences of failures.
+    fn actions(&self) -> &[String] {
+        &self.actions
+    }
+
     /// Whether failures have this consequence.
     fn does(&self, action: &str) -> bool {
         self.actions.iter().any(|known| known == action)

@@ -1,6 +1,7 @@
 //! One connection, from the handshake to its end, with a bound on every wait for the client.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -51,6 +52,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a socket refused TCP_NODELAY");
     }
+    let address = stream.peer_addr().ok().map(|address| address.ip());
     let stream = Impatient::new(stream, shared.timeouts.write);
     let handshake = tokio::time::timeout(shared.timeouts.handshake, shared.acceptor.accept(stream));
     let stream = tokio::select! {
@@ -66,7 +68,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     };
     // The protocol is what the handshake settled: a client that speaks another one is refused.
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let service = Requests::new(&stream, &shared);
+    let service = Requests::new(&stream, address, &shared);
     let activity = service.activity.subscribe();
     let stream = TokioIo::new(stream);
     let result = if http2 {
@@ -152,7 +154,7 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(stream: &ClientStream, shared: &Shared) -> Self {
+    fn new(stream: &ClientStream, address: Option<IpAddr>, shared: &Shared) -> Self {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let certificate = chain.first();
         let is_trusted = shared.clients.trusts(chain);
@@ -162,6 +164,7 @@ impl Requests {
         Self {
             server: shared.server.clone(),
             peer: Peer {
+                address,
                 user: user.unwrap_or_else(User::anonymous),
                 is_untrusted: certificate.is_some() && !is_trusted,
                 expiry: certificate.and_then(|der| authn::expiry(der)),

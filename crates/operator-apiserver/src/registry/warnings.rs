@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::audit::Annotations;
+
 /// The number of characters of all warnings before they are shortened, and after which no more are added.
 const TOTAL_CHARS_MAX: usize = 4096;
 /// The length of one warning, once the total is exceeded.
 const SHORTENED_CHARS_MAX: usize = 256;
 
-/// The warnings of one request.
+/// Maximum number of annotations of a request.
+const ANNOTATIONS_MAX: usize = 1000;
+
+/// The warnings of one request, and the annotations of its audit event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Recorded>>);
 
@@ -21,6 +26,7 @@ struct Recorded {
     seen: HashSet<String>,
     chars: usize,
     shortens: bool,
+    annotations: Annotations,
 }
 
 impl Warnings {
@@ -29,9 +35,28 @@ impl Warnings {
         self.0.lock().add(text.into());
     }
 
+    /// Adds an annotation to the event of the request in the audit log, unless it has one of that key.
+    pub(crate) fn annotate(&self, key: &str, value: &str) {
+        let annotations = &mut self.0.lock().annotations;
+        if annotations.len() < ANNOTATIONS_MAX {
+            annotations
+                .entry(key.to_owned())
+                .or_insert_with(|| value.to_owned());
+        }
+    }
+
+    /// Returns the annotations of the request.
+    pub(crate) fn annotations(&self) -> Annotations {
+        self.0.lock().annotations.clone()
+    }
+
     /// Returns the warnings in their order and removes them.
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock()).texts
+        let recorded = &mut *self.0.lock();
+        let annotations = std::mem::take(&mut recorded.annotations);
+        let taken = std::mem::take(recorded);
+        recorded.annotations = annotations;
+        taken.texts
     }
 }
 

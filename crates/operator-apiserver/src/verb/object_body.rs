@@ -62,7 +62,12 @@ pub(crate) fn read(
     match (completed, misnamed) {
         (Err(_), Some(misnamed)) if mistyped => Err(misnamed),
         (Err(refusal), _) | (Ok(()), Some(refusal)) => Err(refusal),
-        (Ok(()), None) => Ok(value),
+        (Ok(()), None) => {
+            if let Some(record) = &call.audit {
+                record.request_object(&value);
+            }
+            Ok(value)
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use crate::registry::Registry;
 /// The host and the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
+    /// Uses TLS; only the servers of kubeconfigs may do without.
+    pub(super) secure: bool,
     /// Host and port as they stand in the URL.
     pub(super) authority: String,
     pub(super) host: String,
@@ -27,6 +29,30 @@ impl Target {
         }
     }
 
+    /// The server of a kubeconfig, over HTTPS or HTTP.
+    pub(super) fn of_server(url: &str) -> Result<Self, String> {
+        if url.starts_with("https://") {
+            return Ok(Self::of_url(url).cleaned());
+        }
+        let Some(rest) = url.strip_prefix("http://") else {
+            return Err(format!(
+                "unsupported server {url:?}: it needs http:// or https://"
+            ));
+        };
+        let mut target = Self::of_url(rest).cleaned();
+        if !target.authority.ends_with(&format!(":{}", target.port)) {
+            target.port = 80;
+        }
+        target.secure = false;
+        Ok(target)
+    }
+
+    /// The URL that is called.
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.path)
+    }
+
     fn of_url(url: &str) -> Self {
         let rest = url.strip_prefix("https://").unwrap_or(url);
         let (authority, path) = match rest.find('/') {
@@ -38,6 +64,7 @@ impl Target {
             _ => (authority, 443),
         };
         Self {
+            secure: true,
             authority: authority.to_owned(),
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
@@ -52,6 +79,7 @@ impl Target {
         let port = service.get("port").and_then(Value::as_u64).unwrap_or(443);
         let host = format!("{name}.{namespace}.svc");
         Self {
+            secure: true,
             authority: format!("{host}:{port}"),
             host,
             port: u16::try_from(port).unwrap_or(443),

@@ -6,12 +6,16 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// What a client needs to trust the certificates of a bundle (PEM), and no others. Without a bundle nobody is trusted.
-pub(super) fn client_config(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
+/// With an identity (a chain and its key, PEM), the client proves it.
+pub(super) fn client_config(
+    bundle: &[u8],
+    identity: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ClientConfig>, String> {
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bundle)
         .filter_map(Result::ok)
         .collect();
@@ -41,8 +45,19 @@ pub(super) fn client_config(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> 
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let config = match identity {
+        None => config.with_no_client_auth(),
+        Some((chain, key)) => {
+            let chain: Result<Vec<CertificateDer<'static>>, _> =
+                CertificateDer::pem_slice_iter(chain).collect();
+            let chain = chain.map_err(|error| format!("client certificate: {error}"))?;
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("client key: {error}"))?;
+            config
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| error.to_string())?
+        }
+    };
     Ok(Arc::new(config))
 }
 

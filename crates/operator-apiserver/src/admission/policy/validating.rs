@@ -1,6 +1,8 @@
 //! ValidatingAdmissionPolicies.
 
-use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
 use structural_schema::cel::value::Value;
 
 use super::{Body, Bound, Policy, Subjects, Unconverted};
@@ -28,9 +30,15 @@ struct Validation {
     reason: String,
 }
 
-/// A value for the audit log. There is none here, but one that fails refuses the request.
+/// A value for the audit log. One that fails refuses the request.
 #[derive(Debug)]
-struct Annotation(Program);
+struct Annotation {
+    key: String,
+    program: Program,
+}
+
+/// The annotation that lists the refusals of bindings whose action is `Audit`.
+const VALIDATION_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 impl Body for Checks {
     const PATCHES: bool = false;
@@ -51,7 +59,10 @@ impl Body for Checks {
         };
         let annotation = |value: &Json| {
             let source = object::text(value, &["valueExpression"]);
-            Annotation(Program::new(environment, source, Returns::TextOrNull))
+            Annotation {
+                key: object::text(value, &["key"]).to_owned(),
+                program: Program::new(environment, source, Returns::TextOrNull),
+            }
         };
         Self {
             validations: list("validations").map(validation).collect(),
@@ -65,6 +76,8 @@ impl Body for Checks {
 struct Refusal {
     message: String,
     reason: String,
+    /// The place of the validation among those of its policy.
+    index: usize,
 }
 
 impl Refusal {
@@ -72,6 +85,7 @@ impl Refusal {
         Self {
             message: message.into(),
             reason: String::new(),
+            index: 0,
         }
     }
 }
@@ -105,6 +119,7 @@ fn ask(
     let unconverted = unconverted
         .map(|why| format!("failed to configure binding: failed to convert object version: {why}"));
     let mut refusals = Vec::new();
+    let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for invocation in invocations {
         let name = invocation.binding.map(|binding| binding.name.as_str());
         let seen = |params| unconverted.clone().map_or(Ok(params), Err);
@@ -121,7 +136,21 @@ fn ask(
         };
         let scope = subjects.scope(attributes, &policy.variables, params.as_deref());
         let verdict = policy.evaluate(&scope);
+        for (key, value) in verdict.annotations {
+            let values = annotations.entry(key).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
         for refusal in verdict.refusals {
+            if binding.does("Audit") {
+                let failure = json!([{
+                    "message": refusal.message, "policy": policy.name, "binding": binding.name,
+                    "expressionIndex": refusal.index, "validationActions": binding.actions(),
+                }]);
+                let warnings = &attributes.write.warnings;
+                warnings.annotate(VALIDATION_FAILURE, &failure.to_string());
+            }
             if binding.does("Warn") {
                 attributes.write.warnings.add(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
@@ -135,6 +164,10 @@ fn ask(
         let failed = verdict.failed_annotations.into_iter();
         refusals.extend(failed.map(|why| (name, Refusal::of(why))));
     }
+    for (key, values) in annotations {
+        let key = format!("{}/{key}", policy.name);
+        attributes.write.warnings.annotate(&key, &values.join(", "));
+    }
     let first = refusals.first();
     Ok(first.map(|(binding, refusal)| denied(attributes, &policy.name, *binding, refusal)))
 }
@@ -142,6 +175,8 @@ fn ask(
 #[derive(Debug, Default)]
 struct Verdict {
     refusals: Vec<Refusal>,
+    /// Keys and values for the audit log.
+    annotations: Vec<(String, String)>,
     /// Annotations that have no value refuse whatever the binding's actions are.
     failed_annotations: Vec<String>,
 }
@@ -159,14 +194,14 @@ impl Policy<Checks> {
         }
         let mut budget = BUDGET;
         let mut results = Vec::new();
-        for validation in &self.body.validations {
+        for (index, validation) in self.body.validations.iter().enumerate() {
             match validation.program.run(scope, &mut budget) {
-                Ok(result) => results.push((validation, result)),
+                Ok(result) => results.push((index, validation, result)),
                 Err(spent) => return failed(spent.to_string()),
             }
         }
         let mut verdict = Verdict::default();
-        for (validation, result) in results {
+        for (index, validation, result) in results {
             let refusal = match result {
                 Ok(Value::Bool(true)) => None,
                 Ok(_) => match validation.refusal(scope, &mut budget) {
@@ -175,11 +210,15 @@ impl Policy<Checks> {
                 },
                 Err(why) => self.fault(why),
             };
+            let refusal = refusal.map(|refusal| Refusal { index, ..refusal });
             verdict.refusals.extend(refusal);
         }
         let mut budget = BUDGET;
-        for Annotation(program) in &self.body.annotations {
+        for Annotation { key, program } in &self.body.annotations {
             match program.run(scope, &mut budget) {
+                Ok(Ok(Value::String(text))) => {
+                    verdict.annotations.push((key.clone(), text.trim().to_owned()));
+                }
                 Ok(Err(why)) if !self.fails_open => verdict.failed_annotations.push(why),
                 Ok(_) => {}
                 Err(spent) => return failed(spent.to_string()),
@@ -213,6 +252,7 @@ impl Validation {
         Ok(Refusal {
             message,
             reason: self.reason.clone(),
+            index: 0,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The embedded API server behind the flags of kube-apiserver. No controllers run, as beside a real one alone.
 
+mod audit;
 mod flags;
 
 use std::fs;
@@ -33,6 +34,7 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
                 .map(|name| (name.to_owned(), flag_text(given, name))),
         );
     let builder = with_tokens(builder, given)?;
+    let builder = audit::configure(builder, given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
