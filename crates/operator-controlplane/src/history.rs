@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::claim::claim;
 use crate::hash::template_hash;
 use crate::kind::{CONTROLLER_REVISION, Kind};
 use crate::object::{Object, set};
 use crate::objects::Objects;
-use crate::owner::{claim, controller_reference};
+use crate::owner::controller_reference;
 use crate::plan::{Action, create, delete, update, update_subresource};
 use crate::selector::selects;
 

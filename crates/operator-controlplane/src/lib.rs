@@ -8,6 +8,7 @@
 //! engine feeds the index, calls the functions and carries the plans out. Nothing polls: an idle control plane uses no
 //! CPU.
 
+mod claim;
 mod clock;
 mod controller;
 mod cron;

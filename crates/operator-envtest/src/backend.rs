@@ -12,7 +12,7 @@ use operator_apiserver::ApiServer;
 use operator_controlplane::Options;
 
 use crate::duration;
-use crate::env::Error;
+use crate::error::Error;
 
 /// What answers the test: by default what the environment variables of controller-runtime's envtest ask for, and
 /// otherwise an API server in the process of the test.

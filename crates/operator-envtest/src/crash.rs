@@ -9,7 +9,8 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::Notify;
 
-use crate::env::{Builder, Error, TestEnv};
+use crate::env::{Builder, TestEnv};
+use crate::error::Error;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

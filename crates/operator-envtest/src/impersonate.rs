@@ -5,7 +5,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::config::Kubeconfig;
 
-use crate::env::Error;
+use crate::error::Error;
 
 /// A client that sends what it is asked through another one, as a user.
 pub(crate) fn client_as(client: &Client, user: &str, groups: &[&str]) -> Result<Client, Error> {

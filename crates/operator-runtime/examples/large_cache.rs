@@ -90,6 +90,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     args.manager.init_logging();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Timers are looked at after each turn of a task, so that a step is the turn of one task.
+    runtime.event_interval(1);
     runtime.enable_all().build()?.block_on(async {
         match args.step {
             Some(Step::Operate) => operate(&args).await,
@@ -188,8 +190,9 @@ async fn operate(args: &Args) -> Result<()> {
     let of_size = ListOptions::all().index("size", "0");
     manager.client().list::<Item>(of_size).await?;
     phase.end("index that is added");
-    manager.client().list::<Item>(None).await?;
+    let listed = manager.client().list::<Item>(None).await?;
     phase.end("list of all");
+    drop(listed);
     until_reconciled(&manager, "item", first_resync).await;
     phase.end("resync, and the wait for it");
     manager.client().dynamic(&Kind::of::<Item>()).list(None).await?;

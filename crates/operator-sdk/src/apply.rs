@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use operator_manifests::diff;
 
+use crate::failure::Hinted;
 use crate::plan::{Change, Plan};
-use crate::report::Hinted;
 
 /// What happened to the files of a plan.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@
 mod apply;
 mod args;
 mod edit;
+mod failure;
 mod lock;
 mod merge;
 mod names;
@@ -27,7 +28,8 @@ use clap::Parser;
 use crate::args::{
     Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand,
 };
-use crate::report::{Failure, Report};
+use crate::failure::Failure;
+use crate::report::Report;
 
 fn main() -> ExitCode {
     if let Some(code) = run::envtest::by_name(std::env::args_os()) {

@@ -1,6 +1,6 @@
 //! The rules for names that a user chooses, each with the way out. Pure.
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// A name that breaks a rule.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

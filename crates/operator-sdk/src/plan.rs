@@ -11,9 +11,10 @@ pub(crate) mod lint;
 pub(crate) mod manifests;
 pub(crate) mod rbac;
 
+use crate::failure::Hinted;
 use crate::names::InvalidName;
-use crate::report::Hinted;
 use crate::source::rbac::InvalidMarker;
+use crate::template::TemplateError;
 
 /// Files to create, change or remove, and files of the user that stay.
 #[derive(Debug, Default, PartialEq)]
@@ -55,8 +56,8 @@ pub(crate) enum PlanError {
     Usage(String, &'static str),
     #[error("{} changed since the tool wrote it, and would have to change again", list(.0))]
     Changed(Vec<String>),
-    #[error("the template {0} is broken: {1}")]
-    Template(&'static str, String),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     #[error(transparent)]
     Marker(#[from] InvalidMarker),
     #[error("{0}")]
@@ -80,7 +81,7 @@ impl Hinted for PlanError {
                 "put your changes where they last (a patch of your own), or write over them with `--force`"
                     .to_owned()
             }
-            Self::Template(..) => "this is a defect of operator-sdk; please report it".to_owned(),
+            Self::Template(_) => "this is a defect of operator-sdk; please report it".to_owned(),
             Self::Marker(_) => {
                 "as in `// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch`"
                     .to_owned()

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use self::config::{Api, Config, ConfigError, NamedController, Resource, Webhooks};
 pub(crate) use self::tree::Tree;
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// A project on disk.
 #[derive(Debug)]

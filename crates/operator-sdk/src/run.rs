@@ -19,8 +19,8 @@ pub(crate) mod texts;
 pub(crate) mod upgrade;
 pub(crate) mod webhooks;
 
+use crate::failure::Failure;
 use crate::process::cluster::ClusterError;
-use crate::report::Failure;
 
 /// Runs the asynchronous part of a command.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -6,7 +6,6 @@ use minijinja::{Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use crate::edit::rust;
-use crate::plan::PlanError;
 
 /// The version of Kubernetes that the SDK is built for.
 pub(crate) const KUBERNETES_VERSION: &str = "1.36";
@@ -52,18 +51,30 @@ templates!(
     "image/test.rs",
 );
 
-/// Renders a template; a value that it names and does not get is an error.
-pub(crate) fn render(name: &'static str, values: &impl Serialize) -> Result<String, PlanError> {
-    let broken = |error: minijinja::Error| PlanError::Template(name, error.to_string());
+/// A template that cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+#[error("the template {name} is broken: {reason}")]
+pub(crate) struct TemplateError {
+    name: &'static str,
+    reason: String,
+}
+
+/// Renders a template.
+///
+/// # Errors
+/// A value that the template names is missing.
+pub(crate) fn render(name: &'static str, values: &impl Serialize) -> Result<String, TemplateError> {
+    let broken = |reason: String| TemplateError { name, reason };
+    let failed = |error: minijinja::Error| broken(error.to_string());
     let text = TEMPLATES
         .iter()
         .find(|(there, _)| *there == name)
         .map(|(_, text)| *text)
-        .ok_or_else(|| PlanError::Template(name, "it does not exist".to_owned()))?;
-    let environment = environment().map_err(broken)?;
+        .ok_or_else(|| broken("it does not exist".to_owned()))?;
+    let environment = environment().map_err(failed)?;
     environment
         .render_named_str(name, text, Value::from(Serde(values)))
-        .map_err(broken)
+        .map_err(failed)
 }
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {

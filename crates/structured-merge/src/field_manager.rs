@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use crate::builtin;
+use crate::convert::{ConvertError, Converter};
 use crate::field_set::FieldSet;
 use crate::managed_fields::{self, DecodeError, Managed, Manager, Operation, Owned};
 use crate::path::{self, PathElement};
@@ -21,27 +22,6 @@ use crate::updater::{OwnedByOther, UpdateError, Updater};
 mod cap;
 mod client;
 mod last_applied;
-
-/// How objects get from one version of their kind to another.
-pub trait Converter: fmt::Debug + Send + Sync {
-    /// The object in the version `api_version`.
-    ///
-    /// # Errors
-    /// [`ConvertError::MissingVersion`] makes managers that used this version disappear; any other error fails the
-    /// apply, and leaves managers as they are in other writes.
-    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError>;
-}
-
-/// Why an object could not be converted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConvertError {
-    /// The kind is not known in this version at all.
-    #[error("no such version")]
-    MissingVersion,
-    /// The text that the real server answers with.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// What a [`FieldManager`] has to know of a kind.
 #[derive(Clone, Debug)]

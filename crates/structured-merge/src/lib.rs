@@ -14,6 +14,7 @@
 //! * [`scale`]: managers seen through a scale subresource
 
 pub mod builtin;
+mod convert;
 pub mod field_manager;
 pub mod field_set;
 pub mod go;
@@ -25,7 +26,8 @@ pub mod strategic;
 pub mod typed;
 mod updater;
 
-pub use field_manager::{ApplyError, Conflict, Conflicts, ConvertError, Converter, FieldManager, Settings};
+pub use convert::{ConvertError, Converter};
+pub use field_manager::{ApplyError, Conflict, Conflicts, FieldManager, Settings};
 pub use field_set::FieldSet;
 pub use path::PathElement;
 pub use schema::Schema;

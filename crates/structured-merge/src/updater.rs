@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::field_manager::{ConvertError, Converter};
+use crate::convert::{ConvertError, Converter};
 use crate::field_set::FieldSet;
 use crate::go;
 use crate::managed_fields::{Manager, Owned};

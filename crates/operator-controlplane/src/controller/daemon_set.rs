@@ -10,6 +10,7 @@ use std::time::Duration;
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
+use crate::claim::claim;
 use crate::controller::deployment::scaled;
 use crate::controller::scheduler::{is_selected, tolerates};
 use crate::controller::{key_of, keys_of_controller};
@@ -18,7 +19,6 @@ use crate::history::{self, HASH, History};
 use crate::kind::{DAEMON_SET, NODE, POD};
 use crate::object::{Object, counters, set};
 use crate::objects::{Key, Objects};
-use crate::owner::claim;
 use crate::plan::{Action, Note, Plan, World, create, delete, sooner, until, update_status};
 use crate::pod;
 use crate::selector::selects;

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use operator_apiserver::client::Event;
 use serde_json::Value;
 
+use crate::claim::claim;
 use crate::controller::{key_of, keys_of_controller};
 use crate::engine::Controller;
 use crate::kind::{DEPLOYMENT, POD, REPLICA_SET};
 use crate::object::{Object, set};
 use crate::objects::{Key, Objects};
-use crate::owner::{claim, controller_of};
+use crate::owner::controller_of;
 use crate::plan::{Action, Note, Plan, World, delete, update, update_subresource};
 use crate::selector::selects;
 

@@ -16,13 +16,13 @@ use jiff::{SignedDuration, Timestamp};
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
+use crate::claim::claim;
 use crate::controller::job::outcome::Verdict;
 use crate::controller::{key_of, keys_of_controller};
 use crate::engine::Controller;
 use crate::kind::{JOB, POD};
 use crate::object::{Object, set, time};
 use crate::objects::{Key, Objects};
-use crate::owner::claim;
 use crate::plan::{
     Action, Note, Plan, World, create, delete, remove_finalizer, sooner, until, update_status,
 };

@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
+use crate::claim::claim;
 use crate::controller::{key_of, keys_of_controller};
 use crate::engine::Controller;
 use crate::kind::{Kind, POD, REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::object::{Object, counters, time};
 use crate::objects::{Key, Objects};
-use crate::owner::{claim, controller_of};
+use crate::owner::controller_of;
 use crate::plan::{Action, Note, Plan, World, create, delete, sooner, until, update_status};
 use crate::pod;
 use crate::selector::{selects, selects_map};

@@ -10,13 +10,13 @@ use std::time::Duration;
 use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
+use crate::claim::claim;
 use crate::controller::{key_of, keys_of_controller};
 use crate::engine::Controller;
 use crate::history::{self, HASH, History};
 use crate::kind::{POD, STATEFUL_SET};
 use crate::object::{Object, counters};
 use crate::objects::{Key, Objects};
-use crate::owner::claim;
 use crate::plan::{Action, Note, Plan, World, delete, sooner, until, update_status};
 use crate::pod;
 use crate::selector::selects;

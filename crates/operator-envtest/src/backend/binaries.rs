@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::backend::{ProgramOptions, existing};
-use crate::env::Error;
+use crate::error::Error;
 
 /// How often the programs are started before they are given up: somebody else may take the port that was free.
 const STARTS_MAX: usize = 5;

@@ -5,7 +5,7 @@ use operator_apiserver::{ApiServer, ListenOptions, Listener};
 use operator_controlplane::{ControlPlane, Options};
 use tokio::sync::OnceCell;
 
-use crate::env::Error;
+use crate::error::Error;
 
 #[derive(Debug)]
 pub(crate) struct Embedded {

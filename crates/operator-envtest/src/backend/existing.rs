@@ -3,7 +3,7 @@
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::env::Error;
+use crate::error::Error;
 
 pub(crate) async fn client() -> Result<Client, Error> {
     let config = Config::infer()

@@ -71,7 +71,7 @@ impl<T: Keyed + Clone> Table<T> {
 
     pub(super) fn snapshot(&self) -> Snapshot<T> {
         Snapshot {
-            shards: self.shards.to_vec().into_iter(),
+            shards: self.shards.clone().into_iter(),
             current: Vec::new().into_iter(),
         }
     }

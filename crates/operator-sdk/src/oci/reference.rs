@@ -1,6 +1,6 @@
 //! The name of an image: registry, repository, tag.
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// `registry/repository:tag`.
 #[derive(Clone, Debug, PartialEq, Eq)]

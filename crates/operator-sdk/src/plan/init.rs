@@ -171,7 +171,7 @@ impl Head {
                 "license": self.license == License::Apache2,
                 "year": self.year,
             });
-            return template::render("project/boilerplate.rs.txt", &values);
+            return Ok(template::render("project/boilerplate.rs.txt", &values)?);
         };
         let is_comment =
             |text: &str| crate::source::syntax::parse(text).is_ok_and(|file| file.items.is_empty());

@@ -9,8 +9,8 @@ use operator_manifests::types::{self, Field};
 use serde_json::Value;
 use structural_schema::crd::lint;
 
+use crate::failure::Failure;
 use crate::project::Tree;
-use crate::report::Failure;
 use crate::source::types::{self as source, Remark, TypeSource};
 use crate::source::{Place, Sources};
 

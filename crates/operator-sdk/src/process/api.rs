@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::WatchEvent;
 use serde_json::Value;
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// The form of an answer that has rows and columns for people.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// How an operator is built.
 #[derive(Clone, Debug, Default)]

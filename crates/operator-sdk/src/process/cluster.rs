@@ -14,7 +14,7 @@ use operator_apiserver::{ApiServer, ListenOptions, Listener};
 use operator_controlplane::{ControlPlane, Controllers, Delays, Options};
 use serde_json::Value;
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// The name of the cluster in the kubeconfigs that the server makes: files with it may be replaced.
 const CLUSTER_NAME: &str = "operator-sdk";

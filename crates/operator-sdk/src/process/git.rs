@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// A revision could not be read.
 #[derive(Debug, thiserror::Error)]

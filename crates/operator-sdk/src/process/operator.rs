@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// How an operator is started.
 #[derive(Clone, Debug)]

@@ -16,9 +16,9 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
 use self::credentials::Credentials;
+use crate::failure::Hinted;
 use crate::oci::reference::Reference;
 use crate::oci::{Blob, Image, MANIFEST};
-use crate::report::Hinted;
 
 /// An image could not be pushed.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {

@@ -6,8 +6,8 @@ use operator_manifests::render;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::failure::Hinted;
 use crate::names::{self, InvalidName};
-use crate::report::Hinted;
 
 /// The layout that this tool writes.
 pub(crate) const LAYOUT: &str = "rust.operator-sdk.dev/v1";

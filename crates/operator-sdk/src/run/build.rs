@@ -5,6 +5,7 @@ use std::{fs, io};
 
 use super::scaffold::current_directory;
 use crate::args::{BuildArgs, BuilderArg};
+use crate::failure::{Failure, Hinted};
 use crate::oci::elf::{self, ElfError};
 use crate::oci::reference::Reference;
 use crate::oci::{Contents, Image};
@@ -12,7 +13,7 @@ use crate::process::cargo::{self, BuildOptions};
 use crate::process::engine::Engine;
 use crate::process::registry::Repository;
 use crate::project::Project;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// An image could not be made.
 #[derive(Debug, thiserror::Error)]

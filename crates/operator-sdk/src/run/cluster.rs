@@ -1,9 +1,10 @@
 //! `cluster up`: the embedded control plane until a signal.
 
 use crate::args::{ControllersArg, UpArgs};
+use crate::failure::Failure;
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::signal::Ends;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
     super::block_on(async {

@@ -9,7 +9,8 @@ mod validate;
 use std::process::ExitCode;
 
 use crate::args::CrdCommand;
-use crate::report::{Failure, Report};
+use crate::failure::Failure;
+use crate::report::Report;
 
 /// `operator-sdk crd`.
 pub(crate) fn run(command: &CrdCommand, report: &Report) -> Result<ExitCode, Failure> {

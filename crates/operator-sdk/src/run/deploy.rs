@@ -16,12 +16,13 @@ use self::delete::Removal;
 use super::render;
 use super::scaffold::current_directory;
 use crate::args::{ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, UndeployArgs, UninstallArgs};
+use crate::failure::{Failure, Hinted};
 use crate::process::api::{Api, ApplyOptions};
 use crate::process::cluster::ClusterError;
 use crate::process::objects::{Objects, name_of, text};
 use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::Project;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// The label that tells which project an object belongs to.
 const LABEL: &str = "rust.operator-sdk.dev/project";

@@ -12,6 +12,7 @@ use super::scaffold::current_directory;
 use super::webhooks::Webhooks;
 use super::{deploy, manifests, render};
 use crate::args::DevArgs;
+use crate::failure::Failure;
 use crate::process::api::Api;
 use crate::process::cargo;
 use crate::process::cluster::ClusterError;
@@ -19,7 +20,7 @@ use crate::process::objects::Objects;
 use crate::process::operator::{self, Operator};
 use crate::process::signal::Ends;
 use crate::project::Project;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 /// How often the source is looked at: the times of a few hundred files, a millisecond of work.
 const LOOK: Duration = Duration::from_millis(200);

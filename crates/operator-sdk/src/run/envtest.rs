@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 pub(crate) use self::assets::assets;
 use crate::args::go_flags::{self, Flag, GoFlags, GoFlagsError};
-use crate::report::{Failure, Report};
+use crate::failure::Failure;
+use crate::report::Report;
 
 /// A program that the tool stands in for.
 struct Program {

@@ -13,9 +13,10 @@ use crate::args::{
     AddArgs, AddCommand, Cli, Command as Today, CreateCommand, LocalArgs, ManifestsArgs, NewArgs,
     OldLocalArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
 };
+use crate::failure::{Failure, Hinted};
 use crate::plan::Plan;
 use crate::project::{Project, layout};
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// The domain of a project that nobody gave one.
 const NO_DOMAIN: &str = "my.domain";

@@ -9,13 +9,14 @@ use super::legacy::LegacyError;
 use super::scaffold::current_directory;
 use super::webhooks::Webhooks;
 use crate::args::{LocalArgs, RunArgs, RunCommand};
+use crate::failure::Failure;
 use crate::process::api::Api;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
 use crate::process::operator::{self, Operator, Start};
 use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::{Project, Resource, layout};
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 /// The operator's flag for the port of its webhooks.
 const WEBHOOK_PORT: &str = "--webhook-port";

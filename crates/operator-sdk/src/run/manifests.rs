@@ -6,12 +6,13 @@ use operator_manifests::operator::OperatorManifests;
 
 use super::scaffold::{current_directory, finish};
 use crate::args::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
+use crate::failure::Failure;
 use crate::plan::lint::Lint;
 use crate::plan::manifests::Wanted;
 use crate::plan::{self, Plan, PlanError};
 use crate::process::cargo::{self, BuildOptions};
 use crate::project::Project;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 use crate::source::{self, Sources};
 
 /// `operator-sdk generate manifests` in the current directory.

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::scaffold::{current_directory, finish};
 use super::texts;
+use crate::failure::{Failure, Hinted};
 use crate::plan::Plan;
 use crate::project::layout;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// The version of the protocol.
 const API_VERSION: &str = "v1alpha1";

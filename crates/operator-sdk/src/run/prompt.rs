@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// There is nobody to ask.
 #[derive(Debug, thiserror::Error)]

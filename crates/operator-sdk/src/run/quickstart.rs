@@ -11,11 +11,12 @@ use clap::Parser;
 use self::walk::Walk;
 use super::{manifests, scaffold};
 use crate::args::{Cli, Command, CreateCommand, QuickstartArgs};
+use crate::failure::{Failure, Hinted};
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterOptions};
 use crate::process::operator::{Operator, Start};
 use crate::project::layout;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 const NAME: &str = "memcached-operator";
 

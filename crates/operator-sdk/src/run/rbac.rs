@@ -10,11 +10,12 @@ use super::crd::counted;
 use super::manifests::ask;
 use super::scaffold::{current_directory, finish};
 use crate::args::{CheckArgs, OutputArg, RbacCommand};
+use crate::failure::{Failure, Hinted};
 use crate::plan::PlanError;
 use crate::plan::rbac::{self, Comparison, Missing, TestRecord, Unused};
 use crate::process::cargo::{self, BuildOptions};
 use crate::project::Project;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 use crate::source::{self, Sources};
 
 /// Where the tests of a project record what its operator asks, as `operator-envtest` has it.

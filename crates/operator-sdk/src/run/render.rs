@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use super::scaffold::{current_directory, finish};
 use crate::args::InstallerArgs;
+use crate::failure::{Failure, Hinted};
 use crate::plan::Plan;
 use crate::project::{Project, ProjectError};
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// The image that the scaffolded manifests name.
 const PLACEHOLDER: &str = "controller";

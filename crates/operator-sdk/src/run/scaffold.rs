@@ -8,10 +8,11 @@ use crate::args::{
     ConsentArgs, CreateApiArgs, CreateWebhookArgs, DeleteApiArgs, DeleteWebhookArgs, EditArgs, InitArgs,
     License,
 };
+use crate::failure::Failure;
 use crate::plan::init::{Head, Surroundings};
 use crate::plan::{self, Plan};
 use crate::project::{Project, ProjectError, Tree};
-use crate::report::{Failure, Report};
+use crate::report::Report;
 use crate::template::SdkSource;
 
 /// The directory of the SDK's crates, if this tool was built in a checkout.

@@ -9,11 +9,12 @@ use super::legacy::Scratch;
 use super::scaffold::{current_directory, finish};
 use super::texts;
 use crate::args::UpgradeArgs;
+use crate::failure::{Failure, Hinted};
 use crate::merge::{self, Sides};
 use crate::plan::Plan;
 use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// What the source makes, or cargo: no part of the scaffold.
 const GENERATED: [&str; 5] = [

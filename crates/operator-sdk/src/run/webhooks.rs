@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::legacy::Scratch;
+use crate::failure::{Failure, Hinted};
 use crate::process::api::{Api, ApiError};
 use crate::process::tls;
-use crate::report::{Failure, Hinted, Report};
+use crate::report::Report;
 
 /// How long the operator may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -197,7 +197,9 @@ fn answer_serves_as_the_event_of_the_same_state_alone() {
 
     assert!(bench.0.watched_at(&metadata("a", 5)).is_none());
     let object = answer.object.clone();
-    bench.0.step(&None, representation(), WatchEvent::Apply(Ok(answer)));
+    bench
+        .0
+        .step(&None, representation(), WatchEvent::Apply(Ok(answer)));
     assert!(bench.0.own_write(&metadata("a", 5)).is_none());
     let watched = bench.0.watched_at(&metadata("a", 5)).unwrap();
     // The decoded object stays with those that were used lately.

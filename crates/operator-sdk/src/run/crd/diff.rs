@@ -10,9 +10,10 @@ use structural_schema::crd::diff::{self, Change, Severity};
 use super::counted;
 use super::source::{self, SourceError, Text};
 use crate::args::{DiffArgs, OutputArg};
+use crate::failure::Failure;
 use crate::process::api::Api;
 use crate::process::{git, operator};
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 

@@ -7,7 +7,8 @@ use structural_schema::crd::lint;
 use super::finding::{self, Finding};
 use super::source::{self, Object, SourceError};
 use crate::args::LintArgs;
-use crate::report::{Failure, Report};
+use crate::failure::Failure;
+use crate::report::Report;
 
 /// `operator-sdk crd lint`.
 pub(crate) fn lint(args: &LintArgs, report: &Report) -> Result<ExitCode, Failure> {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use operator_apiserver::yaml::{self, Document, Place};
 use serde_json::Value;
 
-use crate::report::Hinted;
+use crate::failure::Hinted;
 
 /// What files are read in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];

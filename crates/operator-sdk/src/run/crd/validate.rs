@@ -10,7 +10,8 @@ use super::finding::{self, Finding};
 use super::lint::duplicate_keys;
 use super::source::{self, Object, SourceError};
 use crate::args::{OutputArg, ValidateArgs};
-use crate::report::{Failure, Report};
+use crate::failure::Failure;
+use crate::report::Report;
 
 /// One version of a definition, ready to judge objects.
 struct Version {

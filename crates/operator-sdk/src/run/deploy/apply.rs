@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::ready::{self, Readiness};
 use super::{DeployError, LABEL};
+use crate::failure::Failure;
 use crate::process::api::ApplyOptions;
 use crate::process::objects::{Change, Effect, Objects, Place, name_of, plain, text};
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 /// How long a new kind may take until it is served; a server needs a moment.
 const ESTABLISHED: Duration = Duration::from_secs(30);

@@ -6,8 +6,9 @@ use operator_manifests::kustomize::order;
 use serde_json::Value;
 
 use super::{DeployError, LABEL, identities, identity};
+use crate::failure::Failure;
 use crate::process::objects::{Objects, Place, name_of, text};
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 /// Kinds that operators are deployed with; objects of other kinds are found if the tree has one of the kind.
 const KINDS: [(&str, &str); 21] = [

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::PROGRAMS;
 use crate::args::AssetsArgs;
-use crate::report::{Failure, Hinted, Report};
+use crate::failure::{Failure, Hinted};
+use crate::report::Report;
 
 /// Marks a directory whose programs may be replaced.
 const MARKER: &str = ".operator-sdk";

@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 
 use super::bad_value;
 use crate::args::go_flags::{Flag, GoFlags};
+use crate::failure::Failure;
 use crate::process::cluster::ClusterError;
 use crate::process::signal::Ends;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 const CLIENT_URLS: &str = "listen-client-urls";
 

@@ -13,9 +13,10 @@ use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, Serve
 
 use super::bad_value;
 use crate::args::go_flags::GoFlags;
+use crate::failure::Failure;
 use crate::process::cluster::ClusterError;
 use crate::process::signal::Ends;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 pub(super) use self::flags::FLAGS;
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::QuickstartError;
+use crate::failure::Failure;
 use crate::process::api::{Api, ApiError};
 use crate::process::operator::Operator;
-use crate::report::{Failure, Report};
+use crate::report::Report;
 
 const MEMCACHEDS: &str = "/apis/cache.example.com/v1alpha1/namespaces/default/memcacheds";
 const MEMCACHED: &str = "/apis/cache.example.com/v1alpha1/namespaces/default/memcacheds/memcached-sample";

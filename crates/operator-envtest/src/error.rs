@@ -1,0 +1,57 @@
+//! Errors of an environment.
+
+use crate::crd::CrdError;
+use crate::webhook::WebhookError;
+
+/// Why an environment could not be started, or could not do what was asked.
+///
+/// ```
+/// # use operator_envtest::TestEnv;
+/// use operator_envtest::Error;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let refused = TestEnv::builder().crd_path("no/such/folder").start().await;
+/// assert!(matches!(refused, Err(Error::Crd(_))));
+/// # }
+/// ```
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The embedded API server could not be made or could not listen.
+    #[error("the embedded API server failed")]
+    Embedded(#[from] operator_apiserver::Error),
+    /// No cluster could be found for the back end [`Backend::Existing`](crate::Backend::Existing).
+    #[error(
+        "no usable kubeconfig; set KUBECONFIG, or unset USE_EXISTING_CLUSTER to use the embedded API server"
+    )]
+    NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A program of the back end [`Backend::Binaries`](crate::Backend::Binaries) could not be started or did not become ready.
+    #[error("{program}: {problem}")]
+    Binary {
+        /// The path of the program.
+        program: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// The name of a user or a group cannot be acted as.
+    #[error("{name:?} cannot be the name of a user or a group")]
+    UserName {
+        /// The name.
+        name: String,
+    },
+    /// A CustomResourceDefinition could not be installed.
+    #[error("a CustomResourceDefinition could not be installed")]
+    Crd(#[from] CrdError),
+    /// The webhooks of the operator could not be installed.
+    #[error("the webhooks could not be installed")]
+    Webhook(#[from] WebhookError),
+    /// A request to the API server failed.
+    #[error("cannot {action}")]
+    Request {
+        /// What was being done.
+        action: String,
+        /// What the client says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
