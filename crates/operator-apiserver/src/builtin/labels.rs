@@ -104,7 +104,12 @@ pub(crate) fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<Stri
         "status.podIP" => pod_ip(object),
         "status.podIPs" => pod_ips(object),
         "source" => source(object),
-        label => value_at(object, label),
+        "reportingController" => value_at(object, "reportingComponent"),
+        // Events are stored under the names of the core group.
+        label => match label.strip_prefix("regarding.") {
+            Some(field) => value_at(object, &format!("involvedObject.{field}")),
+            None => value_at(object, label),
+        },
     })
 }
 

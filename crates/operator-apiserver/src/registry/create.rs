@@ -50,12 +50,6 @@ impl Registry {
 
     async fn try_create(&self, write: &Write, mut object: Value, draws: bool) -> Result<Arc<Value>, Refused> {
         let definition = &write.definition;
-        let version = object::resource_version(&object);
-        if !version.is_empty() && version != "0" {
-            return Err(Refused::Other(status::plain(
-                "resourceVersion should not be set on objects to be created",
-            )));
-        }
         self.fill_metadata(write, &mut object)?;
         if !write.tracked {
             managed_fields::update(self, write, None, &mut object);
@@ -127,12 +121,12 @@ impl Registry {
         let definition = &write.definition;
         let key = definition.key(&write.namespace, name);
         if !write.dry_run {
+            check_revision(&stored)?;
             storable::check(write, &key, &mut stored)?;
         }
         loop {
             let charges = admission::charge(self, write, Operation::Create, &stored, None)?;
             if write.dry_run {
-                object::set_meta(&mut stored, "resourceVersion", None);
                 return match self.store.get(&definition.table, &key) {
                     Some(live) => Err(exists(write, name, &live.value, draws)),
                     None => Ok(Arc::new(stored)),
@@ -171,7 +165,6 @@ impl Registry {
         }
         metadata.insert("uid".to_owned(), self.random.uuid().into());
         metadata.insert("creationTimestamp".to_owned(), self.timestamp().into());
-        metadata.remove("resourceVersion");
         Ok(())
     }
 
@@ -210,6 +203,16 @@ pub(crate) fn fill_namespace(write: &Write, object: &mut Value) -> Result<(), St
     }
     check_namespace(write, object)?;
     Ok(())
+}
+
+/// A new object has no revision. A version that is not a number is ignored, as kube-apiserver does.
+fn check_revision(object: &Value) -> Result<(), Status> {
+    match object::resource_version(object).parse::<u64>() {
+        Ok(1..) => Err(status::plain(
+            "resourceVersion should not be set on objects to be created",
+        )),
+        _ => Ok(()),
+    }
 }
 
 enum Refused {

@@ -17,7 +17,7 @@ type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 
 /// Checks the metadata of a new object.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
-    validate_whole(object, &|name, is_prefix| {
+    validate_whole(definition, object, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
             return structural_schema::crd::name_problems(object, name);
         }
@@ -33,7 +33,7 @@ pub(crate) fn validate_update(
     object: &Value,
     old: &Value,
 ) -> Vec<Error> {
-    let mut errors = validate_whole(object, &|name, _| names::path_segment(name));
+    let mut errors = validate_whole(definition, object, &|name, _| names::path_segment(name));
     let change = validate_change(object, old);
     errors.extend(change.clone());
     errors.extend(change);
@@ -43,7 +43,7 @@ pub(crate) fn validate_update(
     errors
 }
 
-fn validate_whole(object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
+fn validate_whole(definition: &Definition, object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
     let path = Path::new("metadata");
     let mut errors = validate_names(object, &path, name_rule);
     if object::generation(object) < 0 {
@@ -54,7 +54,7 @@ fn validate_whole(object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
         ));
     }
     errors.extend(validate_lists(object, &path));
-    errors.extend(validate_finalizers(object, &path.child("finalizers")));
+    errors.extend(validate_finalizers(definition, object, &path.child("finalizers")));
     errors
 }
 
@@ -257,14 +257,15 @@ fn invalid_text(field: Path, value: String, detail: String) -> Error {
     }
 }
 
-fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
+/// Finalizers of custom resources need no prefix.
+fn validate_finalizers(definition: &Definition, object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let finalizers = object::finalizers(object);
     for (index, finalizer) in finalizers.iter().enumerate() {
         for fault in names::qualified_name(finalizer) {
             errors.push(Error::invalid(path.clone(), (*finalizer).into(), fault));
         }
-        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+        if !definition.is_custom() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             errors.push(Error::invalid(
                 path.index(index),
                 (*finalizer).into(),

@@ -42,7 +42,7 @@ pub(super) fn config_map(check: &mut Check, object: &Value) {
         size += decoded_len(value);
     }
     if size > DATA_MAX {
-        check.errors.push(Error::too_long(Path::default(), DATA_MAX));
+        check.errors.push(Error::too_long(Path::new("[]"), DATA_MAX));
     }
 }
 
