@@ -11,6 +11,7 @@ mod go_fields;
 pub(crate) mod horizontal_pod_autoscaler;
 mod image;
 mod labels;
+mod metadata_checks;
 pub(crate) mod names;
 pub(crate) mod pod_resources;
 mod prepare;
@@ -28,15 +29,16 @@ mod warnings;
 pub(crate) use decode::{decode, decode_type};
 pub(crate) use default::default;
 pub(crate) use labels::field_label;
+pub(crate) use metadata_checks::{MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, metadata_checks};
 pub(crate) use names::validate_name;
 pub(crate) use prepare::{
-    generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_conditions,
+    generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_times,
 };
 pub(crate) use printer::{Column, cells, columns, human_duration};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
-pub(crate) use validate::{is_empty_selector, rechecks_metadata, selects, validate_create, validate_update};
-pub(crate) use warnings::warnings;
+pub(crate) use validate::{is_empty_selector, selects, validate_create, validate_update};
+pub(crate) use warnings::{deprecation, warnings};
 
 #[cfg(test)]
 mod tests;

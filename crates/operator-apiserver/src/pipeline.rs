@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::{self, Origin};
 use crate::authn::{self, User};
 use crate::authz::{self, Attributes};
+use crate::builtin;
 use crate::call::{Answer, Body, Call, Content};
 use crate::deadline::Deadline;
 use crate::discovery;
@@ -279,6 +280,11 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
         && let Some(warning) = &version.deprecation
     {
         call.warnings.add(warning.as_str());
+    }
+    if let Backing::Builtin { .. } = &definition.backing
+        && let Some(warning) = builtin::deprecation(&info.group, &info.resource)
+    {
+        call.warnings.add(warning);
     }
     verb::serve(registry, method, call, &definition, form).await
 }

@@ -367,7 +367,7 @@ impl FromStr for FieldSelector {
     fn from_str(text: &str) -> Result<Self, String> {
         let terms = split_terms(text)
             .into_iter()
-            .filter(|term| !term.is_empty())
+            .filter(|term| !matches!(term.as_str(), "" | "=" | "=="))
             .map(|term| parse_term(&term, text))
             .collect::<Result<_, _>>()?;
         Ok(Self { terms })

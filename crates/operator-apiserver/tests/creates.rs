@@ -2,7 +2,7 @@
 
 mod asking;
 
-use asking::{get, merge, post};
+use asking::{get, merge, post, send};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
 
@@ -96,4 +96,229 @@ async fn the_size_of_a_config_map_has_the_path_of_an_empty_name() {
     let message: Value =
         "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes".into();
     assert_eq!(refused.body["message"], message);
+}
+
+#[tokio::test]
+async fn an_update_that_names_another_generation_changes_nothing() {
+    let server = server().await;
+    let created = post(
+        &server,
+        CONFIG_MAPS,
+        json!({"metadata": {"name": "a", "generation": 7}}),
+    )
+    .await;
+    assert_eq!(created.body["metadata"]["generation"], 7);
+    let change = json!({"metadata": {"generation": 9, "creationTimestamp": "2020-01-01T00:00:00Z"}});
+    let answer = merge(&server, &format!("{CONFIG_MAPS}/a"), change).await;
+    answer.is_done();
+    assert_eq!(answer.body["metadata"], created.body["metadata"]);
+}
+
+#[tokio::test]
+async fn the_causes_of_wrong_metadata_are_repeated_as_often_as_the_kind_checks_it() {
+    let server = server().await;
+    for (path, object, counts) in [
+        (CONFIG_MAPS, json!({"metadata": {"name": "m"}}), [2, 1, 2]),
+        (
+            "/api/v1/namespaces/default/limitranges",
+            json!({"metadata": {"name": "m"}, "spec": {"limits": []}}),
+            [1, 1, 1],
+        ),
+        (
+            "/api/v1/namespaces/default/podtemplates",
+            json!({"metadata": {"name": "m"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}),
+            [2, 0, 1],
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            json!({"metadata": {"name": "m"}}),
+            [2, 0, 0],
+        ),
+        (
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            json!({"metadata": {"name": "m"}, "spec": {"minAvailable": 1}}),
+            [1, 0, 0],
+        ),
+    ] {
+        post(&server, path, object).await.is_done();
+        let changes = [
+            json!({"uid": "other"}),
+            json!({"generateName": "A_"}),
+            json!({"finalizers": ["x"]}),
+        ];
+        let fields = ["metadata.uid", "metadata.generateName", "metadata.finalizers[0]"];
+        for ((change, field), count) in changes.into_iter().zip(fields).zip(counts) {
+            let answer = merge(
+                &server,
+                &format!("{path}/m?dryRun=All"),
+                json!({"metadata": change}),
+            )
+            .await;
+            let causes = answer.body["details"]["causes"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let found = causes.iter().filter(|cause| cause["field"] == field).count();
+            assert_eq!(found, count, "{path} {field}: {}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn warnings_are_given_for_deprecated_and_dangerous_fields() {
+    let server = server().await;
+    let core = "/api/v1/namespaces/default";
+    let endpoints = get(&server, &format!("{core}/endpoints/nope")).await;
+    assert!(endpoints.warnings[0].contains("v1 Endpoints is deprecated in v1.33+"));
+    for (path, object, warning) in [
+        (
+            format!("{core}/secrets"),
+            json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "eA==", "tls.key": ""}}),
+            "tls: failed to find any PEM data in certificate input",
+        ),
+        (
+            format!("{core}/services"),
+            json!({"spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]}}),
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
+        (
+            format!("{core}/services"),
+            json!({"spec": {"ports": [{"port": 80}], "trafficDistribution": "PreferClose"}}),
+            "use \\\"PreferSameZone\\\"",
+        ),
+        (
+            format!("{core}/services"),
+            json!({"spec": {"type": "ExternalName", "externalName": "a.b", "externalIPs": ["1.2.3.4"]}}),
+            "spec.externalIPs is ignored",
+        ),
+        (
+            format!("{core}/serviceaccounts"),
+            json!({"metadata": {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}}),
+            "deprecated in v1.32+",
+        ),
+        (
+            "/apis/storage.k8s.io/v1/csidrivers".to_owned(),
+            json!({"spec": {"tokenRequests": [{"audience": ""}]}}),
+            "spec.serviceAccountTokenInSecrets is unset",
+        ),
+        (
+            format!("{core}/configmaps"),
+            json!({"metadata": {"ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}, {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}]}}),
+            "; duplicate UID(s) observed: u",
+        ),
+        (
+            format!("{core}/pods"),
+            json!({"spec": {"imagePullSecrets": [{"name": ""}], "containers": [{"name": "c", "image": "i"}]}}),
+            "spec.imagePullSecrets[0].name: invalid empty name",
+        ),
+    ] {
+        let mut object = object;
+        object["metadata"]["name"] = "w".into();
+        let answer = post(&server, &format!("{path}?dryRun=All"), object).await;
+        answer.is_done();
+        assert!(
+            answer.warnings.iter().any(|text| text.contains(warning)),
+            "{warning}: {:?}",
+            answer.warnings
+        );
+    }
+}
+
+#[tokio::test]
+async fn fixed_specifications_stay() {
+    let server = server().await;
+    for (path, object, change, field) in [
+        (
+            "/apis/storage.k8s.io/v1/volumeattributesclasses",
+            json!({"driverName": "d", "parameters": {"a": "b"}}),
+            json!({"parameters": {"a": "c"}}),
+            "parameters",
+        ),
+        (
+            "/apis/networking.k8s.io/v1/servicecidrs",
+            json!({"spec": {"cidrs": ["10.9.0.0/24"]}}),
+            json!({"spec": {"cidrs": ["10.8.0.0/24"]}}),
+            "spec.cidrs[0]",
+        ),
+    ] {
+        let mut object = object;
+        object["metadata"]["name"] = "fixed".into();
+        post(&server, path, object).await.is_done();
+        let answer = merge(&server, &format!("{path}/fixed"), change).await;
+        assert_eq!(
+            (answer.code, &answer.body["details"]["causes"][0]["field"]),
+            (422, &field.into()),
+            "{}",
+            answer.body
+        );
+    }
+    let addresses = "/apis/networking.k8s.io/v1/ipaddresses";
+    let parent = json!({"resource": "services", "namespace": "n", "name": "s"});
+    post(
+        &server,
+        addresses,
+        json!({"metadata": {"name": "192.168.1.1"}, "spec": {"parentRef": parent}}),
+    )
+    .await
+    .is_done();
+    let change = json!({"spec": {"parentRef": {"name": "t"}}});
+    let answer = merge(&server, &format!("{addresses}/192.168.1.1"), change).await;
+    answer.is_refused(422, "Invalid value: {\"Group\":\"\",\"Resource\":\"services\",\"Namespace\":\"n\",\"Name\":\"t\"}: field is immutable");
+}
+
+#[tokio::test]
+async fn times_are_filled_in() {
+    let server = server().await;
+    let taint = json!({"key": "k", "effect": "NoSchedule"});
+    let spec = json!({"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "d", "taints": [taint]}]});
+    let slice = post(
+        &server,
+        "/apis/resource.k8s.io/v1/resourceslices",
+        json!({"metadata": {"name": "s"}, "spec": spec}),
+    )
+    .await;
+    slice.is_done();
+    assert!(slice.body["spec"]["devices"][0]["taints"][0]["timeAdded"].is_string());
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_read_say_why() {
+    let server = server().await;
+    post(&server, CONFIG_MAPS, json!({"metadata": {"name": "a"}}))
+        .await
+        .is_done();
+    let path = format!("{CONFIG_MAPS}/a");
+    let refused = send(
+        &server,
+        http::Method::PATCH,
+        &path,
+        "application/json-patch+json",
+        &json!(["x"]),
+    )
+    .await;
+    refused.is_refused(
+        400,
+        "error decoding patch: json: cannot unmarshal string into Go value of type handlers.jsonPatchOp",
+    );
+    let binding = json!({"target": {"kind": "Node", "name": "n"}});
+    post(&server, "/api/v1/namespaces/default/bindings", binding)
+        .await
+        .is_refused(400, "Name parameter required.");
+    let list = get(
+        &server,
+        &format!("{CONFIG_MAPS}?fieldSelector=a%3Db&resourceVersionMatch=Exact"),
+    )
+    .await;
+    assert_eq!(list.code, 422, "{}", list.body);
+    assert_eq!(
+        get(
+            &server,
+            &format!("{CONFIG_MAPS}?fieldSelector=metadata.name%3Da,%3D")
+        )
+        .await
+        .code,
+        200
+    );
 }

@@ -7,6 +7,7 @@
 mod catalog;
 mod cause;
 mod family;
+mod individual;
 mod minimise;
 mod mutation;
 mod random;
@@ -34,6 +35,9 @@ const KEPT: &str = include_str!("differential/kept.txt");
 
 /// Consecutive requests without an answer after which a server counts as gone.
 const FAILURES_MAX: usize = 3;
+
+/// The names of the objects of two runs are this far apart.
+const NUMBERS: u64 = 1_000_000;
 
 /// What a run does.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +111,8 @@ pub async fn run<R: ApiService, E: ApiService>(
         let mut making = Making {
             catalog: &catalog,
             random,
-            number,
+            // Runs with other seeds can use the same servers.
+            number: options.seed * NUMBERS + number,
             namespace: &namespace,
         };
         let sequence = family.sequence(&mut making);
@@ -121,12 +126,13 @@ pub async fn run<R: ApiService, E: ApiService>(
             break;
         }
         if let Some(cause) = outcome.cause {
-            if kept.iter().any(|pattern| pattern.is_match(&cause)) {
+            let subject = format!("{family} {}", sequence.subject);
+            let whole = format!("{subject}: {cause}");
+            if kept.iter().any(|pattern| pattern.is_match(&whole)) {
                 report.kept += 1;
             } else {
                 let minimised = report.groups.len() < options.minimise;
-                let labelled = format!("{family}: {cause}");
-                if let Some(group) = report.add(labelled, &sequence.subject, number) {
+                if let Some(group) = report.add(cause.clone(), &subject, number) {
                     let shown = if minimised {
                         let mut judge = SameCause {
                             pair: &mut pair,
@@ -228,7 +234,12 @@ impl<R: ApiService, E: ApiService> Pair<R, E> {
             .filter_map(|answer| answer.get("status").map(ToString::to_string))
             .collect();
         let normalised = |answers: Vec<Value>, session: &Variables| {
-            let answers = answers.into_iter().map(without_details).collect();
+            let answers = answers
+                .into_iter()
+                .map(individual::parse_yaml)
+                .map(|answer| individual::without(&answer))
+                .map(without_details)
+                .collect();
             normalise::answers(&sequence.steps, answers, session)
         };
         let real_answers = normalised(real_answers, real.variables());
@@ -299,7 +310,7 @@ fn without_details(mut answer: Value) -> Value {
         if let Some(start) = text
             .find("\n  core.")
             .or_else(|| text.find("\n\u{a0}\u{a0}core."))
-            .or_else(|| text.find("\n  any("))
+            .or_else(|| text.find("\n  any(").or_else(|| text.find("\n@@ ")))
         {
             text.truncate(start);
         }

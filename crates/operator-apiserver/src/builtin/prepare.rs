@@ -8,9 +8,11 @@ mod certificate;
 mod job;
 mod pod;
 mod service;
+mod time;
 
-pub(crate) use certificate::stamp_conditions;
+use certificate::stamp_conditions;
 pub(crate) use pod::qos_class;
+pub(crate) use time::stamp_times;
 
 use serde_json::{Value, json};
 use structured_merge::builtin::{FieldKind, types};

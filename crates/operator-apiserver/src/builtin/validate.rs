@@ -21,6 +21,7 @@ mod pod_update;
 mod policy;
 mod quota;
 mod rbac;
+mod resource;
 mod review;
 mod security;
 mod service;
@@ -62,27 +63,6 @@ pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old:
         _ => {}
     }
     check.errors
-}
-
-/// Whether the kind's own check of a change begins with the check of a new object, metadata included.
-pub(crate) fn rechecks_metadata(gvk: &Gvk) -> bool {
-    matches!(
-        (gvk.group, gvk.kind),
-        (
-            "",
-            "ConfigMap"
-                | "Namespace"
-                | "Node"
-                | "PersistentVolumeClaim"
-                | "Pod"
-                | "ReplicationController"
-                | "Secret"
-                | "Service"
-                | "ServiceAccount"
-        ) | ("apps", "DaemonSet" | "ReplicaSet")
-            | ("batch", "Job")
-            | ("rbac.authorization.k8s.io", _)
-    )
 }
 
 /// What a new object of a kind is checked for, and a changed one where [`update_rule`] says nothing.
@@ -136,6 +116,9 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("storage.k8s.io", "CSINode") => storage::csi_node,
         ("storage.k8s.io", "StorageClass") => storage::storage_class,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment,
+        ("storage.k8s.io", "VolumeAttributesClass") => resource::attributes_class,
+        ("networking.k8s.io", "IPAddress") => resource::ip_address,
+        ("networking.k8s.io", "ServiceCIDR") => resource::service_cidr,
         ("admissionregistration.k8s.io", kind) => return admission_rule(kind),
         _ => return None,
     };
@@ -208,6 +191,9 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("storage.k8s.io", "CSINode") => storage::csi_node_update,
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment_update,
+        ("storage.k8s.io", "VolumeAttributesClass") => resource::attributes_class_update,
+        ("networking.k8s.io", "IPAddress") => resource::ip_address_update,
+        ("networking.k8s.io", "ServiceCIDR") => resource::service_cidr_update,
         _ => return None,
     };
     Some(rule)

@@ -1,5 +1,7 @@
 //! Warnings: what the server says about objects that it accepts all the same.
 
+mod kinds;
+
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
@@ -9,8 +11,16 @@ use super::quantity::Quantity;
 use super::tree::{at, entries, list, text};
 use super::{Gvk, generation_changed, names};
 
-const ENDPOINTS_DEPRECATED: &str =
-    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+/// Returns the warning that every request to a deprecated resource gets.
+pub(crate) fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
+    match (group, resource) {
+        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        ("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        _ => None,
+    }
+}
 
 /// Warnings that the server sends for a written object: fields that are deprecated, ineffective or surprising.
 pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -48,7 +58,13 @@ pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<St
         }
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(&mut warnings, object),
         ("", "PersistentVolume") => persistent_volume(&mut warnings, object),
-        ("", "Endpoints") => warnings.push(ENDPOINTS_DEPRECATED.to_owned()),
+        ("", "Node") => kinds::node(&mut warnings, object, old),
+        ("", "Secret") => kinds::secret(&mut warnings, object),
+        ("", "Service") => kinds::service(&mut warnings, object),
+        ("", "ServiceAccount") => kinds::service_account(&mut warnings, object, old),
+        ("node.k8s.io", "RuntimeClass") => kinds::runtime_class(&mut warnings, object),
+        ("storage.k8s.io", "CSIDriver") if old.is_none() => kinds::csi_driver(&mut warnings, object),
+        ("storage.k8s.io", "StorageClass") => kinds::storage_class(&mut warnings, object),
         _ => {}
     }
     warnings
@@ -113,7 +129,7 @@ fn pod_spec(warnings: &mut Vec<String>, spec: &Value, path: &Path) {
     }
     for (index, secret) in list(spec, &["imagePullSecrets"]).iter().enumerate() {
         if text(secret, &["name"]).is_empty() {
-            let path = path.child("imagePullSecrets").index(index);
+            let path = path.child("imagePullSecrets").index(index).child("name");
             warnings.push(format!("{path}: invalid empty name \"\""));
         }
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, metadata, service_address, storable};
+use super::{Backing, Registry, Write, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::authz::{self, Attributes};
+use crate::builtin;
 use crate::crd::conversion;
 use crate::managed_fields;
 use crate::object;
@@ -62,9 +63,10 @@ impl Registry {
             self.draw_name(&mut object);
         }
         definition.prepare_for_create(&mut object);
-        if metadata::dedupe_owners(&mut object) {
-            write.warnings.add(DUPLICATE_OWNERS);
+        if let Backing::Builtin { gvk, .. } = &definition.backing {
+            builtin::stamp_times(gvk, &mut object, None, &self.timestamp());
         }
+        warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         let outcome = definition.validate_create(&object);
         let mut errors = metadata::validate_create(definition, &object);
         errors.extend(outcome.errors);
@@ -176,7 +178,17 @@ impl Registry {
     }
 }
 
-pub(crate) const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
+/// Warns that owner references with these uids were repeated.
+pub(super) fn warn_about_owners(write: &Write, uids: &[String]) {
+    if !uids.is_empty() {
+        write.warnings.add(format!(
+            "{DUPLICATE_OWNERS}; duplicate UID(s) observed: {}",
+            uids.join(", ")
+        ));
+    }
+}
+
+const DUPLICATE_OWNERS: &str = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
 
 /// A namespace in the body must be the one of the request.
 pub(crate) fn check_namespace(write: &Write, object: &Value) -> Result<(), Status> {

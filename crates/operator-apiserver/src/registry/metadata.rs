@@ -17,33 +17,41 @@ type NameRule<'r> = &'r dyn Fn(&str, bool) -> Vec<String>;
 
 /// Checks the metadata of a new object.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
-    validate_whole(definition, object, &|name, is_prefix| {
+    let mut errors = validate_whole(object, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
             return structural_schema::crd::name_problems(object, name);
         }
         definition.validate_name(name, is_prefix)
-    })
+    });
+    if definition.metadata_checks("").standard_finalizers {
+        errors.extend(validate_standard_finalizers(object));
+    }
+    errors
 }
 
-/// Checks the metadata of a changed object. Every kind's metadata is checked once as a whole and once as a change;
-/// most kinds check it again, and the causes of the answer name a fault as often as it was found.
+/// Checks the metadata of a changed object: once for every kind, and as often again as the kind does.
 pub(crate) fn validate_update(
     definition: &Definition,
     subresource: &str,
     object: &Value,
     old: &Value,
 ) -> Vec<Error> {
-    let mut errors = validate_whole(definition, object, &|name, _| names::path_segment(name));
+    let checks = definition.metadata_checks(subresource);
+    let mut errors = validate_whole(object, &|name, _| names::path_segment(name));
     let change = validate_change(object, old);
-    errors.extend(change.clone());
-    errors.extend(change);
-    if definition.rechecks_metadata(subresource) {
+    for _ in 0..checks.changes {
+        errors.extend(change.clone());
+    }
+    if checks.changes > 1 && checks.standard_finalizers {
+        errors.extend(validate_standard_finalizers(object));
+    }
+    for _ in 0..checks.wholes {
         errors.extend(validate_create(definition, object));
     }
     errors
 }
 
-fn validate_whole(definition: &Definition, object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
+fn validate_whole(object: &Value, name_rule: NameRule<'_>) -> Vec<Error> {
     let path = Path::new("metadata");
     let mut errors = validate_names(object, &path, name_rule);
     if object::generation(object) < 0 {
@@ -54,7 +62,7 @@ fn validate_whole(definition: &Definition, object: &Value, name_rule: NameRule<'
         ));
     }
     errors.extend(validate_lists(object, &path));
-    errors.extend(validate_finalizers(definition, object, &path.child("finalizers")));
+    errors.extend(validate_finalizers(object, &path.child("finalizers")));
     errors
 }
 
@@ -257,20 +265,29 @@ fn invalid_text(field: Path, value: String, detail: String) -> Error {
     }
 }
 
-/// Finalizers of custom resources need no prefix.
-fn validate_finalizers(definition: &Definition, object: &Value, path: &Path) -> Vec<Error> {
+/// Checks that finalizers without a prefix are standard ones, as most built-in kinds demand.
+fn validate_standard_finalizers(object: &Value) -> Vec<Error> {
+    let path = Path::new("metadata").child("finalizers");
+    object::finalizers(object)
+        .into_iter()
+        .enumerate()
+        .filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer))
+        .map(|(index, finalizer)| {
+            Error::invalid(
+                path.index(index),
+                finalizer.into(),
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
+        })
+        .collect()
+}
+
+fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let finalizers = object::finalizers(object);
-    for (index, finalizer) in finalizers.iter().enumerate() {
+    for finalizer in &finalizers {
         for fault in names::qualified_name(finalizer) {
             errors.push(Error::invalid(path.clone(), (*finalizer).into(), fault));
-        }
-        if !definition.is_custom() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
-            errors.push(Error::invalid(
-                path.index(index),
-                (*finalizer).into(),
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
         }
     }
     let both = finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion");
@@ -286,18 +303,25 @@ fn validate_finalizers(definition: &Definition, object: &Value, path: &Path) -> 
 
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
-/// Drops exact repetitions of owner references; the answer says whether there were any.
-pub(crate) fn dedupe_owners(object: &mut Value) -> bool {
+/// Drops exact repetitions of owner references; returns the uids of those that were dropped.
+pub(crate) fn dedupe_owners(object: &mut Value) -> Vec<String> {
     let Some(owners) = object
         .get_mut("metadata")
         .and_then(|metadata| metadata.get_mut("ownerReferences"))
         .and_then(Value::as_array_mut)
     else {
-        return false;
+        return Vec::new();
     };
     let mut seen = HashSet::with_capacity(owners.len());
     let mut is_first: VecDeque<bool> = owners.iter().map(|owner| seen.insert(owner)).collect();
-    let before = owners.len();
-    owners.retain(|_| is_first.pop_front().unwrap_or(true));
-    owners.len() < before
+    let mut dropped = Vec::new();
+    owners.retain(|owner| {
+        let keeps = is_first.pop_front().unwrap_or(true);
+        let uid = object::text(owner, &["uid"]);
+        if !keeps && !dropped.iter().any(|known| known == uid) {
+            dropped.push(uid.to_owned());
+        }
+        keeps
+    });
+    dropped
 }

@@ -7,7 +7,7 @@ use structural_schema::Outcome;
 
 use super::resource::{Backing, Definition};
 use super::shared_storage;
-use crate::builtin;
+use crate::builtin::{self, MetadataChecks};
 use crate::crd;
 use crate::negotiate::table;
 use crate::object;
@@ -162,11 +162,14 @@ impl Definition {
         }
     }
 
-    /// Whether a change of this kind has its metadata checked as a whole a second time.
-    pub(crate) fn rechecks_metadata(&self, subresource: &str) -> bool {
+    /// How often validation looks at the metadata of a changed object.
+    pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
         match &self.backing {
-            Backing::Builtin { gvk, .. } => subresource.is_empty() && builtin::rechecks_metadata(gvk),
-            Backing::Custom(_) => false,
+            Backing::Builtin { gvk, .. } => builtin::metadata_checks(gvk, subresource),
+            Backing::Custom(_) => MetadataChecks {
+                standard_finalizers: false,
+                ..builtin::PLAIN_METADATA_CHECKS
+            },
         }
     }
 

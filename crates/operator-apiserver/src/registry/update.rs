@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Write, create, metadata, service_address, storable};
+use super::{Backing, Registry, Write, create, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::authz;
 use crate::builtin;
@@ -74,6 +74,7 @@ impl Registry {
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
         restore_server_fields(&mut object, &old);
+        object::copy_meta(&mut object, &old, "generation");
         if !write.tracked {
             managed_fields::update(self, write, Some(&old), &mut object);
         }
@@ -82,13 +83,11 @@ impl Registry {
         create::fill_namespace(write, &mut object)?;
         authz::check_escalation(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
-        if definition.is("certificates.k8s.io", "certificatesigningrequests") {
-            builtin::stamp_conditions(&mut object, &old, &self.timestamp());
+        if let Backing::Builtin { gvk, .. } = &definition.backing {
+            builtin::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
         restore_server_fields(&mut object, &old);
-        if metadata::dedupe_owners(&mut object) {
-            write.warnings.add(create::DUPLICATE_OWNERS);
-        }
+        create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         self.validate_update(write, &object, &old)?;
         if definition.is("", "services") && write.subresource.is_empty() {
             let errors = service_address::allocate(self, &mut object, Some(&old));
@@ -154,13 +153,8 @@ impl Registry {
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let subject = write.definition.stored_subject();
         let uid = object::uid(object);
-        if !uid.is_empty() && uid != object::uid(old) && !write.replaces {
-            use structural_schema::field::{Error, Path};
-            let path = Path::new("metadata").child("uid");
-            let error = Error::invalid(path, uid.into(), "field is immutable");
-            return Err(status::invalid(subject, &write.name, &[error.clone(), error]));
-        }
-        if !uid.is_empty() && uid != object::uid(old) {
+        // Validation refuses a patch of the uid.
+        if write.replaces && !uid.is_empty() && uid != object::uid(old) {
             return Err(write.precondition_failed("UID", uid, object::uid(old)));
         }
         let version = object::resource_version(object);
@@ -188,10 +182,12 @@ impl Registry {
         let definition = &write.definition;
         let mut errors = metadata::validate_update(definition, &write.subresource, object, old);
         let outcome = definition.validate_update(&write.subresource, object, old);
-        for warning in outcome.warnings {
-            write.warnings.add(warning);
-        }
         errors.extend(outcome.errors);
+        if errors.is_empty() || definition.is_custom() {
+            for warning in outcome.warnings {
+                write.warnings.add(warning);
+            }
+        }
         if errors.is_empty() {
             return Ok(());
         }
@@ -214,7 +210,10 @@ fn must_be_specified(write: &Write) -> Status {
 
 /// What no request changes.
 fn restore_server_fields(object: &mut Value, old: &Value) {
-    for field in ["uid", "creationTimestamp", "selfLink"] {
+    if object::uid(object).is_empty() {
+        object::copy_meta(object, old, "uid");
+    }
+    for field in ["creationTimestamp", "selfLink"] {
         object::copy_meta(object, old, field);
     }
     // Nobody takes a deletion back; validation refuses to begin one.

@@ -29,6 +29,9 @@ pub(super) async fn serve(
     if definition.is("", "bindings") {
         // The older form: only the body has the name of the pod.
         object::name(&binding).clone_into(&mut write.name);
+        if write.name.is_empty() {
+            return Err(status::bad_request("Name parameter required."));
+        }
     }
     super::check_place(&write, &binding, "Binding")?;
     super::complete_body(&write, &mut binding, ("v1", "Binding"))?;

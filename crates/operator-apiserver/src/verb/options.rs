@@ -150,6 +150,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
         .text("fieldSelector")
         .parse()
         .map_err(|error: String| status::bad_request(error))?;
+    let revision_match = revision_match(call)?;
     for term in &fields.terms {
         definition
             .field_label(&serde_json::Value::Null, &term.field)
@@ -166,7 +167,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
         labels,
         fields,
         revision,
-        revision_match: revision_match(call)?,
+        revision_match,
         limit: usize::try_from(limit).unwrap_or_default(),
         token,
     })

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
-use structural_schema::field::{Error, Path};
 use structured_merge::strategic::{self, StrategicError};
 
 use super::options::{self, FieldValidation};
@@ -71,7 +70,7 @@ pub(crate) async fn apply(
     let Patch::Apply { config, force } = &patching.patch else {
         let change = |live: &Value| {
             let object = patched(write, live, patching)?;
-            check_identity(write, &object, live)?;
+            check_identity(&object)?;
             Ok(object)
         };
         return Ok((StatusCode::OK, registry.update(write, &change).await?));
@@ -97,7 +96,7 @@ pub(crate) async fn apply(
     }
     let change = |live: &Value| {
         let object = applied(Some(live))?;
-        check_identity(write, &object, live)?;
+        check_identity(&object)?;
         Ok(object)
     };
     Ok((StatusCode::OK, registry.update(write, &change).await?))
@@ -161,9 +160,9 @@ fn warn(write: &Write, patching: &Patching) {
     }
 }
 
-/// A patch cannot turn an object into another one; its uid is no precondition, as that of a PUT is. A resourceVersion
-/// is a number.
-fn check_identity(write: &Write, object: &Value, live: &Value) -> Result<(), Status> {
+/// Checks that the resourceVersion of a patched object is a number. Its uid is no precondition, as that of a PUT is:
+/// validation refuses another one.
+fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
     if version.parse::<u64>().is_err() && !version.is_empty() {
         let version = object::go_quote(version);
@@ -171,17 +170,7 @@ fn check_identity(write: &Write, object: &Value, live: &Value) -> Result<(), Sta
             "strconv.ParseUint: parsing {version}: invalid syntax"
         )));
     }
-    let uid = object::uid(object);
-    if uid.is_empty() || uid == object::uid(live) {
-        return Ok(());
-    }
-    let path = Path::new("metadata").child("uid");
-    let error = Error::invalid(path, uid.into(), "field is immutable");
-    Err(status::invalid(
-        &write.definition.subject,
-        &write.name,
-        &[error.clone(), error],
-    ))
+    Ok(())
 }
 
 /// Checks the name of an applied object and brings it into normal form.
@@ -247,9 +236,15 @@ fn parse(call: &Call) -> Result<Patching, Status> {
     let mut faults = parsed.duplicates;
     let patch = match (media, parsed.value) {
         (JSON_PATCH, Value::Array(operations)) => {
+            if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
+                return Err(undecodable(body::cannot_unmarshal(other, "handlers.jsonPatchOp")));
+            }
             check_count(&operations)?;
-            faults = faults.iter().map(|fault| format!("json patch {fault}")).collect();
-            faults.extend(unknown_members(&operations));
+            let duplicates = faults.iter().map(|fault| format!("json patch {fault}"));
+            faults = unknown_members(&operations)
+                .into_iter()
+                .chain(duplicates)
+                .collect();
             Patch::Json(operations)
         }
         (JSON_PATCH, other) => {

@@ -36,7 +36,13 @@ impl Answer {
     }
 }
 
-async fn send(server: &ApiServer, method: Method, path: &str, media: &str, body: &Value) -> Answer {
+pub(crate) async fn send(
+    server: &ApiServer,
+    method: Method,
+    path: &str,
+    media: &str,
+    body: &Value,
+) -> Answer {
     let request = Request::builder()
         .method(method)
         .uri(path)

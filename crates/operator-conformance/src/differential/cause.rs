@@ -123,10 +123,14 @@ fn warnings(real: &Value, other: &Value) -> Option<String> {
             .as_array()
             .cloned()
             .unwrap_or_default();
+        let text = |warning: &Value| {
+            let quoted = warning.as_str()?.strip_prefix("299 - ")?.to_owned();
+            serde_json::from_str::<String>(&quoted).ok()
+        };
         warnings
             .iter()
-            .filter_map(Value::as_str)
-            .map(generalise)
+            .filter_map(text)
+            .map(|text| generalise(&text))
             .collect()
     };
     let (real_warnings, other_warnings) = (listed(real), listed(other));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use structural_schema::field::Path;
 
-use super::check::Check;
+use super::check::{Check, GoPrint, render_go};
 use crate::builtin::names;
 use crate::builtin::tree::{at, text};
 
@@ -95,9 +95,29 @@ pub(super) fn update(check: &mut Check, event: &Value, old: &Value) {
     for (field, shown) in IMMUTABLE {
         let value = at(event, &[field]);
         if value != at(old, &[field]) {
-            check.invalid(Path::new(shown), value, "field is immutable");
+            let path = Path::new(shown);
+            match value {
+                Value::Object(_) if matches!(field, "regarding" | "related") => {
+                    check.invalid_text(path, render_reference(value), "field is immutable");
+                }
+                value => check.invalid(path, value, "field is immutable"),
+            }
         }
     }
+}
+
+/// Prints a reference to an object as Go prints its struct.
+fn render_reference(reference: &Value) -> String {
+    const REFERENCE: &[GoPrint] = &[
+        GoPrint("Kind", "kind", &[]),
+        GoPrint("Namespace", "namespace", &[]),
+        GoPrint("Name", "name", &[]),
+        GoPrint("UID", "uid", &[]),
+        GoPrint("APIVersion", "apiVersion", &[]),
+        GoPrint("ResourceVersion", "resourceVersion", &[]),
+        GoPrint("FieldPath", "fieldPath", &[]),
+    ];
+    render_go(reference, REFERENCE).replace(":null", ":\"\"")
 }
 
 /// What a group calls the fields that both have.

@@ -136,7 +136,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
             typed_reference(check, resource, &path.child("resource"));
         }
         (false, true) => {
-            check.required_form(service, &path.child("service"), "name", names::dns_1035_label);
+            check.required_form(service, &path.child("service"), "name", names::dns_label);
             let (name, number) = (text(service, &["port", "name"]), at(service, &["port", "number"]));
             let port = path.child("service").child("port");
             match (name.is_empty(), is_zero(number)) {

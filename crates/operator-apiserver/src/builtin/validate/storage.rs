@@ -366,10 +366,10 @@ pub(super) fn csi_driver(check: &mut Check, object: &Value) {
         "fsGroupPolicy",
         &["File", "None", "ReadWriteOnceWithFSType"],
     );
-    for (index, mode) in list(spec, &["volumeLifecycleModes"]).iter().enumerate() {
+    for mode in list(spec, &["volumeLifecycleModes"]) {
         if !["Ephemeral", "Persistent"].contains(&mode.as_str().unwrap_or_default()) {
-            let path = path.child("volumeLifecycleModes").index(index);
-            let error = Error::not_supported(path, mode, &["Ephemeral", "Persistent"]);
+            let path = path.child("volumeLifecycleModes");
+            let error = Error::not_supported(path, mode, &["Persistent", "Ephemeral"]);
             check.errors.push(error);
         }
     }
@@ -467,7 +467,6 @@ pub(super) fn csi_node(check: &mut Check, object: &Value) {
 }
 
 fn topology_keys(check: &mut Check, driver: &Value, path: &Path) {
-    let keys = at(driver, &["topologyKeys"]);
     let mut seen = BTreeSet::new();
     for key in list(driver, &["topologyKeys"]) {
         let key = key.as_str().unwrap_or_default();
@@ -478,10 +477,17 @@ fn topology_keys(check: &mut Check, driver: &Value, path: &Path) {
             check.duplicate(path.clone(), &key.into());
         }
         for fault in names::qualified_name(key) {
-            check.invalid(path.clone(), keys, fault);
+            check.invalid(path.clone(), &key.into(), fault);
         }
     }
 }
+
+const CSI_NODE_DRIVER: &[GoPrint] = &[
+    GoPrint("Name", "name", &[]),
+    GoPrint("NodeID", "nodeID", &[]),
+    GoPrint("TopologyKeys", "topologyKeys", &[]),
+    GoPrint("Allocatable", "allocatable", &[]),
+];
 
 /// What is known of a driver on a node stays.
 pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
@@ -498,7 +504,8 @@ pub(super) fn csi_node_update(check: &mut Check, object: &Value, old: &Value) {
             driver
         };
         if before.is_some_and(|before| fixed(before) != fixed(driver)) {
-            check.invalid(Path::new("CSINodeDriver"), driver, "field is immutable");
+            let shown = render_go(&fixed(driver), CSI_NODE_DRIVER);
+            check.invalid_text(Path::new("spec").child("drivers"), shown, "field is immutable");
         }
     }
 }

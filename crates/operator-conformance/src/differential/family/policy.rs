@@ -117,6 +117,11 @@ pub(super) fn rbac(making: &mut Making<'_>) -> Sequence {
         bindings.clone(),
         json!({"metadata": {"name": format!("r{number}")}, "roleRef": reference, "subjects": subjects}),
     ));
+    // The authorizer of the real server learns of roles and bindings by a watch.
+    sequence.steps.push(Step {
+        seconds: Some(0.05),
+        ..Step::default()
+    });
     for _ in 0..4 {
         let step = user_step(making, &namespace, &user, &roles, &bindings);
         sequence.steps.push(Step {

@@ -1,0 +1,105 @@
+//! How often the validation of a kind looks at the metadata of a changed object: data.
+//!
+//! The generic registry checks the metadata once. Most kinds check the change a second time, some check the whole
+//! object again, and the causes of a refusal repeat each fault as often.
+
+use super::Gvk;
+
+/// The checks of the metadata of a changed object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataChecks {
+    /// The number of times that the change is checked.
+    pub(crate) changes: usize,
+    /// The number of times that the object is checked as a new one.
+    pub(crate) wholes: usize,
+    /// Finalizers without a prefix must be standard ones.
+    pub(crate) standard_finalizers: bool,
+}
+
+const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> MetadataChecks {
+    MetadataChecks {
+        changes,
+        wholes,
+        standard_finalizers,
+    }
+}
+
+/// What most kinds do.
+pub(crate) const PLAIN: MetadataChecks = checks(2, 0, true);
+/// What kinds that check everything again do.
+const AGAIN: MetadataChecks = checks(2, 1, true);
+/// What kinds that check new and changed objects with the same function do.
+const AS_NEW: MetadataChecks = checks(1, 1, true);
+/// The same, with the rules of the libraries rather than those of the core group.
+const AS_NEW_BY_LIBRARY: MetadataChecks = checks(1, 1, false);
+
+#[rustfmt::skip] // One line is one kind.
+const MAIN: &[(&str, &str, MetadataChecks)] = &[
+    ("", "ConfigMap", AGAIN),
+    ("", "Endpoints", AGAIN),
+    ("", "Event", checks(1, 0, false)),
+    ("", "LimitRange", AS_NEW),
+    ("", "Namespace", AGAIN),
+    ("", "Node", AGAIN),
+    ("", "PersistentVolume", checks(1, 2, true)),
+    ("", "PersistentVolumeClaim", AGAIN),
+    ("", "Pod", AGAIN),
+    ("", "Secret", AGAIN),
+    ("", "ServiceAccount", AGAIN),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", AS_NEW_BY_LIBRARY),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", AS_NEW_BY_LIBRARY),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", AS_NEW_BY_LIBRARY),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", AS_NEW_BY_LIBRARY),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", AS_NEW_BY_LIBRARY),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", AS_NEW_BY_LIBRARY),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", checks(2, 0, false)),
+    ("apiregistration.k8s.io", "APIService", checks(2, 1, false)),
+    ("apps", "ControllerRevision", AGAIN),
+    ("batch", "Job", AGAIN),
+    ("certificates.k8s.io", "CertificateSigningRequest", AGAIN),
+    ("coordination.k8s.io", "Lease", checks(2, 0, false)),
+    ("discovery.k8s.io", "EndpointSlice", AS_NEW),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", AS_NEW),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", AS_NEW),
+    ("networking.k8s.io", "IPAddress", AGAIN),
+    ("networking.k8s.io", "Ingress", AGAIN),
+    ("networking.k8s.io", "IngressClass", AGAIN),
+    ("node.k8s.io", "RuntimeClass", checks(2, 1, false)),
+    ("policy", "PodDisruptionBudget", checks(1, 0, false)),
+    ("rbac.authorization.k8s.io", "ClusterRole", AGAIN),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", AGAIN),
+    ("rbac.authorization.k8s.io", "Role", AGAIN),
+    ("rbac.authorization.k8s.io", "RoleBinding", AGAIN),
+    ("resource.k8s.io", "DeviceClass", AGAIN),
+    ("resource.k8s.io", "ResourceClaim", AGAIN),
+    ("resource.k8s.io", "ResourceClaimTemplate", AGAIN),
+    ("storage.k8s.io", "CSINode", AS_NEW),
+    ("storage.k8s.io", "CSIStorageCapacity", AGAIN),
+    ("storage.k8s.io", "StorageClass", AGAIN),
+    ("storage.k8s.io", "VolumeAttachment", AS_NEW),
+    ("storage.k8s.io", "VolumeAttributesClass", AGAIN),
+];
+
+#[rustfmt::skip] // One line is one kind.
+const STATUS: &[(&str, &str, MetadataChecks)] = &[
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", checks(1, 0, false)),
+    ("apiextensions.k8s.io", "CustomResourceDefinition", checks(2, 0, false)),
+    ("apiregistration.k8s.io", "APIService", checks(0, 0, false)),
+    ("batch", "CronJob", checks(1, 0, false)),
+    ("certificates.k8s.io", "CertificateSigningRequest", AGAIN),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", checks(0, 0, false)),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", checks(0, 0, false)),
+    ("networking.k8s.io", "ServiceCIDR", checks(2, 0, false)),
+    ("policy", "PodDisruptionBudget", checks(1, 0, false)),
+    ("resource.k8s.io", "ResourceClaim", checks(2, 0, false)),
+    ("storage.k8s.io", "VolumeAttachment", checks(1, 1, false)),
+];
+
+/// Returns the checks of a kind; those of `status` hold for the other subresources too.
+pub(crate) fn metadata_checks(gvk: &Gvk, subresource: &str) -> MetadataChecks {
+    let table = if subresource.is_empty() { MAIN } else { STATUS };
+    table
+        .iter()
+        .find(|(group, kind, _)| (*group, *kind) == (gvk.group, gvk.kind))
+        .map_or(PLAIN, |(_, _, checks)| *checks)
+}

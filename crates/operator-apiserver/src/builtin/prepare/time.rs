@@ -1,0 +1,43 @@
+//! Times that the server fills in when an object is written.
+
+use serde_json::Value;
+
+use crate::builtin::Gvk;
+use crate::builtin::tree::{at, object_in, objects_in, text};
+
+/// Fills in times that the writer of an object did not set; `old` is the live object of an update.
+pub(crate) fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
+    match (gvk.group, gvk.kind, old) {
+        ("resource.k8s.io", "ResourceSlice", _) => stamp_taints(object, now),
+        ("", "PersistentVolume", Some(old)) => stamp_phase(object, old, now),
+        ("certificates.k8s.io", "CertificateSigningRequest", Some(old)) => {
+            super::stamp_conditions(object, old, now);
+        }
+        _ => {}
+    }
+}
+
+fn stamp_taints(slice: &mut Value, now: &str) {
+    let Some(spec) = slice.as_object_mut().and_then(|root| object_in(root, "spec")) else {
+        return;
+    };
+    for device in objects_in(spec, "devices") {
+        for taint in objects_in(device, "taints") {
+            if taint.get("timeAdded").is_none_or(Value::is_null) {
+                taint.insert("timeAdded".to_owned(), now.into());
+            }
+        }
+    }
+}
+
+fn stamp_phase(volume: &mut Value, old: &Value, now: &str) {
+    let time = ["status", "lastPhaseTransitionTime"];
+    let phase = ["status", "phase"];
+    let is_set = !at(volume, &time).is_null() && at(volume, &time) != at(old, &time);
+    if text(volume, &phase) == text(old, &phase) || is_set {
+        return;
+    }
+    if let Some(status) = volume.as_object_mut().and_then(|root| object_in(root, "status")) {
+        status.insert("lastPhaseTransitionTime".to_owned(), now.into());
+    }
+}

@@ -1,0 +1,127 @@
+//! Kinds whose specification is fixed once they exist: addresses, claims of devices, classes of volumes.
+
+use serde_json::Value;
+use structural_schema::field::Path;
+
+use super::check::{Check, GoPrint, render_go};
+use crate::builtin::names;
+use crate::builtin::tree::{at, list, text};
+
+const PARENT: &[GoPrint] = &[
+    GoPrint("Group", "group", &[]),
+    GoPrint("Resource", "resource", &[]),
+    GoPrint("Namespace", "namespace", &[]),
+    GoPrint("Name", "name", &[]),
+];
+
+pub(super) fn ip_address(check: &mut Check, address: &Value) {
+    let path = Path::new("spec").child("parentRef");
+    let parent = at(address, &["spec", "parentRef"]);
+    if parent.is_null() {
+        return check.required(path, "");
+    }
+    for (field, rule) in [
+        ("group", names::dns_subdomain as fn(&str) -> Vec<String>),
+        ("resource", names::path_segment),
+        ("name", names::path_segment),
+        ("namespace", names::path_segment),
+    ] {
+        let value = text(parent, &[field]);
+        if !value.is_empty() {
+            check.faults(&path.child(field), value, rule(value));
+        } else if matches!(field, "resource" | "name") {
+            check.required(path.child(field), "");
+        }
+    }
+}
+
+pub(super) fn ip_address_update(check: &mut Check, address: &Value, old: &Value) {
+    ip_address(check, address);
+    let parent = at(address, &["spec", "parentRef"]);
+    if parent != at(old, &["spec", "parentRef"]) {
+        let path = Path::new("spec").child("parentRef");
+        check.invalid_text(path, go_texts(parent), "field is immutable");
+    }
+}
+
+/// Prints a reference as Go prints a struct of texts.
+fn go_texts(reference: &Value) -> String {
+    render_go(reference, PARENT).replace(":null", ":\"\"")
+}
+
+pub(super) fn service_cidr(check: &mut Check, cidr: &Value) {
+    let path = Path::new("spec").child("cidrs");
+    let cidrs = list(cidr, &["spec", "cidrs"]);
+    if cidrs.is_empty() {
+        return check.required(path, "at least one CIDR required");
+    }
+    if cidrs.len() > 2 {
+        let why = "may only hold up to 2 values";
+        return check.invalid(path, at(cidr, &["spec", "cidrs"]), why);
+    }
+    if let [first, second] = cidrs {
+        let family = |cidr: &Value| names::parse_cidr(cidr.as_str()?).map(|(ip, _)| ip.is_ipv6());
+        if let (Some(first), Some(second)) = (family(first), family(second))
+            && first == second
+        {
+            check.invalid(
+                path.clone(),
+                at(cidr, &["spec", "cidrs"]),
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96",
+            );
+        }
+    }
+    for (index, cidr) in cidrs.iter().enumerate() {
+        let value = cidr.as_str().unwrap_or_default();
+        check.faults(&path.index(index), value, names::cidr(value));
+    }
+}
+
+pub(super) fn service_cidr_update(check: &mut Check, cidr: &Value, old: &Value) {
+    let path = Path::new("spec").child("cidrs");
+    let (new, known) = (list(cidr, &["spec", "cidrs"]), list(old, &["spec", "cidrs"]));
+    for (index, before) in known.iter().enumerate() {
+        match new.get(index) {
+            Some(now) if now == before => {}
+            Some(now) => check.invalid(path.index(index), now, "field is immutable"),
+            None => check.invalid(
+                path.clone(),
+                at(cidr, &["spec", "cidrs"]),
+                "cidrs cannot be removed",
+            ),
+        }
+    }
+    if new.len() > known.len() {
+        service_cidr(check, cidr);
+    }
+}
+
+pub(super) fn attributes_class(check: &mut Check, class: &Value) {
+    let name = text(class, &["driverName"]);
+    if name.is_empty() {
+        check.required(Path::new("driverName"), "");
+    } else {
+        check.faults(
+            &Path::new("driverName"),
+            name,
+            names::dns_subdomain(&name.to_lowercase()),
+        );
+    }
+    let parameters = at(class, &["parameters"]).as_object();
+    if parameters.is_none_or(serde_json::Map::is_empty) {
+        check.required(
+            Path::new("parameters"),
+            "must contain at least one key/value pair",
+        );
+    } else if parameters.is_some_and(|parameters| parameters.keys().any(String::is_empty)) {
+        check.invalid(Path::new("parameters"), &0.into(), "field can not be empty.");
+    }
+}
+
+pub(super) fn attributes_class_update(check: &mut Check, class: &Value, old: &Value) {
+    for field in ["driverName", "parameters"] {
+        if at(class, &[field]) != at(old, &[field]) {
+            check.forbidden(Path::new(field), format!("updates to {field} are forbidden."));
+        }
+    }
+}
