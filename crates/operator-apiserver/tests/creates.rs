@@ -1,4 +1,5 @@
 //! Creates and reads that differ in small things between kinds, as kube-apiserver answers them.
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod asking;
 
@@ -10,7 +11,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn server() -> ApiServer {
     let builder = ApiServer::builder().disable_admission_plugins(["ServiceAccount"]);
-    let server = builder.build().expect("the server starts");
+    let server = builder.build().unwrap();
     let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
         "type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
     let crd = json!({"metadata": {"name": "gadgets.example.com"}, "spec": {"group": "example.com",
