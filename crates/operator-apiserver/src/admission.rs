@@ -15,6 +15,7 @@ mod limit_ranger;
 mod matching;
 mod mutation;
 mod namespace_lifecycle;
+mod node_restriction;
 mod node_taint;
 mod pod_security;
 mod policy;
@@ -98,12 +99,39 @@ async fn admit_step(
             "create not allowed while custom resource definition is terminating",
         ));
     }
+    restrict_node(registry, write, operation, Some(object), old)?;
     if is_enabled(registry, "LimitRanger") {
         limit_ranger::default(registry, write, operation, object, old);
     }
     complete(registry, write, operation, object)?;
     complete_change(registry, write, object, old);
     change(registry, write, operation, Some(object), old).await
+}
+
+/// NodeRestriction, which is off by default.
+fn restrict_node(
+    registry: &Registry,
+    write: &Write,
+    operation: Operation,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    if !restricts_nodes(registry) || is_carrier(write) {
+        return Ok(());
+    }
+    let attributes = Attributes {
+        registry,
+        write,
+        operation,
+        object,
+        old,
+    };
+    node_restriction::check(&attributes)
+}
+
+fn restricts_nodes(registry: &Registry) -> bool {
+    const NAME: &str = "NodeRestriction";
+    registry.enabled_plugins.contains(NAME) && is_enabled(registry, NAME)
 }
 
 /// The plug-ins that complete a changed pod as they completed the new one.
@@ -307,6 +335,7 @@ pub(crate) async fn delete(registry: &Registry, write: &Write, old: &Value) -> R
         namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
     }
     let operation = Operation::Delete;
+    restrict_node(registry, write, operation, None, Some(old))?;
     let step = change(registry, write, operation, None, Some(old));
     measured(registry, operation, true, step).await?;
     let step = ask(registry, write, operation, None, Some(old));
@@ -334,6 +363,9 @@ pub(crate) async fn mutate_body(
     operation: Operation,
     body: &mut Value,
 ) -> Result<(), Status> {
+    if restricts_nodes(registry) {
+        node_restriction::check_body(registry, write, body)?;
+    }
     let hooks = registry.hooks.current();
     if hooks.mutates() {
         let mut subject = Subject::new(registry, write, operation, Some(body), None);

@@ -114,6 +114,12 @@ impl User {
     }
 }
 
+/// The name of the node whose kubelet a user is.
+pub(crate) fn node_name(user: &User) -> Option<&str> {
+    let name = user.name.strip_prefix("system:node:")?;
+    (user.is_in("system:nodes") && !name.is_empty()).then_some(name)
+}
+
 /// The user name of a service account.
 pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")

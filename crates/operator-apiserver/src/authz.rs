@@ -1,11 +1,15 @@
 //! Who may do what: `system:masters` everything, others what roles grant them.
 
+mod abac;
 mod coverage;
 mod escalation;
+mod node;
 mod rbac;
 mod rule;
 
+pub use self::abac::AbacPolicies;
 pub(crate) use self::escalation::check as check_escalation;
+pub(crate) use self::node::refers_to_any;
 pub(crate) use self::rbac::{aggregate, rules_of_user};
 pub(crate) use self::rule::{Rule, go_list};
 use crate::authn::User;
@@ -13,8 +17,8 @@ use crate::registry::Registry;
 use crate::request_info::RequestInfo;
 use crate::status::{self, Status, Subject};
 
-/// Who decides what users may do. Members of `system:masters` may do everything under each of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// An authorizer: it decides what users may do. Members of `system:masters` may do everything under each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
     /// Roles and their bindings.
@@ -24,6 +28,34 @@ pub enum Authorization {
     AlwaysAllow,
     /// Nobody: nothing is allowed.
     AlwaysDeny,
+    /// The Node authorizer: kubelets may use what belongs to the pods on their nodes.
+    Node,
+    /// The policies of a file.
+    Abac(AbacPolicies),
+}
+
+impl Authorization {
+    /// The name as `--authorization-mode` has it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Rbac => "RBAC",
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::AlwaysDeny => "AlwaysDeny",
+            Self::Node => "Node",
+            Self::Abac(_) => "ABAC",
+        }
+    }
+
+    fn decide(&self, registry: &Registry, asked: &Attributes<'_>) -> Decision {
+        match self {
+            Self::Rbac => rbac::authorize(registry, asked),
+            Self::AlwaysAllow => Decision::allow(""),
+            Self::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
+            Self::Node => node::authorize(registry, asked),
+            Self::Abac(policies) if policies.allow(asked) => Decision::allow(""),
+            Self::Abac(_) => Decision::no_opinion("No policy matched."),
+        }
+    }
 }
 
 /// What is asked for, and by whom.
@@ -39,6 +71,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
+    /// The one node whose objects the field selector of a list or a watch lets through.
+    pub(crate) selected_node: &'a str,
 }
 
 impl<'a> Attributes<'a> {
@@ -54,6 +88,7 @@ impl<'a> Attributes<'a> {
             namespace: &info.namespace,
             name: info.authorized_name(),
             path: &info.path,
+            selected_node: info.selected_node(),
         }
     }
 }
@@ -65,25 +100,39 @@ pub(crate) struct Decision {
     pub(crate) reason: String,
 }
 
-/// Decides on a request.
+impl Decision {
+    fn allow(reason: &str) -> Self {
+        Self {
+            allowed: true,
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn no_opinion(reason: &str) -> Self {
+        Self {
+            allowed: false,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Decides on a request: the first authorizer that allows it. A refusal has the reasons of all.
 pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Decision {
     if attributes.user.is_master() {
-        return Decision {
-            allowed: true,
-            reason: String::new(),
-        };
+        return Decision::allow("");
     }
-    match registry.authorization {
-        Authorization::Rbac => rbac::authorize(registry, attributes),
-        Authorization::AlwaysAllow => Decision {
-            allowed: true,
-            reason: String::new(),
-        },
-        Authorization::AlwaysDeny => Decision {
-            allowed: false,
-            reason: "Everything is forbidden.".to_owned(),
-        },
+    let mut reasons: Vec<String> = Vec::new();
+    for authorizer in &registry.authorizers {
+        let decision = authorizer.decide(registry, attributes);
+        if decision.allowed {
+            registry.metrics.authorized(authorizer.name());
+            return decision;
+        }
+        if !decision.reason.is_empty() {
+            reasons.push(decision.reason);
+        }
     }
+    Decision::no_opinion(&reasons.join("\n"))
 }
 
 /// A request that is not allowed: why, and the answer to it.
@@ -99,7 +148,6 @@ pub(crate) fn check_and_explain(
     attributes: &Attributes<'_>,
 ) -> Result<String, Box<Refused>> {
     let decision = authorize(registry, attributes);
-    registry.metrics.authorized("RBAC", decision.allowed);
     if decision.allowed {
         return Ok(decision.reason);
     }

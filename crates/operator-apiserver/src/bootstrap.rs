@@ -9,6 +9,8 @@ use crate::registry::{Registry, builtin_catalog};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
+pub(crate) use self::table::{api_services, node_rules};
+
 /// Stores the first objects, unless the data directory has them.
 pub(crate) fn populate(registry: &Registry) {
     for name in NAMESPACES {

@@ -64,7 +64,9 @@ fn aggregated_or(
     core: bool,
     legacy: fn(&Registry, &Call) -> Result<Answer, Status>,
 ) -> Result<Answer, Status> {
-    match aggregated::serve(registry, call, core) {
+    // Clients ask for each group on its own if they do not get the aggregated form: other servers answer for some.
+    let is_whole = core || registry.aggregation.is_empty();
+    match aggregated::serve(registry, call, core).filter(|_| is_whole) {
         Some(answer) => Ok(answer),
         None => legacy(registry, call),
     }

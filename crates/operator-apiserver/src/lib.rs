@@ -18,6 +18,7 @@ mod http_server;
 mod server;
 
 mod admission;
+mod aggregation;
 mod audit;
 mod authn;
 mod authz;
@@ -63,7 +64,7 @@ pub(crate) mod protobuf;
 pub mod yaml;
 
 pub use audit::{AuditLog, AuditOptions, AuditWebhook};
-pub use authz::Authorization;
+pub use authz::{AbacPolicies, Authorization};
 pub use call::Body;
 pub use deadline::parse_duration;
 pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};

@@ -209,11 +209,10 @@ impl Metrics {
         }
     }
 
-    /// Counts a decision of an authorizer.
-    pub(crate) fn authorized(&self, authorizer: &str, allowed: bool) {
-        let decision = if allowed { "allowed" } else { "denied" };
+    /// Counts a request that an authorizer allows.
+    pub(crate) fn authorized(&self, authorizer: &str) {
         self.authorizations.count(vec![
-            decision.to_owned(),
+            "allowed".to_owned(),
             authorizer.to_lowercase(),
             authorizer.to_owned(),
         ]);

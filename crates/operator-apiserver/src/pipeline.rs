@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::aggregation;
 use crate::audit::{self, Origin};
 use crate::authn::{self, User};
 use crate::authz::{self, Attributes};
@@ -249,6 +250,9 @@ fn act_as(registry: &Registry, call: &mut Call) -> Result<(), Status> {
 
 async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
+    if let Some(remote) = registry.aggregation.find(&info.path) {
+        return aggregation::serve(registry, method, call, &remote).await;
+    }
     if !info.is_resource {
         return match discovery::openid::serve(registry, method, call).await {
             Some(answer) => answer,

@@ -32,6 +32,7 @@ pub(crate) use self::resource::{
 pub use self::service_network::{NetworkError, ServiceNetwork};
 pub(crate) use self::warnings::Warnings;
 use crate::admission;
+use crate::aggregation::{self, Aggregation};
 use crate::audit::Audit;
 use crate::authn::User;
 use crate::authz;
@@ -63,13 +64,16 @@ pub(crate) struct Registry {
     pub(crate) issuer: Arc<Issuer>,
     /// Tokens that never change, with their users.
     pub(crate) static_tokens: HashMap<String, User>,
-    pub(crate) authorization: authz::Authorization,
+    /// Who decides what users may do, in order.
+    pub(crate) authorizers: Vec<authz::Authorization>,
     /// Where the addresses of services come from.
     pub(crate) service_network: ServiceNetwork,
     /// Whether requests without credentials are answered.
     pub(crate) anonymous: bool,
     /// The admission plug-ins that are off, by name.
     pub(crate) disabled_plugins: BTreeSet<String>,
+    /// The admission plug-ins that are on besides those that are on by default.
+    pub(crate) enabled_plugins: BTreeSet<String>,
     /// Where keys and certificates are kept.
     pub(crate) keyring: Keyring,
     /// The policies and webhooks that are asked about writes.
@@ -82,6 +86,8 @@ pub(crate) struct Registry {
     pub(crate) flags: BTreeMap<String, String>,
     /// The least time of a watch that asks for none; zero is without an end.
     pub(crate) min_request_timeout: Duration,
+    /// The servers of extension APIs.
+    pub(crate) aggregation: Aggregation,
     /// Records requests, if it is asked to.
     pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
@@ -152,13 +158,15 @@ impl Registry {
             stop: CancellationToken::new(),
             issuer: Arc::default(),
             static_tokens: HashMap::new(),
-            authorization: authz::Authorization::default(),
+            authorizers: vec![authz::Authorization::default()],
             service_network: ServiceNetwork::default(),
             anonymous: true,
             disabled_plugins: BTreeSet::new(),
+            enabled_plugins: BTreeSet::new(),
             keyring: Keyring::default(),
             hooks: admission::Hooks::default(),
             routes: Routes::default(),
+            aggregation: Aggregation::default(),
             audit: None,
             metrics: Metrics::default(),
             offload: Offload::default(),
@@ -209,16 +217,22 @@ impl Registry {
     pub(crate) fn establish_stored(&self) {
         crd::establish(self);
         admission::configure(self);
+        aggregation::update(self);
     }
 
     /// What a commit changes beyond the object itself: a CRD changes what is served.
     fn committed(&self, definition: &Definition) {
         if crd::is_definition_table(definition) {
             crd::establish(self);
+            aggregation::update_custom(self);
         } else if definition.is_custom() {
             crd::finish_deletions(self, definition);
+            aggregation::update_custom(self);
         } else if admission::is_configuration(definition) {
             admission::configure(self);
+        }
+        if aggregation::concerns(self, definition) {
+            aggregation::update(self);
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct RequestInfo {
     pub(crate) rest: String,
     /// The one name that the field selector of a list or a watch lets through.
     selected_name: String,
+    /// The one value of `spec.nodeName` that it lets through.
+    selected_node: String,
 }
 
 /// Subresources of a namespace; any other third segment is a resource inside of it.
@@ -56,7 +58,10 @@ impl RequestInfo {
         info.read_resource(rest);
         info.verb = info.resource_verb(method, query, watch);
         if info.name.is_empty() && matches!(info.verb, "list" | "watch") {
-            info.selected_name = selected_name(query);
+            info.selected_name = selected(query, "metadata.name");
+        }
+        if matches!(info.verb, "list" | "watch" | "deletecollection") {
+            info.selected_node = selected(query, "spec.nodeName");
         }
         info
     }
@@ -69,6 +74,11 @@ impl RequestInfo {
         } else {
             &self.name
         }
+    }
+
+    /// The node whose objects alone a list or a watch is about; empty for all.
+    pub(crate) fn selected_node(&self) -> &str {
+        &self.selected_node
     }
 
     fn read_resource(&mut self, segments: &[&str]) {
@@ -110,12 +120,13 @@ impl RequestInfo {
     }
 }
 
-fn selected_name(query: &Query) -> String {
+/// The value that a field selector demands of a field.
+fn selected(query: &Query, field: &str) -> String {
     let selector: Result<FieldSelector, _> = query.text("fieldSelector").parse();
     let terms = selector.map(|selector| selector.terms).unwrap_or_default();
     let name = terms
         .into_iter()
-        .find(|term| term.field == "metadata.name" && term.equal)
+        .find(|term| term.field == field && term.equal)
         .map(|term| term.value);
     name.filter(|name| names::path_segment(name).is_empty())
         .unwrap_or_default()

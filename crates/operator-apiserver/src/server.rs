@@ -14,6 +14,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
+use crate::aggregation::ClientIdentity;
 use crate::audit::{Audit, AuditOptions};
 use crate::authn::User;
 use crate::authz::Authorization;
@@ -89,13 +90,15 @@ pub struct Builder {
     data_directory: Option<PathBuf>,
     fsync: bool,
     disabled_plugins: BTreeSet<String>,
-    authorization: Authorization,
+    enabled_plugins: BTreeSet<String>,
+    authorizers: Vec<Authorization>,
     service_network: ServiceNetwork,
     anonymous: bool,
     tokens: Tokens,
     flags: BTreeMap<String, String>,
     min_request_timeout: Duration,
     audit: Option<AuditOptions>,
+    proxy_client: Option<ClientIdentity>,
 }
 
 /// What the builder was told of tokens.
@@ -128,13 +131,15 @@ impl ApiServer {
             data_directory: None,
             fsync: false,
             disabled_plugins: BTreeSet::new(),
-            authorization: Authorization::default(),
+            enabled_plugins: BTreeSet::new(),
+            authorizers: vec![Authorization::default()],
             service_network: ServiceNetwork::default(),
             anonymous: true,
             tokens: Tokens::default(),
             flags: BTreeMap::new(),
             min_request_timeout: Duration::from_secs(1800),
             audit: None,
+            proxy_client: None,
         }
     }
 
@@ -147,6 +152,7 @@ impl ApiServer {
     /// a Service here. The certificate must be the Service's own (`NAME.NAMESPACE.svc`).
     pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
         self.registry.routes.set(namespace, name, address);
+        crate::aggregation::update(&self.registry);
     }
 
     /// Serves HTTPS on a local address, with certificates made for it.
@@ -325,8 +331,21 @@ impl Builder {
 
     /// Who decides what users may do, `--authorization-mode` of kube-apiserver. The default is [`Authorization::Rbac`].
     #[must_use]
-    pub fn authorization(mut self, authorization: Authorization) -> Self {
-        self.authorization = authorization;
+    pub fn authorization(self, authorization: Authorization) -> Self {
+        self.authorizers([authorization])
+    }
+
+    /// Sets several authorizers: a request is allowed if one of them allows it.
+    #[must_use]
+    pub fn authorizers(mut self, authorizers: impl IntoIterator<Item = Authorization>) -> Self {
+        self.authorizers = authorizers.into_iter().collect();
+        self
+    }
+
+    /// Turns admission plug-ins on that are off by default: `NodeRestriction`. Other names have no effect.
+    #[must_use]
+    pub fn enable_admission_plugins(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.enabled_plugins.extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -342,6 +361,17 @@ impl Builder {
     #[must_use]
     pub fn audit(mut self, options: AuditOptions) -> Self {
         self.audit = Some(options);
+        self
+    }
+
+    /// Sets the certificate and the key, in PEM, that the server shows to the servers of extension APIs,
+    /// `--proxy-client-cert-file` and `--proxy-client-key-file` of kube-apiserver.
+    #[must_use]
+    pub fn proxy_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.proxy_client = Some(ClientIdentity {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
         self
     }
 
@@ -461,13 +491,15 @@ impl Builder {
         };
         let mut registry = Registry::new(store, self.clock, random);
         registry.disabled_plugins = self.disabled_plugins;
-        registry.authorization = self.authorization;
+        registry.enabled_plugins = self.enabled_plugins;
+        registry.aggregation.identity = self.proxy_client;
         registry.service_network = self.service_network;
         registry.flags = self.flags;
         let audit = self.audit.map(Audit::new).transpose();
         registry.audit = audit.map_err(Error::Audit)?.map(Arc::new);
         registry.min_request_timeout = self.min_request_timeout;
-        registry.anonymous = self.anonymous && self.authorization != Authorization::AlwaysAllow;
+        registry.anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
+        registry.authorizers = self.authorizers;
         registry.keyring = self
             .data_directory
             .as_deref()

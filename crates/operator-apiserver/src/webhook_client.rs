@@ -31,6 +31,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use self::target::Target;
+pub(crate) use self::target::endpoint_of;
+pub(crate) use self::trust::client_config;
 use crate::object;
 use crate::registry::Registry;
 
@@ -52,7 +54,7 @@ impl Routes {
         self.0.write().insert(key, address);
     }
 
-    fn get(&self, namespace: &str, name: &str) -> Option<SocketAddr> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<SocketAddr> {
         let key = (namespace.to_owned(), name.to_owned());
         self.0.read().get(&key).copied()
     }
@@ -92,7 +94,7 @@ impl WebhookClient {
     pub(crate) fn new(config: &Value) -> Self {
         Self {
             target: Target::read(config),
-            tls: trust::client_config(&bundle(config), None),
+            tls: client_config(&bundle(config), None, false),
             authorization: None,
             idle: Mutex::default(),
         }
@@ -108,7 +110,7 @@ impl WebhookClient {
         let identity = identity.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
         Ok(Self {
             target: Target::of_server(&access.server)?,
-            tls: Ok(trust::client_config(&access.authorities, identity)?),
+            tls: Ok(client_config(&access.authorities, identity, false)?),
             authorization: access.authorization,
             idle: Mutex::default(),
         })
@@ -338,7 +340,8 @@ where
     Ok(sender)
 }
 
-fn bundle(config: &Value) -> Vec<u8> {
+/// The `caBundle` of a configuration.
+pub(crate) fn bundle(config: &Value) -> Vec<u8> {
     let text = object::text(config, &["caBundle"]);
     BASE64_STANDARD.decode(text).unwrap_or_default()
 }

@@ -137,6 +137,7 @@ impl Asking {
             namespace: "",
             name: "",
             path: "",
+            selected_node: "",
         }
     }
 

@@ -48,5 +48,6 @@ fn about<'a>(write: &'a Write, verb: &'a str, signer: &'a str) -> Attributes<'a>
         namespace: "",
         name: signer,
         path: "",
+        selected_node: "",
     }
 }

@@ -292,6 +292,7 @@ impl<'a> Asked<'a> {
             name,
             namespace: "",
             path: "",
+            selected_node: "",
         }
     }
 

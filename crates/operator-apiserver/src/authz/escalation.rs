@@ -129,6 +129,7 @@ fn about<'a>(user: &'a User, verb: &'a str, resource: &'a str) -> Attributes<'a>
         namespace: "",
         name: "",
         path: "",
+        selected_node: "",
     }
 }
 

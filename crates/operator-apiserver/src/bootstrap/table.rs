@@ -3,7 +3,12 @@
 //! A line that does not begin with a space is an object: its kind, its name (with its namespace) and its fields. The
 //! lines below it are its rules. Lists are separated by commas, the core group is `core`.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
+
+use crate::aggregation;
+use crate::authz::Rule;
 
 const TABLE: &str = include_str!("objects-1.36.txt");
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -19,6 +24,30 @@ pub(super) fn objects() -> Vec<(Resource, Value)> {
         .iter()
         .filter_map(|entry| object(entry, &entries))
         .collect()
+}
+
+/// The APIServices of the built-in groups.
+pub(crate) fn api_services() -> Vec<Value> {
+    let entries = entries();
+    let services = entries.iter().filter(|entry| entry.kind == "apiservice");
+    let service = |entry: &Entry| {
+        let (version, group) = entry.name.split_once('.').unwrap_or((entry.name, ""));
+        aggregation::local(group, version, "onstart", entry.number(0), entry.number(1))
+    };
+    services.map(service).collect()
+}
+
+/// The rules of the role `system:node`.
+pub(crate) fn node_rules() -> &'static [Rule] {
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        let entries = entries();
+        let role = entries
+            .iter()
+            .find(|entry| entry.kind == "clusterrole" && entry.name == "system:node");
+        let lines = role.map_or(&[][..], |role| role.lines.as_slice());
+        lines.iter().map(|line| Rule::read(&rule(line))).collect()
+    });
+    &RULES
 }
 
 /// One object of the table.
@@ -313,7 +342,7 @@ mod tests {
     fn every_line_of_the_table_is_read() {
         let entries = entries();
         let objects = objects();
-        assert_eq!(objects.len(), entries.len());
+        assert_eq!(objects.len() + api_services().len(), entries.len());
         let count = |resource: &str| {
             objects
                 .iter()

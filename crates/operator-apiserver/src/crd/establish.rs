@@ -167,6 +167,8 @@ impl Established {
         if !changed.is_empty() {
             let mut catalog = (*registry.custom()).clone();
             for (table, definitions) in changed {
+                let before = catalog.versions(&table);
+                registry.aggregation.served(before, &definitions);
                 catalog.set(&table, definitions);
             }
             registry.set_custom(catalog);

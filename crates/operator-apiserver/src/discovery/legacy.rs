@@ -51,13 +51,18 @@ pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Stat
 /// `/apis`.
 pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Status> {
     let custom = registry.custom();
-    let groups: Vec<Value> = custom
+    let mut groups: Vec<Value> = custom
         .documents()
         .groups
         .iter()
         .filter(|group| !group.name.is_empty())
         .map(group_body)
         .collect();
+    let remote = registry.aggregation.groups();
+    let remote = remote
+        .iter()
+        .filter(|(name, _)| custom.documents().group(name).is_none());
+    groups.extend(remote.map(|(name, versions)| remote_group(name, versions)));
     negotiated(
         call,
         &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
@@ -65,26 +70,33 @@ pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Sta
 }
 
 fn group_body(group: &Group) -> Value {
-    let versions: Vec<Value> = group
+    let versions: Vec<String> = group
         .versions
         .iter()
-        .map(|version| {
-            json!({
-                "groupVersion": api_version(&group.name, &version.name), "version": version.name,
-            })
-        })
+        .map(|version| version.name.clone())
         .collect();
-    json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
+    remote_group(&group.name, &versions)
+}
+
+/// A group with the names of its versions.
+fn remote_group(name: &str, versions: &[String]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"groupVersion": api_version(name, version), "version": version}))
+        .collect();
+    json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
 /// `/apis/GROUP`.
 pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answer, Status> {
     let custom = registry.custom();
     let found = custom.documents().group(name).filter(|_| !name.is_empty());
-    let Some(group) = found else {
-        return Ok(Answer::not_found());
+    let remote = registry.aggregation.groups();
+    let mut body = match (found, remote.get(name)) {
+        (Some(group), _) => group_body(group),
+        (None, Some(versions)) => remote_group(name, versions),
+        (None, None) => return Ok(Answer::not_found()),
     };
-    let mut body = group_body(group);
     body["kind"] = "APIGroup".into();
     body["apiVersion"] = "v1".into();
     negotiated(call, &body)

@@ -108,6 +108,7 @@ impl Registry {
             namespace: &write.namespace,
             name: &write.name,
             path: "",
+            selected_node: "",
         };
         authz::check(self, &asked)
     }

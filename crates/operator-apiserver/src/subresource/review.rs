@@ -131,6 +131,7 @@ fn asked<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
         namespace: resource("namespace"),
         name: resource("name"),
         path: part("nonResourceAttributes", "path"),
+        selected_node: "",
     }
 }
 

@@ -1,5 +1,7 @@
 //! The address that a webhook configuration, or a redirect, names.
 
+use std::net::SocketAddr;
+
 use serde_json::Value;
 
 use crate::object;
@@ -153,9 +155,8 @@ impl Target {
             let host = object::text(service, &["spec", "externalName"]);
             return Ok((host.to_owned(), self.port));
         }
-        let endpoints = registry.store.get("endpoints", &key);
-        endpoints
-            .and_then(|endpoints| endpoint(&endpoints.value, object::text(port, &["name"])))
+        endpoint_of(registry, namespace, name, object::text(port, &["name"]))
+            .map(|address| (address.ip().to_string(), address.port()))
             .ok_or_else(|| format!("no endpoints available for service {name:?}"))
     }
 }
@@ -171,6 +172,41 @@ fn clean(path: &str) -> String {
         }
     }
     format!("/{}", segments.join("/"))
+}
+
+/// The first ready endpoint of a Service with the port of a name, from its Endpoints or its EndpointSlices.
+pub(crate) fn endpoint_of(
+    registry: &Registry,
+    namespace: &str,
+    service: &str,
+    port: &str,
+) -> Option<SocketAddr> {
+    let endpoints = registry.store.get("endpoints", &format!("{namespace}/{service}"));
+    let found = endpoints.and_then(|endpoints| endpoint(&endpoints.value, port));
+    let found = found.or_else(|| {
+        let slices = registry
+            .store
+            .list("endpointslices.discovery.k8s.io", &format!("{namespace}/"))
+            .objects;
+        let label = ["metadata", "labels", "kubernetes.io/service-name"];
+        let mut own = slices
+            .iter()
+            .filter(|slice| object::text(&slice.value, &label) == service);
+        own.find_map(|slice| slice_endpoint(&slice.value, port))
+    })?;
+    let (ip, port) = found;
+    Some(SocketAddr::new(ip.parse().ok()?, port))
+}
+
+/// The first ready endpoint of a slice, and the port of a name.
+fn slice_endpoint(slice: &Value, name: &str) -> Option<(String, u16)> {
+    let endpoints = slice.get("endpoints")?.as_array()?;
+    let ready = |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
+    let address = endpoints.iter().find(ready)?.pointer("/addresses/0")?.as_str()?;
+    let mut ports = slice.get("ports")?.as_array()?.iter();
+    let port = ports.find(|port| object::text(port, &["name"]) == name)?;
+    let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
+    Some((address.to_owned(), port))
 }
 
 /// The first ready address of Endpoints, and the port of a name.

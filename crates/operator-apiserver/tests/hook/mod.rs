@@ -37,11 +37,14 @@ pub(crate) enum Reply {
 
 pub(crate) type Handler = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
 
+/// The paths and bodies of requests.
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
 /// A webhook that listens, and the questions that it was asked with their paths.
 pub(crate) struct Hook {
     pub(crate) address: SocketAddr,
     pub(crate) authority: String,
-    pub(crate) asked: Arc<Mutex<Vec<(String, Value)>>>,
+    pub(crate) asked: Asked,
     task: JoinHandle<()>,
 }
 
@@ -103,12 +106,7 @@ impl Hook {
     }
 }
 
-async fn listen(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    reply: Handler,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
-) {
+async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, asked: Asked) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, reply, asked) = (acceptor.clone(), reply.clone(), asked.clone());
         tokio::spawn(async move {
@@ -127,9 +125,12 @@ async fn listen(
 async fn answer(
     request: Request<Incoming>,
     reply: Handler,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    asked: Asked,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
-    let path = request.uri().to_string();
+    // The user that a front proxy names is kept with the path.
+    let user = request.headers().get("x-remote-user");
+    let user = user.map(|user| format!("{}@", user.to_str().unwrap()));
+    let path = format!("{}{}", user.unwrap_or_default(), request.uri());
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     asked.lock().unwrap().push((path, review.clone()));

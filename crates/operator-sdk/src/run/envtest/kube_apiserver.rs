@@ -9,7 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use operator_apiserver::{ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork};
+use operator_apiserver::{
+    AbacPolicies, ApiServer, Authorization, Builder, ListenOptions, ServerIdentity, ServiceNetwork,
+};
 
 use super::bad_value;
 use crate::args::go_flags::GoFlags;
@@ -24,10 +26,11 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
     check_flags(given, report)?;
     let options = listen_options(given)?;
     let builder = ApiServer::builder()
-        .authorization(authorization(given)?)
+        .authorizers(authorizers(given)?)
         .service_network(service_network(given, report)?)
         .anonymous_auth(given.value("anonymous-auth") != Some("false"))
         .disable_admission_plugins(disabled_plugins(given, report)?)
+        .enable_admission_plugins(given.parts("enable-admission-plugins").map(str::to_owned))
         .min_request_timeout(min_request_timeout(given)?)
         .flags(
             given
@@ -36,6 +39,7 @@ pub(super) fn run(given: &GoFlags, report: &Report) -> Result<(), Failure> {
         );
     let builder = with_tokens(builder, given)?;
     let builder = audit::configure(builder, given)?;
+    let builder = with_proxy_client(builder, given)?;
     crate::run::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
         let server = builder.build().map_err(ClusterError::Listen)?;
@@ -121,24 +125,37 @@ fn service_network(given: &GoFlags, report: &Report) -> Result<ServiceNetwork, F
     Ok(network)
 }
 
-/// Who decides: any mode that allows everything makes the others moot.
-fn authorization(given: &GoFlags) -> Result<Authorization, Failure> {
+/// The authorizers in the order of their modes; without a mode everything is allowed.
+fn authorizers(given: &GoFlags) -> Result<Vec<Authorization>, Failure> {
     const MODE: &str = "authorization-mode";
-    let modes: Vec<&str> = given.parts(MODE).collect();
-    for mode in &modes {
-        match *mode {
-            "AlwaysAllow" | "AlwaysDeny" | "Node" | "RBAC" => {}
-            "ABAC" | "Webhook" => return Err(bad_value(MODE, mode, "this mode is not there")),
+    const POLICIES: &str = "authorization-policy-file";
+    let mut authorizers = Vec::new();
+    for mode in given.parts(MODE) {
+        let authorizer = match mode {
+            "AlwaysAllow" => Authorization::AlwaysAllow,
+            "AlwaysDeny" => Authorization::AlwaysDeny,
+            "Node" => Authorization::Node,
+            "RBAC" => Authorization::Rbac,
+            "ABAC" => {
+                let path = given
+                    .value(POLICIES)
+                    .ok_or_else(|| bad_value(MODE, mode, format!("it needs --{POLICIES}")))?;
+                let text = read(POLICIES, Path::new(path))?;
+                let policies = AbacPolicies::parse(&String::from_utf8_lossy(&text));
+                Authorization::Abac(policies.map_err(|why| bad_value(POLICIES, path, why))?)
+            }
+            "Webhook" => return Err(bad_value(MODE, mode, "this mode is not there")),
             _ => return Err(bad_value(MODE, mode, "it is not a valid mode")),
+        };
+        if authorizers.contains(&authorizer) {
+            return Err(bad_value(MODE, mode, "the mode is specified more than once"));
         }
+        authorizers.push(authorizer);
     }
-    Ok(if modes.is_empty() || modes.contains(&"AlwaysAllow") {
-        Authorization::AlwaysAllow
-    } else if modes.contains(&"RBAC") {
-        Authorization::Rbac
-    } else {
-        Authorization::AlwaysDeny
-    })
+    if authorizers.is_empty() {
+        authorizers.push(Authorization::AlwaysAllow);
+    }
+    Ok(authorizers)
 }
 
 /// The plug-ins to turn off. What is on by default need not be turned on, and what is not is not there.
@@ -151,7 +168,7 @@ fn disabled_plugins(given: &GoFlags, report: &Report) -> Result<Vec<String>, Fai
     };
     for plugin in given.parts(ENABLE) {
         let (name, by_default) = known(ENABLE, plugin)?;
-        if !by_default && *name != "AlwaysAdmit" {
+        if !by_default && !matches!(*name, "AlwaysAdmit" | "NodeRestriction") {
             report.progress(&format!("warning: the admission plug-in {name} is not there"));
         }
         if given.parts(DISABLE).any(|disabled| disabled == plugin) {
@@ -195,6 +212,19 @@ fn with_tokens(mut builder: Builder, given: &GoFlags) -> Result<Builder, Failure
         }
     }
     Ok(builder)
+}
+
+/// The certificate that the server shows to the servers of extension APIs.
+fn with_proxy_client(builder: Builder, given: &GoFlags) -> Result<Builder, Failure> {
+    const CERTIFICATE: &str = "proxy-client-cert-file";
+    const KEY: &str = "proxy-client-key-file";
+    match given.value(CERTIFICATE).zip(given.value(KEY)) {
+        None => Ok(builder),
+        Some((certificate, key)) => {
+            let certificate = read(CERTIFICATE, Path::new(certificate))?;
+            Ok(builder.proxy_client(certificate, read(KEY, Path::new(key))?))
+        }
+    }
 }
 
 const AUDIENCES: &str = "api-audiences";
