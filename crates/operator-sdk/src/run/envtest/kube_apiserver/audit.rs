@@ -8,7 +8,7 @@ use operator_apiserver::{AuditLog, AuditOptions, AuditWebhook, Builder};
 
 use super::{bad_value, read};
 use crate::args::go_flags::GoFlags;
-use crate::report::Failure;
+use crate::failure::Failure;
 
 const POLICY: &str = "audit-policy-file";
 const LOG: &str = "audit-log-path";
