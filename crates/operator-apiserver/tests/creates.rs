@@ -323,3 +323,44 @@ async fn requests_that_cannot_be_read_say_why() {
         200
     );
 }
+
+#[tokio::test]
+async fn a_field_that_is_unknown_is_no_duplicate() {
+    let server = server().await;
+    let body = r#"{"metadata": {"name": "a", "nope": 1, "nope": 2}, "data": {"a": "1", "a": "2"}}"#;
+    let request = http::Request::post(format!("{CONFIG_MAPS}?fieldValidation=Strict"))
+        .header("content-type", "application/json")
+        .body(http_body_util::Full::new(bytes::Bytes::from(body)))
+        .unwrap();
+    let response = tower::ServiceExt::oneshot(server.clone(), request).await.unwrap();
+    let bytes = http_body_util::BodyExt::collect(response.into_body())
+        .await
+        .unwrap()
+        .to_bytes();
+    let status: Value = serde_json::from_slice(&bytes).unwrap();
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with(r#"unknown field "metadata.nope", duplicate field "data.a""#),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn an_autoscaler_has_no_negative_status() {
+    let server = server().await;
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    post(
+        &server,
+        path,
+        json!({"metadata": {"name": "a"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}),
+    )
+    .await
+    .is_done();
+    let status = json!({"status": {"currentReplicas": 1, "desiredReplicas": -1}});
+    let answer = merge(&server, &format!("{path}/a/status"), status).await;
+    answer.is_refused(
+        422,
+        "status.desiredReplicas: Invalid value: -1: must be greater than or equal to 0",
+    );
+}

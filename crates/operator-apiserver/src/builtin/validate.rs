@@ -34,7 +34,7 @@ mod workload;
 use check::Check;
 pub(crate) use check::{is_empty_selector, selects};
 use serde_json::Value;
-use structural_schema::field::Error;
+use structural_schema::field::{Error, Path};
 
 use super::Gvk;
 
@@ -240,6 +240,11 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             workload::replica_counts(check, "StatefulSet", object);
             status::collisions(check, object, old);
         },
+        ("autoscaling", "HorizontalPodAutoscaler") => |check, object, _| {
+            let (status, path) = (super::tree::at(object, &["status"]), Path::new("status"));
+            check.non_negative(status, &path, "currentReplicas");
+            check.non_negative(status, &path, "desiredReplicas");
+        },
         ("batch", "Job") => status::job,
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             |check, object, old| certificate::signing_request_update(check, "status", object, old)
@@ -274,6 +279,6 @@ fn pod_template(check: &mut Check, object: &Value) {
     pod::template(
         check,
         super::tree::at(object, &["template"]),
-        &structural_schema::field::Path::new("template"),
+        &Path::new("template"),
     );
 }

@@ -1,5 +1,7 @@
 //! The body of a write as an object of its kind.
 
+use std::collections::HashSet;
+
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 use structural_schema::field::{Error, Path};
@@ -147,6 +149,9 @@ fn faults(duplicates: Vec<String>, unknown: &[String], body: Option<&[u8]>) -> V
         faults.extend(unknown.iter().take(json::FAULTS_MAX).map(unknown_field));
         return faults;
     };
+    // The typed decoder skips an unknown field before it looks for duplicates.
+    let unknown_paths: HashSet<&str> = unknown.iter().map(String::as_str).collect();
+    faults.retain(|fault| !is_unknown(&unknown_paths, fault));
     faults.extend(unknown.iter().map(unknown_field));
     if faults.len() > 1 {
         let paths: Vec<&str> = faults
@@ -159,6 +164,14 @@ fn faults(duplicates: Vec<String>, unknown: &[String], body: Option<&[u8]>) -> V
     }
     faults.truncate(json::FAULTS_MAX);
     faults
+}
+
+/// Returns true if the path in a fault is that of an unknown field or is below one.
+fn is_unknown(unknown: &HashSet<&str>, fault: &str) -> bool {
+    let path = fault.split('"').nth(1).unwrap_or_default();
+    let ends = path.match_indices(['.', '[']).map(|(end, _)| end);
+    ends.chain([path.len()])
+        .any(|end| path.get(..end).is_some_and(|parent| unknown.contains(parent)))
 }
 
 fn report(
