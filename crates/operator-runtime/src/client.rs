@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use crate::cache::{Cache, ListOptions};
 use crate::error::Result;
-use crate::finalizer::Finalizers;
 use crate::metrics::ClientMetrics;
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
@@ -56,7 +55,7 @@ pub use written::Written;
 /// * Within a reconcile, a write that would change nothing, as far as the cache knows, is skipped: by
 ///   [`apply`](Client::apply), [`update`](Client::update), [`patch`](Client::patch),
 ///   [`create_or_update`](Client::create_or_update), [`create_or_patch`](Client::create_or_patch), [`StatusWriter::patch`]
-///   and [`Finalizers::run`]. [`Written`] says whether a request was sent.
+///   and [`Finalizers::run`](crate::finalizer::Finalizers::run). [`Written`] says whether a request was sent.
 /// * A skipped write is repeated if it was wrong: it is skipped only while the watch of the object is live, and if a later
 ///   event shows that the object was different, the request is reconciled again, whatever the predicates say.
 ///   [`always_send`](Client::always_send) turns skipping off.
@@ -773,20 +772,5 @@ impl Client {
     /// ```
     pub fn subresource<'a, K: Object>(&'a self, object: &K, name: &'a str) -> Subresource<'a> {
         self.of::<K>().into_subresource(ObjectKey::of(object), name)
-    }
-
-    /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # async fn delete_backups() -> Result<()> { Ok(()) }
-    /// let database = ctx.create(deployment("database")).await?;
-    /// let work = ctx.finalizers(&*database).finalizer("example.com/backups", delete_backups());
-    /// assert!(work.run().await?.is_some(), "it is not being deleted, and has the finalizer now");
-    /// # Ok(()) }) }
-    /// ```
-    pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
-        Finalizers::new(self, Kind::of::<K>(), object)
     }
 }

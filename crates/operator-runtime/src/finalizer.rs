@@ -18,9 +18,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::Resource;
 
-use crate::client::{Client, ClientError, Written};
+use crate::client::{Client, ClientError, Resources, Written};
 use crate::error::Result;
-use crate::object::{Kind, Meta, ObjectKey, View};
+use crate::object::{Kind, Meta, Object, ObjectKey, View};
 
 /// A write with a stale resource version is tried this often.
 const ATTEMPTS: usize = 5;
@@ -54,6 +54,45 @@ pub struct Finalizers<'a, K> {
 struct Step<'a> {
     name: String,
     work: BoxFuture<'a, Result<()>>,
+}
+
+impl Client {
+    /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// # async fn delete_backups() -> Result<()> { Ok(()) }
+    /// let database = ctx.create(deployment("database")).await?;
+    /// let work = ctx.finalizers(&*database).finalizer("example.com/backups", delete_backups());
+    /// assert!(work.run().await?.is_some(), "it is not being deleted, and has the finalizer now");
+    /// # Ok(()) }) }
+    /// ```
+    pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
+        Finalizers::new(self, Kind::of::<K>(), object)
+    }
+}
+
+impl<'a, K: View> Resources<'a, K> {
+    /// Work that must be done before `object` may go; see [`Client::finalizers`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
+    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
+    /// use operator_runtime::Kind;
+    ///
+    /// # async fn delete_backups() -> Result<()> { Ok(()) }
+    /// # ctx.create(config_map("web", "3")).await?;
+    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
+    /// let configs = ctx.metadata(&kind);
+    /// let web = configs.get(("default", "web")).await?.expect("it was created");
+    /// let web = configs.finalizers(&web).finalizer("example.com/backups", delete_backups()).run().await?;
+    /// assert!(web.is_some_and(|web| web.metadata.finalizers.is_some()));
+    /// # Ok(()) }) }
+    /// ```
+    pub fn finalizers(&self, object: &'a K) -> Finalizers<'a, K> {
+        Finalizers::new(self.client, self.kind.clone().into_owned(), object)
+    }
 }
 
 // === impl Finalizers ===

@@ -110,6 +110,7 @@ pub mod logging;
 pub mod manager;
 pub mod manifests;
 pub mod metrics;
+pub mod metrics_server;
 mod object;
 pub mod operator_condition;
 pub mod owner;

@@ -46,7 +46,8 @@ use crate::election::{Election, Leadership};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
 use crate::health::Checks;
-use crate::metrics::{Metrics, MetricsServer};
+use crate::metrics::Metrics;
+use crate::metrics_server::MetricsServer;
 use crate::object::{Kind, Object};
 use crate::webhook::{AdmissionHandler, Authenticator, Webhook, WebhookError, WebhookServer};
 

@@ -19,6 +19,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -26,10 +27,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::cache::Cache;
-use crate::object::{Kind, Object};
+use crate::object::Kind;
 
-mod access;
 mod client;
 mod controller;
 mod creation_times;
@@ -40,7 +39,6 @@ mod process;
 mod queue;
 mod rest_client;
 mod retry;
-mod server;
 mod tokio_runtime;
 mod webhook;
 
@@ -50,12 +48,14 @@ pub use self::election::LeaderMetrics;
 pub use self::queue::{QueueMetrics, Running};
 pub(crate) use self::rest_client::is_watch;
 pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
-pub use self::server::{DuplicatePath, MetricsServer};
 pub use self::webhook::{CertificateMetrics, WebhookMetrics, WebhookRequest};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].
 pub use prometheus_client;
 
 type Label = (&'static str, String);
+
+/// Returns the metadata of the objects of a kind.
+pub(crate) type Objects = Arc<dyn Fn() -> Vec<ObjectMeta> + Send + Sync>;
 
 /// The metrics of one manager. Copies share the registry.
 ///
@@ -245,68 +245,17 @@ impl Metrics {
         self.families.webhook.certificates.clone()
     }
 
-    /// Shows each cached object of a kind, as `memcached_info{namespace="default",memcached="sample"} 1`.
-    ///
-    /// Objects show once somebody reads the kind, such as a controller. Saying it twice is saying it once.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ServiceAccount;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
-    /// # env.eventually(&accounts, "default", |_| true).await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let (metrics, client) = (manager.metrics().clone(), manager.client().clone());
-    /// metrics.custom_resources::<ServiceAccount>(manager.cache());
-    /// manager.run_until(async move {
-    ///     let read = client.get::<ServiceAccount>(ObjectKey::namespaced("default", "default")).await;
-    ///     assert!(read.is_ok());
-    ///     let line = r#"serviceaccount_info{namespace="default",serviceaccount="default"} 1"#;
-    ///     assert!(metrics.to_text().contains(line));
-    /// }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn custom_resources<K: Object>(&self, cache: &Cache) {
-        let resources = custom_resource::CustomResources::<K>::new(cache.clone());
+    /// Shows the objects of a kind, unless they are shown already.
+    pub(crate) fn show_objects(&self, kind: &str, objects: Objects) {
+        let resources = custom_resource::CustomResources::new(kind, objects);
         if self.custom_resources.lock().insert(resources.name().to_owned()) {
             self.registry.lock().register_collector(Box::new(resources));
         }
     }
 
-    /// Shows when each cached object of a kind was created, in seconds since 1970, as operator-lib's instrumented
-    /// handler does:
-    /// `resource_created_at_seconds{name="sample",namespace="default",group="cache.example.com",version="v1",
-    /// kind="Memcached"}`.
-    ///
-    /// Objects show once somebody reads the kind, and until they are gone. Saying it twice is saying it once.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ServiceAccount;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let accounts = kube::Api::<ServiceAccount>::default_namespaced(env.client());
-    /// # env.eventually(&accounts, "default", |_| true).await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let (metrics, client) = (manager.metrics().clone(), manager.client().clone());
-    /// metrics.creation_times::<ServiceAccount>(manager.cache());
-    /// manager.run_until(async move {
-    ///     // Whoever reads the kind has it watched.
-    ///     let read = client.get::<ServiceAccount>(ObjectKey::namespaced("default", "default")).await;
-    ///     assert!(read.is_ok());
-    ///     assert!(metrics.to_text().contains(r#"resource_created_at_seconds{name="default",namespace="default""#));
-    /// }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn creation_times<K: Object>(&self, cache: &Cache) {
-        self.creation_times.add(cache, Kind::of::<K>());
+    /// Shows when the objects of a kind were created.
+    pub(crate) fn show_creation_times(&self, kind: Kind, objects: Objects) {
+        self.creation_times.add(kind, objects);
     }
 
     /// Registers metrics of the operator's own.

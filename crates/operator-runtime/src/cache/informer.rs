@@ -359,13 +359,6 @@ impl Informer {
         objects
     }
 
-    pub(crate) fn keys(&self) -> Vec<ObjectKey> {
-        self.all()
-            .iter()
-            .map(|stored| ObjectKey::new(stored.packed.namespace(), stored.packed.name()))
-            .collect()
-    }
-
     /// Adds an index of the values that a function makes of each object; `false` if there is one of that name. Objects
     /// that are there already are added in the background, by the task that is returned; lists that need the index wait
     /// for it.

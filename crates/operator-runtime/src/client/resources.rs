@@ -15,7 +15,6 @@ use crate::cache::decode::with_owners;
 use crate::cache::informer::Known;
 use crate::cache::skips::Interest;
 use crate::cache::{ListOptions, noop};
-use crate::finalizer::Finalizers;
 use crate::object::{Kind, ObjectKey, View};
 use crate::owner::Owner;
 
@@ -33,8 +32,8 @@ use crate::owner::Owner;
 /// # Ok(()) }) }
 /// ```
 pub struct Resources<'a, K> {
-    pub(super) client: &'a Client,
-    pub(super) kind: Cow<'a, Kind>,
+    pub(crate) client: &'a Client,
+    pub(crate) kind: Cow<'a, Kind>,
     objects: PhantomData<fn() -> K>,
 }
 
@@ -601,26 +600,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     pub(super) fn into_subresource(self, key: ObjectKey, name: &'a str) -> Subresource<'a> {
         Subresource::new(self.client, self.kind.into_owned(), key, name)
-    }
-
-    /// Work that must be done before `object` may go; see [`Client::finalizers`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # async fn delete_backups() -> Result<()> { Ok(()) }
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let configs = ctx.metadata(&kind);
-    /// let web = configs.get(("default", "web")).await?.expect("it was created");
-    /// let web = configs.finalizers(&web).finalizer("example.com/backups", delete_backups()).run().await?;
-    /// assert!(web.is_some_and(|web| web.metadata.finalizers.is_some()));
-    /// # Ok(()) }) }
-    /// ```
-    pub fn finalizers(&self, object: &'a K) -> Finalizers<'a, K> {
-        Finalizers::new(self.client, self.kind.clone().into_owned(), object)
     }
 
     /// The target that an object names, with the namespace of the client if it has none of its own.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cache::CacheError;
 use crate::certificates::CertificateError;
 use crate::election::ElectionError;
-use crate::metrics::DuplicatePath;
+use crate::metrics_server::DuplicatePath;
 use crate::webhook::WebhookError;
 
 /// Why a manager cannot be built, or ended.

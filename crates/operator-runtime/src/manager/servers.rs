@@ -8,7 +8,8 @@ use super::builder::MetricsOptions;
 use super::{ManagerError, Runnable};
 use crate::certificates::Certificates;
 use crate::health::Checks;
-use crate::metrics::{Metrics, MetricsServer};
+use crate::metrics::Metrics;
+use crate::metrics_server::MetricsServer;
 
 pub(super) fn health(listener: TcpListener, checks: Checks) -> Runnable {
     let server = Runnable::new("health", move |stop| async move {

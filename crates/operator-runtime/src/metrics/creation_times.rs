@@ -1,4 +1,4 @@
-//! When the objects of some kinds were created, looked up in the cache whenever somebody looks.
+//! When the objects of some kinds were created, as of the time of each scrape.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use crate::cache::Cache;
+use super::Objects;
 use crate::object::Kind;
 
 const NAME: &str = "resource_created_at_seconds";
@@ -18,15 +18,14 @@ const HELP: &str = "Timestamp at which a resource was created";
 /// The kinds whose objects are shown, by their paths. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct CreationTimes {
-    kinds: Arc<Mutex<BTreeMap<String, (Cache, Kind)>>>,
+    kinds: Arc<Mutex<BTreeMap<String, (Kind, Objects)>>>,
 }
 
 // === impl CreationTimes ===
 
 impl CreationTimes {
-    pub(super) fn add(&self, cache: &Cache, kind: Kind) {
-        let path = kind.path();
-        self.kinds.lock().insert(path, (cache.clone(), kind));
+    pub(super) fn add(&self, kind: Kind, objects: Objects) {
+        self.kinds.lock().insert(kind.path(), (kind, objects));
     }
 }
 
@@ -37,10 +36,8 @@ impl Collector for CreationTimes {
             return Ok(());
         }
         let mut samples = encoder.encode_descriptor(NAME, HELP, None, MetricType::Gauge)?;
-        for (cache, kind) in kinds {
-            let informer = cache.existing(&kind);
-            let objects = informer.map(|informer| informer.metadata());
-            for metadata in objects.into_iter().flatten() {
+        for (kind, objects) in kinds {
+            for metadata in objects() {
                 let Some(created) = &metadata.creation_timestamp else {
                     continue;
                 };

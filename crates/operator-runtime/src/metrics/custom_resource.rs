@@ -1,33 +1,26 @@
-//! The custom resources of an operator, each as one sample, looked up in the cache whenever somebody looks.
+//! The custom resources of an operator, each as one sample, as of the time of each scrape.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use crate::cache::Cache;
-use crate::object::{Kind, Object};
+use super::Objects;
 
-pub(super) struct CustomResources<K> {
-    cache: Cache,
+pub(super) struct CustomResources {
     kind: String,
     name: String,
-    objects: PhantomData<fn() -> K>,
+    objects: Objects,
 }
 
 // === impl CustomResources ===
 
-impl<K: Object> CustomResources<K> {
-    pub(super) fn new(cache: Cache) -> Self {
-        let kind = Kind::of::<K>().kind;
-        let name = format!("{}_info", kind.to_lowercase());
-        let objects = PhantomData;
+impl CustomResources {
+    pub(super) fn new(kind: &str, objects: Objects) -> Self {
         Self {
-            cache,
-            kind,
-            name,
+            kind: kind.to_owned(),
+            name: format!("{}_info", kind.to_lowercase()),
             objects,
         }
     }
@@ -37,16 +30,15 @@ impl<K: Object> CustomResources<K> {
     }
 }
 
-impl<K: Object> Collector for CustomResources<K> {
+impl Collector for CustomResources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let help = format!("Information about the {} custom resource", self.kind);
         let mut samples = encoder.encode_descriptor(&self.name, &help, None, MetricType::Gauge)?;
         let label = self.kind.to_lowercase();
-        let informer = self.cache.existing(&Kind::of::<K>());
-        for key in informer.map(|informer| informer.keys()).unwrap_or_default() {
+        for metadata in (self.objects)() {
             let labels = [
-                ("namespace", key.namespace().unwrap_or_default()),
-                (&label, key.name()),
+                ("namespace", metadata.namespace.as_deref().unwrap_or_default()),
+                (&label, metadata.name.as_deref().unwrap_or_default()),
             ];
             samples.encode_family(&labels)?.encode_gauge(&1_i64)?;
         }
@@ -54,7 +46,7 @@ impl<K: Object> Collector for CustomResources<K> {
     }
 }
 
-impl<K> fmt::Debug for CustomResources<K> {
+impl fmt::Debug for CustomResources {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_tuple("CustomResources")

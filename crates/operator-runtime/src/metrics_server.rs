@@ -11,9 +11,11 @@ use http_body_util::Full;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Metrics;
-use super::access::{Access, Refusal};
+mod access;
+
+use self::access::{Access, Refusal};
 use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
+use crate::metrics::Metrics;
 use crate::serve::{self, Answer};
 
 const METRICS: &str = "/metrics";
@@ -27,7 +29,7 @@ type Handler = Arc<dyn Fn(Request<()>) -> BoxFuture<'static, Response<Full<Bytes
 ///
 /// ```no_run
 /// use operator_runtime::certificates::Certificates;
-/// use operator_runtime::metrics::{Metrics, MetricsServer};
+/// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
 ///
 /// # async fn example(client: kube::Client, metrics: Metrics) -> Result<(), Box<dyn std::error::Error>> {
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
@@ -52,7 +54,7 @@ pub struct MetricsServer {
 ///
 /// ```
 /// use http::Response;
-/// use operator_runtime::metrics::{Metrics, MetricsServer};
+/// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
 ///
 /// let handler = |_| async { Response::new("".into()) };
 /// let Err(error) = MetricsServer::new(Metrics::new()).handler("/metrics", handler) else {
@@ -76,7 +78,7 @@ impl MetricsServer {
     /// Serves `/metrics` over plain HTTP, to everybody, unless more is said.
     ///
     /// ```
-    /// # use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// # use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     /// let server = MetricsServer::new(Metrics::new());
     /// ```
     pub fn new(metrics: Metrics) -> Self {
@@ -93,7 +95,7 @@ impl MetricsServer {
     ///
     /// ```no_run
     /// use operator_runtime::certificates::Certificates;
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     ///
     /// // Where cert-manager's Secret is mounted.
     /// let certificates = Certificates::from_dir("/certs".as_ref())?;
@@ -112,7 +114,7 @@ impl MetricsServer {
     /// not answer them, scrapes get 500. Tokens are remembered for a minute, permissions for five, refusals for 30 s.
     ///
     /// ```
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> operator_runtime::Result<()> {
@@ -138,7 +140,7 @@ impl MetricsServer {
     /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
     ///
     /// ```
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     ///
     /// let server = MetricsServer::new(Metrics::new()).http2(true);
     /// ```
@@ -151,7 +153,7 @@ impl MetricsServer {
     ///
     /// ```
     /// use operator_runtime::certificates::TlsVersion;
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     ///
     /// let server = MetricsServer::new(Metrics::new()).min_tls_version(TlsVersion::Tls13);
     /// ```
@@ -164,7 +166,7 @@ impl MetricsServer {
     ///
     /// ```
     /// use http::Response;
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     ///
     /// let server = MetricsServer::new(Metrics::new())
     ///     .handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
@@ -193,7 +195,7 @@ impl MetricsServer {
     /// [`Metrics::to_open_metrics`], others [`Metrics::to_text`].
     ///
     /// ```
-    /// use operator_runtime::metrics::{Metrics, MetricsServer};
+    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
     /// use tokio_util::sync::CancellationToken;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
