@@ -1,7 +1,7 @@
 //! The expressions of policies and of match conditions: what they may mention, compiling them, running them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
@@ -16,6 +16,12 @@ pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
 pub(crate) const BUDGET: u64 = 10_000_000;
 /// What all match conditions of a policy or webhook may cost.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
+
+/// The height of the trees of variables that are evaluated inside each other; the parser limits one expression to this
+/// too. Chains that are higher are evaluated one after the other.
+const NESTED_HEIGHT_MAX: usize = 250;
+/// The limit of the fields that are copied because an expression holds the type of `variables`.
+const COPIED_FIELDS_MAX: usize = 1_000_000;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -49,7 +55,9 @@ const VARIABLES_TYPE: &str = "kubernetes.variables";
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     names: Variables,
-    composed: Vec<(String, Type)>,
+    /// The type of `variables`.
+    composed: Arc<ObjectType>,
+    copied: usize,
 }
 
 impl Environment {
@@ -75,7 +83,11 @@ impl Environment {
         }
         Self {
             names,
-            composed: Vec::new(),
+            composed: Arc::new(ObjectType {
+                name: VARIABLES_TYPE.to_owned(),
+                fields: BTreeMap::new(),
+            }),
+            copied: 0,
         }
     }
 
@@ -90,12 +102,20 @@ impl Environment {
     pub(crate) fn compose(&mut self, name: &str, kind: &Type) {
         let kind = plain(kind);
         self.names.insert(format!("variables.{name}"), kind.clone());
-        self.composed.push((name.to_owned(), kind));
-        let fields = self.composed.iter().cloned().collect();
-        let all = Type::Object(Arc::new(ObjectType {
-            name: VARIABLES_TYPE.to_owned(),
-            fields,
-        }));
+        self.names.remove("variables");
+        match Arc::get_mut(&mut self.composed) {
+            Some(composed) => drop(composed.fields.insert(name.to_owned(), kind)),
+            None => {
+                self.copied = self.copied.saturating_add(self.composed.fields.len());
+                if self.copied <= COPIED_FIELDS_MAX {
+                    let mut fields = self.composed.fields.clone();
+                    fields.insert(name.to_owned(), kind);
+                    let name = VARIABLES_TYPE.to_owned();
+                    self.composed = Arc::new(ObjectType { name, fields });
+                }
+            }
+        }
+        let all = Type::Object(self.composed.clone());
         self.names.insert("variables".to_owned(), all);
     }
 
@@ -289,33 +309,82 @@ impl Program {
     }
 }
 
-/// A variable of a policy.
-#[derive(Clone, Debug)]
-pub(crate) struct Variable {
-    pub(crate) name: String,
-    pub(crate) program: Program,
+/// The variables of a policy, in order. A variable sees those before it.
+#[derive(Debug, Default)]
+pub(crate) struct PolicyVariables {
+    list: Vec<Variable>,
+    /// The last variable of each name.
+    by_name: HashMap<String, usize>,
 }
 
-/// The values that the expressions of one policy see in one request. Variables of the policy are worked out when they
-/// are first asked for.
+#[derive(Debug)]
+struct Variable {
+    name: String,
+    program: Program,
+    /// The variables before this one that its expression mentions.
+    needs: Vec<usize>,
+    /// The height of its tree, with the trees of the variables that it needs in their places.
+    height: usize,
+    /// The previous variable of the same name.
+    hides: Option<usize>,
+}
+
+impl PolicyVariables {
+    /// Adds a variable.
+    pub(crate) fn push(&mut self, name: &str, program: Program) {
+        let (mut needs, mut height) = (Vec::new(), 0);
+        if let Ok(checked) = &program.compiled {
+            let (names, own) = checked.names();
+            let needed = names
+                .into_iter()
+                .filter_map(|name| name.strip_prefix("variables."));
+            needs = needed
+                .filter_map(|name| self.by_name.get(name).copied())
+                .collect();
+            let below = needs.iter().filter_map(|index| self.list.get(*index));
+            let below = below.map(|variable| variable.height).max().unwrap_or(0);
+            height = own.saturating_add(below);
+        }
+        let hides = self.by_name.insert(name.to_owned(), self.list.len());
+        self.list.push(Variable {
+            name: name.to_owned(),
+            program,
+            needs,
+            height,
+            hides,
+        });
+    }
+
+    /// Returns the last variable of a name among the first `visible` ones.
+    fn find(&self, name: &str, visible: usize) -> Option<usize> {
+        let mut found = self.by_name.get(name).copied();
+        while let Some(index) = found.filter(|index| *index >= visible) {
+            found = self.list.get(index)?.hides;
+        }
+        found
+    }
+}
+
+/// The values that the expressions of one policy see in one request. A variable of the policy is evaluated when it is
+/// first read.
 #[derive(Debug)]
 pub(crate) struct Scope<'a> {
     values: Activation<'a>,
-    variables: &'a [Variable],
+    variables: &'a PolicyVariables,
     known: RefCell<HashMap<usize, Result<Value<'a>, Failure>>>,
-    /// A variable sees those before it.
+    /// The number of variables that can be seen: a variable sees those before it.
     visible: Cell<usize>,
-    /// What variables cost since it was last asked.
+    /// The cost of variables that has not been charged yet.
     spent: Cell<u64>,
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(variables: &'a [Variable]) -> Self {
+    pub(crate) fn new(variables: &'a PolicyVariables) -> Self {
         Self {
             values: Activation::new(),
             variables,
             known: RefCell::default(),
-            visible: Cell::new(variables.len()),
+            visible: Cell::new(variables.list.len()),
             spent: Cell::new(0),
         }
     }
@@ -332,12 +401,42 @@ impl<'a> Scope<'a> {
 
     /// The value of the last visible variable of a name.
     fn variable(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
-        let visible = self.variables.get(..self.visible.get())?;
-        let index = visible.iter().rposition(|variable| variable.name == name)?;
+        let index = self.variables.find(name, self.visible.get())?;
         if let Some(known) = self.known.borrow().get(&index) {
             return Some(known.clone());
         }
-        let program = &visible.get(index)?.program;
+        if self.spent.get() > BUDGET {
+            return Some(Err(Failure::CostLimit));
+        }
+        let variable = self.variables.list.get(index)?;
+        if variable.height > NESTED_HEIGHT_MAX {
+            for needed in self.needed(variable) {
+                self.evaluate(needed);
+            }
+        }
+        self.evaluate(index)
+    }
+
+    /// The variables that a variable needs directly or indirectly and that have no value yet, in their order.
+    fn needed(&self, variable: &Variable) -> BTreeSet<usize> {
+        let known = self.known.borrow();
+        let mut needed = BTreeSet::new();
+        let mut open = variable.needs.clone();
+        while let Some(index) = open.pop() {
+            if known.contains_key(&index) || !needed.insert(index) {
+                continue;
+            }
+            let needs = self.variables.list.get(index).map(|variable| &variable.needs);
+            open.extend(needs.into_iter().flatten());
+        }
+        needed
+    }
+
+    fn evaluate(&self, index: usize) -> Option<Result<Value<'a>, Failure>> {
+        if self.spent.get() > BUDGET {
+            return Some(Err(Failure::CostLimit));
+        }
+        let Variable { name, program, .. } = self.variables.list.get(index)?;
         let outer = self.visible.replace(index);
         let result = match &program.compiled {
             Ok(checked) => {

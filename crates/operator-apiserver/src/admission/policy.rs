@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use super::authorizer;
-use super::expression::{Conditions, Environment, Mentions, Program, Returns, Scope, Variable};
+use super::expression::{Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope};
 use super::matching::{self, Criteria};
 use crate::builtin::selects;
 use crate::object;
@@ -35,7 +35,7 @@ pub(crate) struct Policy<B> {
     identity: (String, i64),
     criteria: Criteria,
     conditions: Conditions,
-    variables: Vec<Variable>,
+    variables: PolicyVariables,
     fails_open: bool,
     param_kind: Option<ParamKind>,
     body: B,
@@ -97,19 +97,19 @@ impl<B: Body> Policy<B> {
     }
 }
 
-fn variables(spec: &Value, environment: &mut Environment) -> Vec<Variable> {
-    let mut variables = Vec::new();
+fn variables(spec: &Value, environment: &mut Environment) -> PolicyVariables {
+    let mut variables = PolicyVariables::default();
     for variable in spec
         .get("variables")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
     {
-        let name = object::text(variable, &["name"]).to_owned();
+        let name = object::text(variable, &["name"]);
         let source = object::text(variable, &["expression"]);
         let program = Program::new(environment, source, Returns::Anything);
-        environment.compose(&name, &program.result());
-        variables.push(Variable { name, program });
+        environment.compose(name, &program.result());
+        variables.push(name, program);
     }
     variables
 }
@@ -376,7 +376,7 @@ impl<'a> Subjects<'a> {
     pub(super) fn scope<'s>(
         &'s self,
         attributes: &Attributes<'_>,
-        variables: &'s [Variable],
+        variables: &'s PolicyVariables,
         params: Option<&'s Value>,
     ) -> Scope<'s> {
         let mut scope = Scope::new(variables);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use self::review::{ReviewVersion, Verdict};
 use super::attributes::Attributes;
-use super::expression::{Conditions, Mentions};
+use super::expression::{Conditions, Mentions, PolicyVariables};
 use super::matching::{self, Criteria};
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
@@ -116,7 +116,11 @@ impl Webhook {
             return Ok(Some(target));
         }
         let subjects = Subjects::without_namespace(attributes, &target);
-        match self.conditions.hold(&subjects.scope(attributes, &[], None)) {
+        let variables = PolicyVariables::default();
+        match self
+            .conditions
+            .hold(&subjects.scope(attributes, &variables, None))
+        {
             Ok(hold) => Ok(hold.then_some(target)),
             Err(_) if self.fails_open => Ok(None),
             Err(why) => Err(attributes.forbidden(&why)),

@@ -38,6 +38,20 @@ impl Checked {
     pub(super) fn type_of(&self, expr: &Expr) -> &Type {
         self.types.get(&expr.id).unwrap_or(&Type::Dyn)
     }
+
+    /// Returns the names that the expression mentions, those of its own loops included, and the height of its tree.
+    pub fn names(&self) -> (HashSet<&str>, usize) {
+        let (mut names, mut height) = (HashSet::new(), 0);
+        let mut open = vec![(&self.expr, 1)];
+        while let Some((expr, depth)) = open.pop() {
+            height = height.max(depth);
+            if let Kind::Ident(name) = &expr.kind {
+                names.insert(name.as_str());
+            }
+            open.extend(children(expr).into_iter().map(|child| (child, depth + 1)));
+        }
+        (names, height)
+    }
 }
 
 /// Checks an expression.

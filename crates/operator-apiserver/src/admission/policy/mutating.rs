@@ -165,7 +165,7 @@ impl Mutation {
         &self,
         subject: &mut Subject<'_>,
         target: &Definition,
-        variables: &[crate::admission::expression::Variable],
+        variables: &crate::admission::expression::PolicyVariables,
         params: Option<&Json>,
     ) -> Result<Result<(), String>, Status> {
         let Some(live) = subject.object().cloned() else {
