@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::controller::key_of;
 use crate::engine::Controller;
 use crate::kind::{ENDPOINTS, NODE, POD, SERVICE};
-use crate::object::{Object, set};
+use crate::object::{Object, set, unset};
 use crate::objects::{Key, Objects};
 use crate::plan::{Plan, World, create, delete, update};
 use crate::pod;
@@ -17,6 +17,10 @@ use crate::selector::selects_map;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const COMPONENT: &str = "endpoint-controller";
+/// The annotation of Endpoints that do not have all addresses.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// The limit of addresses in Endpoints. EndpointSlices have all of them.
+const CAPACITY: usize = 1000;
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The controller.
@@ -141,28 +145,48 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     };
     let mut labels = labels(service);
     labels.insert(MANAGED_BY.to_owned(), COMPONENT.into());
-    let subsets = subsets(world, service);
+    let (subsets, is_truncated) = subsets(world, service);
+    let annotation = is_truncated.then(|| Value::from("truncated"));
     let Some(found) = found else {
         let mut made = json!({"metadata": {"name": key.name, "namespace": key.namespace, "labels": labels}});
         if !subsets.is_empty() {
             made["subsets"] = Value::Array(subsets);
         }
+        if let Some(annotation) = annotation {
+            set(&mut made, &["metadata", "annotations", OVER_CAPACITY], annotation);
+        }
         return Plan::act(create(&ENDPOINTS, made, None));
     };
-    let is_same =
-        found.items("/subsets") == subsets && found.pointer("/metadata/labels") == Some(&json!(labels));
+    let annotated = found
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(OVER_CAPACITY));
+    let is_same = found.items("/subsets") == subsets
+        && found.pointer("/metadata/labels") == Some(&json!(labels))
+        && annotated == annotation.as_ref();
     if is_same || found.is_terminating() {
         return Plan::done();
     }
     let mut changed = Value::clone(found);
     set(&mut changed, &["metadata", "labels"], Value::Object(labels));
     set(&mut changed, &["subsets"], Value::Array(subsets));
+    match annotation {
+        Some(annotation) => set(
+            &mut changed,
+            &["metadata", "annotations", OVER_CAPACITY],
+            annotation,
+        ),
+        None => unset(&mut changed, &["metadata", "annotations", OVER_CAPACITY]),
+    }
     Plan::act(update(&ENDPOINTS, changed, None))
 }
 
-/// The pods by the ports that they have, ready and not ready apart.
-fn subsets(world: &World<'_>, service: &Value) -> Vec<Value> {
-    let mut subsets: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = Vec::new();
+/// The ports of a subset, and its ready and its other addresses.
+type Subset = (Vec<Value>, Vec<Value>, Vec<Value>);
+
+/// Groups the pods by their ports, with ready and other pods apart. Returns the subsets, and true if addresses were left
+/// out because there are too many.
+fn subsets(world: &World<'_>, service: &Value) -> (Vec<Value>, bool) {
+    let mut subsets: Vec<Subset> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let publishes = service.flag("/spec/publishNotReadyAddresses");
     for pod in pods(world, service)
@@ -186,10 +210,40 @@ fn subsets(world: &World<'_>, service: &Value) -> Vec<Value> {
             list.push(address(service, pod));
         }
     }
-    subsets
+    let is_truncated = truncate(&mut subsets);
+    let subsets = subsets
         .into_iter()
         .map(|(ports, ready, not_ready)| subset(&ports, ready, not_ready))
-        .collect()
+        .collect();
+    (subsets, is_truncated)
+}
+
+/// Limits the number of addresses. Ready ones come first; each subset keeps its share, rounded up.
+fn truncate(subsets: &mut Vec<Subset>) -> bool {
+    let ready: usize = subsets.iter().map(|(_, ready, _)| ready.len()).sum();
+    let not_ready: usize = subsets.iter().map(|(_, _, not_ready)| not_ready.len()).sum();
+    if ready + not_ready <= CAPACITY {
+        return false;
+    }
+    let (capacity, total) = if ready > CAPACITY {
+        (CAPACITY, ready)
+    } else {
+        (CAPACITY - ready, not_ready)
+    };
+    let mut left = capacity;
+    for (_, addresses, others) in subsets.iter_mut() {
+        let list = if ready > CAPACITY {
+            others.clear();
+            addresses
+        } else {
+            others
+        };
+        let share = (list.len() * capacity).div_ceil(total);
+        list.truncate(share.min(left));
+        left -= list.len();
+    }
+    subsets.retain(|(_, ready, not_ready)| !ready.is_empty() || !not_ready.is_empty());
+    true
 }
 
 fn subset(ports: &[Value], ready: Vec<Value>, not_ready: Vec<Value>) -> Value {
@@ -203,7 +257,7 @@ fn subset(ports: &[Value], ready: Vec<Value>, not_ready: Vec<Value>) -> Value {
     let unnamed = |port: &Value| {
         let mut port = port.clone();
         if port.text("/name").is_empty() {
-            crate::object::unset(&mut port, &["name"]);
+            unset(&mut port, &["name"]);
         }
         port
     };
@@ -313,5 +367,59 @@ mod tests {
             crate::testing::names(&scene.plan(plan, "a", "web").actions),
             ["delete endpoints/web"]
         );
+    }
+
+    #[test]
+    fn too_many_addresses_are_truncated() {
+        let mut scene = scene(false);
+        for index in 0..CAPACITY + 200 {
+            let status = if index < 700 { "True" } else { "False" };
+            let port = if index % 2 == 0 { 8080 } else { 9090 };
+            let name = format!("q{index:04}");
+            scene.put(&POD, json!({
+                "metadata": {"namespace": "a", "name": name, "uid": name, "labels": {"app": "web"}},
+                "spec": {"nodeName": "n", "containers": [{"ports": [{"name": "named", "containerPort": port}]}]},
+                "status": {"phase": "Running", "podIP": format!("10.1.{name}"), "conditions": [{"type": "Ready", "status": status}]},
+            }));
+        }
+        let counts = |object: &Value| -> Vec<(usize, usize)> {
+            let subsets = object.items("/subsets").iter();
+            let count = |subset: &Value, list| subset.items(list).len();
+            subsets
+                .map(|subset| (count(subset, "/addresses"), count(subset, "/notReadyAddresses")))
+                .collect()
+        };
+        let annotation = |object: &Value| object["metadata"]["annotations"][OVER_CAPACITY].clone();
+        let planned = scene.plan(plan, "a", "web");
+        let [Action::Create { object, .. }] = &planned.actions[..] else {
+            panic!("{planned:?}")
+        };
+        // All 701 ready addresses and 299 of the others.
+        assert_eq!(counts(object), [(351, 150), (350, 149)]);
+        assert_eq!(annotation(object), "truncated");
+        scene.put(&ENDPOINTS, Value::clone(object));
+        assert!(scene.plan(plan, "a", "web").actions.is_empty());
+        for index in 700..CAPACITY + 200 {
+            scene.remove(&POD, "a", &format!("q{index:04}"));
+        }
+        let planned = scene.plan(plan, "a", "web");
+        let [Action::Update { object, .. }] = &planned.actions[..] else {
+            panic!("{planned:?}")
+        };
+        assert_eq!(counts(object), [(351, 1), (350, 0)]);
+        assert!(annotation(object).is_null());
+    }
+
+    #[test]
+    fn ready_addresses_are_shared_by_proportion_when_they_alone_are_too_many() {
+        let addresses = |count: usize| vec![Value::Null; count];
+        let mut subsets = vec![
+            (Vec::new(), addresses(1500), addresses(10)),
+            (Vec::new(), Vec::new(), addresses(10)),
+            (Vec::new(), addresses(500), Vec::new()),
+        ];
+        assert!(truncate(&mut subsets));
+        let counts: Vec<_> = subsets.iter().map(|(_, a, b)| (a.len(), b.len())).collect();
+        assert_eq!(counts, [(750, 0), (250, 0)]);
     }
 }
