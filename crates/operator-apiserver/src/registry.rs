@@ -221,12 +221,12 @@ impl Registry {
     }
 
     /// What a commit changes beyond the object itself: a CRD changes what is served.
-    fn committed(&self, definition: &Definition) {
+    fn committed(&self, definition: &Definition, key: &str) {
         if crd::is_definition_table(definition) {
             crd::establish(self);
             aggregation::update_custom(self);
         } else if definition.is_custom() {
-            crd::finish_deletions(self, definition);
+            crd::finish_deletions(self, definition, key);
             aggregation::update_custom(self);
         } else if admission::is_configuration(definition) {
             admission::configure(self);

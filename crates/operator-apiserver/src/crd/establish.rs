@@ -71,13 +71,24 @@ pub(crate) fn establish(registry: &Registry) {
     while established.round(registry) {}
 }
 
-/// After a custom object went away: a terminating CRD without instances goes too, and its names are free.
-pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition) {
-    let Some(stored) = registry.store.get(TABLE, &definition.table) else {
+/// Completes the deletion of a CRD after one of its instances was written: a terminating CRD without instances is
+/// deleted too, and its names are free.
+///
+/// The round that saw the deletion of the CRD deleted the other instances. Only this one may have been created or
+/// changed at the same time, so the work does not depend on their number.
+pub(crate) fn finish_deletions(registry: &Registry, definition: &Definition, key: &str) {
+    let table = &definition.table;
+    let Some(stored) = registry.store.get(TABLE, table) else {
         return;
     };
-    if object::is_terminating(&stored.value) {
-        let mut established = registry.establishing.lock();
+    if !object::is_terminating(&stored.value) {
+        return;
+    }
+    let mut established = registry.establishing.lock();
+    if let Some(instance) = registry.store.get(table, key) {
+        delete_instance(registry, definition, &instance);
+    }
+    if registry.store.count(table) == 0 {
         delete_instances(registry, &stored);
         while established.round(registry) {}
     }

@@ -145,7 +145,7 @@ impl Registry {
             let (table, storage) = (&definition.table, &definition.storage);
             match self.store.create_with(table, storage, &key, value, charges) {
                 Ok(created) => {
-                    self.committed(definition);
+                    self.committed(definition, &key);
                     return Ok(created.value.clone());
                 }
                 Err(Rejected::Superseded) => {}

@@ -140,7 +140,7 @@ impl Registry {
         };
         match result {
             Ok(updated) => {
-                self.committed(definition);
+                self.committed(definition, &live.key);
                 Ok(Some(updated))
             }
             Err(Rejected::Gone) => Err(write.not_found()),
