@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::field::{Error, ErrorType, Path};
+use crate::field::{Error, ErrorType, Path, append};
 use crate::go;
 use crate::names;
 use crate::node::Node;
+use crate::prune::report;
 
 /// What is wrong with the metadata of an object: the value, and the words of Go's JSON decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,9 +152,21 @@ fn coerce_resource(
     if let Some(metadata) = map.get_mut("metadata") {
         let path = path.child("metadata");
         let shown = go::json(metadata);
-        unknown.extend(coerce_object_meta(metadata, path.as_str(), Some(&shown))?);
+        for field in coerce_object_meta(metadata, path.as_str(), Some(&shown))? {
+            report(unknown, || field);
+        }
     }
     Ok(())
+}
+
+/// A path with further fields, as long as paths may be.
+fn shown_path(path: &str, fields: &[&str]) -> String {
+    let mut path = path.to_owned();
+    for field in fields {
+        append(&mut path, ".");
+        append(&mut path, field);
+    }
+    path
 }
 
 fn coerce_object_meta(
@@ -180,7 +193,7 @@ fn coerce_object_meta(
     let mut unknown = Vec::new();
     for (name, value) in map.iter_mut() {
         let Some((_, kind)) = FIELDS.iter().find(|(field, _)| *field == name) else {
-            unknown.push(format!("{path}.{name}"));
+            report(&mut unknown, || shown_path(path, &[name]));
             continue;
         };
         check_field(name, value, kind, path, &mut unknown).map_err(refuse)?;
@@ -262,7 +275,7 @@ fn check_items(
         };
         for (key, value) in map.iter() {
             let Some((_, go_type, owner)) = fields.iter().find(|(field, _, _)| field == key) else {
-                unknown.push(format!("{path}.{name}[{index}].{key}"));
+                report(unknown, || shown_path(path, &[&format!("{name}[{index}]"), key]));
                 continue;
             };
             let fits = match *go_type {

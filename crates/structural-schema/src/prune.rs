@@ -24,8 +24,15 @@ pub(crate) fn prune_value(value: &mut Value, schema: &Node) -> Vec<String> {
     pruner.unknown
 }
 
-/// The most unknown fields that are reported.
+/// The limit of unknown fields that are reported. The server shows at most 100 of them.
 const MAX_UNKNOWN: usize = 1000;
+
+/// Adds the path of an unknown field, unless there are too many.
+pub(crate) fn report(unknown: &mut Vec<String>, path: impl FnOnce() -> String) {
+    if unknown.len() < MAX_UNKNOWN {
+        unknown.push(path());
+    }
+}
 
 #[derive(Default)]
 struct Pruner {
@@ -117,9 +124,7 @@ impl Pruner {
     }
 
     fn report(&mut self) {
-        if self.unknown.len() < MAX_UNKNOWN {
-            self.unknown.push(self.path.clone());
-        }
+        report(&mut self.unknown, || self.path.clone());
     }
 
     fn push_key(&mut self, key: &str) {

@@ -126,3 +126,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_paths_of_unknown_fields_are_bounded_in_number_and_length() {
+    let item = json!({"type": "object", "x-kubernetes-embedded-resource": true, "properties": {}});
+    let list = json!({"type": "array", "items": item});
+    let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+        "spec": {"type": "object", "additionalProperties": list},
+    }});
+    let schema = Schema::compile(&schema).unwrap();
+    let unknown: Map<String, Value> = (0..40).map(|index| (format!("f{index}"), 1.into())).collect();
+    let mut metadata = Value::Object(unknown.clone());
+    metadata["ownerReferences"] = json!([unknown]);
+    let items = vec![json!({"apiVersion": "v1", "kind": "A", "x": 1, "metadata": metadata}); 2_000];
+    let mut object = json!({"metadata": unknown, "spec": {"k".repeat(100_000): items}});
+    let paths = schema.decode(&mut object).unwrap();
+    assert!((1_000..=3_000).contains(&paths.len()), "{}", paths.len());
+    let longest = paths.iter().map(String::len).max();
+    assert!(longest.is_some_and(|longest| longest < 2_000), "{longest:?}");
+}
