@@ -9,6 +9,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Origin, Record};
@@ -29,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// The part of the memory of all bodies that this one takes.
+    pub(crate) memory: Option<OwnedSemaphorePermit>,
     pub(crate) user: User,
     /// What the client is told beside the answer, whatever that is.
     pub(crate) warnings: Warnings,

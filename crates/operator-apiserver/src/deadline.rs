@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::object::go_quote;
+use crate::request_info::RequestInfo;
 use crate::status::{self, Status};
 
 /// The limit of a request, unless the server is set up with another: `--request-timeout` of kube-apiserver.
@@ -26,6 +27,11 @@ pub(crate) struct Deadline {
     writes: bool,
 }
 
+/// Returns true for requests that last as long as their clients want.
+pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
+    info.verb == "watch" || LONG_RUNNING.contains(&info.subresource.as_str())
+}
+
 impl Deadline {
     /// The deadline of a request under the server's limit.
     ///
@@ -38,7 +44,7 @@ impl Deadline {
                 info.verb,
                 "create" | "update" | "patch" | "delete" | "deletecollection"
             );
-        if info.verb == "watch" || LONG_RUNNING.contains(&info.subresource.as_str()) {
+        if is_long_running(info) {
             return Ok(Self { whole: None, writes });
         }
         let wanted = match call.query.text("timeout") {

@@ -26,6 +26,8 @@ mod call;
 mod crd;
 mod deadline;
 mod discovery;
+mod expiry;
+mod in_flight;
 mod managed_fields;
 mod measure;
 mod metrics;

@@ -20,6 +20,7 @@ use crate::builtin;
 use crate::call::{Answer, Body, Call, Content};
 use crate::deadline::Deadline;
 use crate::discovery;
+use crate::in_flight::Received;
 use crate::metrics;
 use crate::negotiate::{Asked, Form, encoding, negotiate, negotiate_error};
 use crate::query::{self, Query};
@@ -51,7 +52,7 @@ pub(crate) struct Incoming<B> {
 /// Answers a request.
 pub(crate) async fn handle(
     registry: &Arc<Registry>,
-    incoming: Incoming<impl Future<Output = Result<Bytes, Status>>>,
+    incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
 ) -> Response<Body> {
     let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -62,6 +63,7 @@ pub(crate) async fn handle(
         query,
         headers: parts.headers,
         body: Bytes::new(),
+        memory: None,
         user: incoming.user,
         warnings: Warnings::default(),
         drain: incoming.drain,
@@ -103,6 +105,14 @@ pub(crate) async fn handle(
             audit::unauthenticated(registry, &call, &refusal);
             Err(refusal)
         }
+    };
+    let _slot = match identified
+        .is_ok()
+        .then(|| registry.in_flight.enter(&call))
+        .transpose()
+    {
+        Ok(slot) => slot,
+        Err(too_many) => return respond(registry, &call, Ok(too_many.answer())),
     };
     let prepared = match identified {
         Ok(()) => prepare(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
@@ -159,7 +169,7 @@ async fn prepare(
     registry: &Registry,
     method: &Method,
     call: &mut Call,
-    body: impl Future<Output = Result<Bytes, Status>>,
+    body: impl Future<Output = Result<Received, Status>>,
     limit: Duration,
 ) -> Result<Deadline, Status> {
     let deadline = Deadline::of(call, limit)?;
@@ -174,7 +184,8 @@ async fn prepare(
     call.warnings.annotate("authorization.k8s.io/reason", reason);
     decision.map_err(|refused| refused.status)?;
     if has_body(method) {
-        call.body = deadline.read(body).await?;
+        let received = deadline.read(body).await?;
+        (call.body, call.memory) = (received.bytes, received.memory);
     }
     if call.info.verb == "patch"
         && let Some(record) = &call.audit

@@ -38,6 +38,8 @@ use crate::authn::User;
 use crate::authz;
 use crate::clock::{self, Clock};
 use crate::crd;
+use crate::expiry::{self, Expiry};
+use crate::in_flight::InFlight;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::offload::Offload;
@@ -92,6 +94,10 @@ pub(crate) struct Registry {
     pub(crate) audit: Option<Arc<Audit>>,
     /// Counts requests and admission.
     pub(crate) metrics: Metrics,
+    /// When events expire.
+    pub(crate) expiry: Expiry,
+    /// Limits requests and the memory of their bodies.
+    pub(crate) in_flight: InFlight,
     /// Runs the work of large requests.
     pub(crate) offload: Offload,
     /// This registry, for what outlives a borrow of it.
@@ -169,6 +175,8 @@ impl Registry {
             aggregation: Aggregation::default(),
             audit: None,
             metrics: Metrics::default(),
+            expiry: Expiry::default(),
+            in_flight: InFlight::default(),
             offload: Offload::default(),
             this: Weak::new(),
         }
@@ -218,6 +226,7 @@ impl Registry {
         crd::establish(self);
         admission::configure(self);
         aggregation::update(self);
+        expiry::begin(self);
     }
 
     /// What a commit changes beyond the object itself: a CRD changes what is served.
@@ -230,6 +239,9 @@ impl Registry {
             aggregation::update_custom(self);
         } else if admission::is_configuration(definition) {
             admission::configure(self);
+        } else if expiry::is_expiring(definition) {
+            expiry::expire(self);
+            expiry::written(self, key);
         }
         if aggregation::concerns(self, definition) {
             aggregation::update(self);

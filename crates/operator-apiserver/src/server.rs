@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
 use crate::aggregation::ClientIdentity;
@@ -23,25 +22,23 @@ use crate::call::{self, Body};
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::deadline::REQUEST_MAX;
+use crate::expiry::EVENT_TTL;
 use crate::http_server::{self, ListenOptions, Listener, Peer};
 use crate::journal;
 use crate::keyring::Keyring;
 use crate::pipeline::{self, Incoming};
 use crate::random::Random;
 use crate::registry::{Registry, ServiceNetwork};
-use crate::status::{self, Status};
 use crate::store::{Horizon, Store};
 use crate::token::{Issuer, KeyError};
 
-/// The longest body that is read.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The history, unless the builder sets another one.
 const HISTORY: Horizon = Horizon {
     events: 20_000,
     bytes: 128 << 20,
 };
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a server could not be made, or could not listen.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +94,7 @@ pub struct Builder {
     tokens: Tokens,
     flags: BTreeMap<String, String>,
     min_request_timeout: Duration,
+    event_ttl: Duration,
     audit: Option<AuditOptions>,
     proxy_client: Option<ClientIdentity>,
 }
@@ -138,6 +136,7 @@ impl ApiServer {
             tokens: Tokens::default(),
             flags: BTreeMap::new(),
             min_request_timeout: Duration::from_secs(1800),
+            event_ttl: EVENT_TTL,
             audit: None,
             proxy_client: None,
         }
@@ -186,7 +185,7 @@ impl ApiServer {
         let is_head = parts.method == Method::HEAD;
         let incoming = Incoming {
             parts,
-            body: read(body),
+            body: self.registry.in_flight.read(body),
             user,
             address,
             is_untrusted,
@@ -199,25 +198,6 @@ impl ApiServer {
             return response.map(|_| call::full(Bytes::new()));
         }
         response
-    }
-}
-
-/// Reads the body of a request.
-async fn read<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body,
-    B::Error: Into<BoxError>,
-{
-    let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    let body = collected.map_err(|error| unreadable(error.as_ref()))?;
-    Ok(body.to_bytes())
-}
-
-fn unreadable(error: &(dyn std::error::Error + 'static)) -> Status {
-    if error.is::<LengthLimitError>() {
-        status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"))
-    } else {
-        status::bad_request(error.to_string())
     }
 }
 
@@ -375,6 +355,16 @@ impl Builder {
         self
     }
 
+    /// Sets the time after which events are deleted, counted from their last write: `--event-ttl` of kube-apiserver.
+    /// Zero keeps them. The default is one hour.
+    ///
+    /// Expired events are deleted by the next request for events.
+    #[must_use]
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
     /// Sets the flags that `/flagz` shows, by name. They have no other effect.
     #[must_use]
     pub fn flags(mut self, flags: impl IntoIterator<Item = (String, String)>) -> Self {
@@ -500,6 +490,7 @@ impl Builder {
         registry.min_request_timeout = self.min_request_timeout;
         registry.anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
         registry.authorizers = self.authorizers;
+        registry.expiry.ttl = self.event_ttl;
         registry.keyring = self
             .data_directory
             .as_deref()

@@ -385,6 +385,13 @@ fn timed_out(why: &str) -> Status {
     failure(504, "Timeout", format!("Timeout: {why}"), Some(Map::new()))
 }
 
+/// A request beyond a limit of the server; the client may try again after `retry_after` seconds.
+pub(crate) fn too_many_requests(message: &str, retry_after: i64) -> Status {
+    let mut details = Map::new();
+    details.insert("retryAfterSeconds".to_owned(), retry_after.into());
+    failure(429, "TooManyRequests", message, Some(details))
+}
+
 /// An eviction that a disruption budget does not allow now; `retry_after` is in seconds, 0 for no advice.
 pub(crate) fn budget_violated(cause: &str, retry_after: i64) -> Status {
     let mut details = Map::new();

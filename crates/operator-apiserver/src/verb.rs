@@ -18,6 +18,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::call::{Answer, Call};
+use crate::expiry;
 use crate::negotiate::Form;
 use crate::registry::{Definition, Registry, Write};
 use crate::status::{self, Status};
@@ -32,6 +33,9 @@ pub(crate) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     check_method(method, call, definition)?;
+    if expiry::is_expiring(definition) {
+        expiry::expire(registry);
+    }
     if subresource::is_special(&call.info.subresource) {
         return subresource::serve(registry, call, definition, form).await;
     }
