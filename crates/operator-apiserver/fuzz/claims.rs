@@ -263,3 +263,128 @@ async fn populate(server: &ApiServer) {
         created.expect("the first objects are sound");
     }
 }
+
+/// The kind of object, and its text as JSON, checked strictly; as an update too.
+pub(crate) fn json(bytes: &[u8]) {
+    let Some((choice, text)) = bytes.split_first() else {
+        return;
+    };
+    let path = COLLECTIONS[usize::from(*choice) % COLLECTIONS.len()];
+    for request in [
+        Request::post(format!("{path}?fieldValidation=Strict")),
+        Request::put(format!("{path}/a?fieldValidation=Warn")),
+    ] {
+        answer(with_body(
+            request.header("content-type", "application/json"),
+            text,
+        ));
+    }
+}
+
+/// The headers of a negotiation: `Accept`, `Content-Type` and `User-Agent`, each in a line.
+pub(crate) fn headers(bytes: &[u8]) {
+    let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (accept, media, agent) = (line(), line(), line());
+    for path in [CONFIG_MAPS, WIDGETS, "/openapi/v3", "/apis"] {
+        for method in [Method::GET, Method::POST] {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("accept", accept)
+                .header("content-type", media)
+                .header("user-agent", agent);
+            if let Ok(request) = request.body(Full::new(Bytes::from_static(b"{}"))) {
+                answer(request);
+            }
+        }
+    }
+}
+
+/// A quantity and a time, separated by a zero byte.
+pub(crate) fn quantity(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (quantity, time) = text.split_once('\0').unwrap_or((&text, &text));
+    let resources = json!({"limits": {"cpu": quantity, "memory": quantity}, "requests": {"cpu": quantity}});
+    let container = json!({"name": "c", "image": "i", "resources": resources});
+    let objects = [
+        (
+            "/api/v1/namespaces/default/pods",
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}}),
+        ),
+        (
+            "/api/v1/namespaces/default/resourcequotas",
+            json!({"metadata": {"name": "q"}, "spec": {"hard": {"cpu": quantity}}}),
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            json!({"metadata": {"name": "l", "creationTimestamp": time}, "spec": {"renewTime": time, "leaseDurationSeconds": 1}}),
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            json!({"metadata": {"name": "c"}, "spec": {"schedule": time, "timeZone": quantity}}),
+        ),
+    ];
+    for (path, object) in objects {
+        let request = Request::post(format!("{path}?dryRun=All")).header("content-type", "application/json");
+        answer(with_body(request, object.to_string().as_bytes()));
+    }
+}
+
+thread_local! {
+    /// The files of a data directory with a few objects.
+    static JOURNAL: Cell<Option<Vec<(String, Vec<u8>)>>> = const { Cell::new(None) };
+}
+
+fn files_of(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(directory).expect("the directory can be read");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.expect("the directory can be read");
+        let bytes = std::fs::read(entry.path()).ok()?;
+        Some((entry.file_name().to_string_lossy().into_owned(), bytes))
+    };
+    let mut files: Vec<_> = entries.filter_map(read).collect();
+    files.sort();
+    files
+}
+
+/// Changes to the files of a data directory: four bytes each say which file, where (two bytes) and the new byte. A
+/// server opens the damaged directory, or says why it cannot.
+pub(crate) fn journal(bytes: &[u8]) {
+    let open = |directory: &std::path::Path| ApiServer::builder().seed(1).data_directory(directory).build();
+    let files = JOURNAL.take().unwrap_or_else(|| {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let server = open(directory.path()).expect("a new directory can be opened");
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime can be made");
+        runtime.block_on(populate(&server));
+        drop(server);
+        files_of(directory.path())
+    });
+    let mut damaged = files.clone();
+    let count = damaged.len().max(1);
+    for edit in bytes.chunks_exact(4).take(64) {
+        if let Some((_, content)) = damaged.get_mut(usize::from(edit[0]) % count) {
+            // From the end: what was written last is read with the most care.
+            let back = usize::from(u16::from_le_bytes([edit[1], edit[2]]));
+            let at = content.len().saturating_sub(back + 1);
+            match edit[0] >> 6 {
+                0 => content.truncate(at),
+                1 => content.insert(at.min(content.len()), edit[3]),
+                _ => content
+                    .iter_mut()
+                    .skip(at)
+                    .take(1)
+                    .for_each(|byte| *byte = edit[3]),
+            }
+        }
+    }
+    JOURNAL.set(Some(files));
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    for (name, content) in damaged {
+        std::fs::write(directory.path().join(name), content).expect("a file can be written");
+    }
+    let _ = open(directory.path()).map_err(|error| assert!(!error.to_string().is_empty()));
+}

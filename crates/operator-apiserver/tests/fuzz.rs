@@ -52,6 +52,17 @@ const TEXTS: &[&str] = &[
     "\u{5}spec: {versions: [{schema: {openAPIV3Schema: {type: object, properties: {a: {type: string, pattern: '('}}}}}]}\n",
 ];
 
+const OBJECTS: &[&str] = &[
+    "\u{0}{\"metadata\":{\"name\":\"x\",\"labels\":{\"a\":\"b\",\"a\":\"c\"}},\"data\":{\"k\":\"v\"},\"unknown\":1}",
+    "\u{2}{\"metadata\":{\"name\":\"a\"},\"spec\":{\"color\":\"none\",\"sizes\":[{\"name\":\"s\",\"size\":1e400}]}}",
+];
+const HEADERS: &[&str] = &[
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json\napplication/json\nkubectl/v1",
+    "*/*;q=0.1,application/vnd.kubernetes.protobuf;q=2\ntext/yaml; charset=\"\nMozilla/5",
+];
+const QUANTITIES: &[&str] = &["1.5Gi\u{0}2026-01-01T00:00:00.000000Z", "1e-99\u{0}*/5 0 31 2 *"];
+const DAMAGES: &[&str] = &["\u{1}\u{20}\u{0}x", "\u{41}\u{40}\u{1}A\u{0}\u{2}\u{1}B"];
+
 /// A sample, cut and changed, or two of them together.
 fn inputs(samples: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let one = prop::sample::select(samples).prop_map(|text| text.as_bytes().to_vec());
@@ -115,4 +126,8 @@ claims! {
     continue_token: TOKENS,
     protobuf: MESSAGES,
     yaml: TEXTS,
+    json: OBJECTS,
+    headers: HEADERS,
+    quantity: QUANTITIES,
+    journal: DAMAGES,
 }

@@ -117,3 +117,18 @@ pub(crate) fn rule(bytes: &[u8]) {
         let _ = schema.check(&object, Some(&json!({"i": 1, "s": "a"})));
     }
 }
+
+/// No pattern makes a definition or the check of a text panic or run for long.
+pub(crate) fn pattern(bytes: &[u8]) {
+    let Some([pattern, text]) = parts::<2>(bytes) else {
+        return;
+    };
+    let (Ok(pattern), Ok(text)) = (std::str::from_utf8(pattern), std::str::from_utf8(text)) else {
+        return;
+    };
+    let source = json!({"type": "object", "properties": {"s": {"type": "string", "pattern": pattern}}});
+    let _ = crd::validate_create(&definition_of(&source));
+    if let Ok(schema) = Schema::compile(&source) {
+        let _ = schema.check(&json!({"s": text}), None);
+    }
+}

@@ -169,6 +169,12 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes).replace('\0', "");
         claims::rule(&[text.as_bytes(), b"\0", object.to_string().as_bytes()].concat());
     }
+
+    #[test]
+    fn patterns(bytes in soup(), text in "[a-c]{0,9}") {
+        let pattern = String::from_utf8_lossy(&bytes).replace('\0', "");
+        claims::pattern(&[pattern.as_bytes(), b"\0", text.as_bytes()].concat());
+    }
 }
 
 #[test]

@@ -1,8 +1,0 @@
-//! `cargo fuzz run protobuf`: the kind of object in the first byte, and its message.
-#![no_main]
-
-#[path = "../claims.rs"]
-#[expect(dead_code, reason = "other targets have other claims")]
-mod claims;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| claims::protobuf(bytes));
