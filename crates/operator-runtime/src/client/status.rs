@@ -195,13 +195,13 @@ impl<'a, K: View> StatusWriter<'a, K> {
         noop::remove_nulls(&mut value);
         let status = changes.patch(&value["status"], crate::clock::now());
         let mut patch = json!({});
-        // The status of another object of this name is not overwritten.
+        // The status of another object of this name is not overwritten. Servers ignore the UID in the status of a custom
+        // resource, so the revision must be the current one. Conditions need that too: they are sent as a whole list.
         if let Some(uid) = &self.object.meta().uid {
             patch["metadata"]["uid"] = uid.as_str().into();
         }
-        // Conditions are sent as a whole list, so the list that they were merged with must still be the current one.
-        if status.contains_key("conditions") {
-            patch["metadata"]["resourceVersion"] = json!(base.meta().resource_version);
+        if let Some(version) = &base.meta().resource_version {
+            patch["metadata"]["resourceVersion"] = version.as_str().into();
         }
         patch["status"] = Value::Object(status);
         let (name, parameters) = (target.key.name(), self.client.options.patch());

@@ -136,7 +136,7 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
         in_time(client.apply(config_map_in("default", "far", "1")))
             .await
             .unwrap();
-        let configs = in_time(client.list::<ConfigMap>(None)).await.unwrap();
+        let configs = in_time(client.list::<ConfigMap>(Some("default"))).await.unwrap();
         assert_eq!(configs.len(), 1);
         running.end().await.unwrap();
         let asked = proxy.asked.lock().clone();
@@ -202,7 +202,10 @@ async fn other_cluster_is_reached_through_its_proxy() {
         .await
         .unwrap();
     assert_eq!(
-        in_time(far.client().list::<ConfigMap>(None)).await.unwrap().len(),
+        in_time(far.client().list::<ConfigMap>(Some("default")))
+            .await
+            .unwrap()
+            .len(),
         1
     );
     running.end().await.unwrap();
