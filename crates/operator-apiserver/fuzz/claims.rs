@@ -331,9 +331,12 @@ pub(crate) fn quantity(bytes: &[u8]) {
     }
 }
 
+/// Name and contents of a file.
+type StoredFile = (String, Vec<u8>);
+
 thread_local! {
     /// The files of a data directory with a few objects.
-    static JOURNAL: Cell<Option<Vec<(String, Vec<u8>)>>> = const { Cell::new(None) };
+    static JOURNAL: Cell<Option<Vec<StoredFile>>> = const { Cell::new(None) };
 }
 
 fn files_of(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
