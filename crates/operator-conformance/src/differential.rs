@@ -1,7 +1,7 @@
 //! Sends the same random requests to two API servers and reports the causes of different answers.
 //!
 //! Data flow: [`catalog`] (base objects, discovery, OpenAPI of the first server) → [`family`] and [`mutation`] (sequences of
-//! requests) → the session that also replays recordings → [`crate::normalise`] → [`cause`] → [`report`]. [`minimise`]
+//! requests) → the session that also replays recordings → [`crate::normalise`] → [`cause`] → [`report`]. `minimise`
 //! shortens the first sequence of each cause. Everything is repeatable from the seed.
 
 mod catalog;
