@@ -170,7 +170,7 @@ impl MetricsServer {
     ///
     /// let server = MetricsServer::new(Metrics::new())
     ///     .handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
-    /// # Ok::<(), operator_runtime::metrics::DuplicatePath>(())
+    /// # Ok::<(), operator_runtime::metrics_server::DuplicatePath>(())
     /// ```
     ///
     /// # Errors

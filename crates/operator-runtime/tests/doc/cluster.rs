@@ -20,9 +20,9 @@ mod support {
         cluster_with(|builder| builder, example)
     }
 
-    /// [`cluster`] with a manager that was told more.
+    /// [`cluster`] with further options of the manager.
     pub fn cluster_with(
-        tell: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
+        options: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
         example: impl AsyncFnOnce(&Manager, &Client) -> Result<()>,
     ) -> Result<()> {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -30,8 +30,12 @@ mod support {
             // The API server alone: nothing happens but what the example does.
             let builder = TestEnv::builder().backend(Backend::Embedded);
             let env = builder.controllers(Controllers::None).nodes(0).start().await?;
+            // Examples count ConfigMaps, of which an API server makes one of its own.
+            let configs: kube::Api<ConfigMap> = kube::Api::namespaced(env.client(), "kube-system");
+            let own = "kube-apiserver-legacy-service-account-token-tracking";
+            configs.delete(own, &Default::default()).await?;
             let builder = Manager::builder("example-operator").client(env.client());
-            let manager = tell(builder).build().await?;
+            let manager = options(builder).build().await?;
             tokio::select! {
                 ended = manager.clone().run_until(std::future::pending()) => ended,
                 done = example(&manager, manager.client()) => done,
