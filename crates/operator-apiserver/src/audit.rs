@@ -1,23 +1,17 @@
-//! The audit log: an event for each stage of a request, as far as the policy asks for it, to a file and to a webhook.
+//! The audit log: writes an event for each stage of a request to a file and to a webhook, as the audit policy demands.
 //!
-//! Neither a full disk nor a webhook that does not answer keeps a request from being answered: such events are counted as
-//! lost, and logged.
+//! A full disk or a webhook that does not answer never delays a request: the events are dropped, counted and logged.
 
 mod log;
 mod policy;
 mod webhook;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -26,12 +20,12 @@ pub use self::log::AuditLog;
 use self::policy::{Level, Policy, Stage, Verdict};
 pub use self::webhook::AuditWebhook;
 use crate::authn::User;
-use crate::call::{Answer, Body, Call, Content};
+use crate::call::{Answer, Call, Content, hold};
 use crate::object;
-use crate::registry::{Registry, api_version};
+use crate::registry::Registry;
 use crate::status::Status;
 
-/// What is recorded of requests, and where.
+/// Options of the audit log: the policy, and the backends that events are written to.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuditOptions {
@@ -44,7 +38,7 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// Records what a policy asks for.
+    /// Options with this policy and no backend.
     pub fn new(policy: impl Into<String>) -> Self {
         Self {
             policy: policy.into(),
@@ -92,7 +86,7 @@ impl Audit {
     }
 }
 
-/// What is recorded of one request.
+/// The audit record of one request.
 #[derive(Debug)]
 pub(crate) struct Record {
     registry: Weak<Registry>,
@@ -103,7 +97,7 @@ pub(crate) struct Record {
     request_object: Mutex<Option<Value>>,
 }
 
-/// What is known of a request before it is read.
+/// The URI and the client address of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) uri: String,
@@ -152,7 +146,7 @@ pub(crate) fn complete(call: &Call, answer: &mut Answer) {
                 record: record.clone(),
                 event,
             };
-            Content::Stream(Recorded { body, _last: last }.boxed_unsync())
+            Content::Stream(hold(body, last))
         }
     };
 }
@@ -201,9 +195,14 @@ impl Record {
         })
     }
 
-    /// Takes over the object of the request, as it was decoded.
+    /// Returns true if the audit policy asks for the object of the request.
+    pub(crate) fn wants_request(&self) -> bool {
+        self.verdict.level >= Level::Request
+    }
+
+    /// Records the object of the request, as it was decoded.
     pub(crate) fn request_object(&self, object: &Value) {
-        if self.verdict.level >= Level::Request {
+        if self.wants_request() {
             *self.request_object.lock() = Some(object.clone());
         }
     }
@@ -247,7 +246,7 @@ impl Record {
         event
     }
 
-    /// Fills the reference to the object with what the object itself says.
+    /// Completes the object reference from the metadata of the request object and the response object.
     fn complete_reference(
         &self,
         event: &mut Map<String, Value>,
@@ -276,7 +275,7 @@ impl Record {
         }
     }
 
-    /// Removes managed fields from an object, and from those of a list, if the policy says so.
+    /// Removes managed fields from an object or the items of a list, if the policy omits them.
     fn strip(&self, object: &mut Value) {
         if !self.verdict.omits_managed_fields {
             return;
@@ -337,11 +336,10 @@ fn object_reference(call: &Call) -> Value {
             reference.insert(field.to_owned(), text.as_str().into());
         }
     }
-    debug_assert!(!api_version(&info.group, &info.version).is_empty());
     reference.into()
 }
 
-/// The addresses that proxies name, and the one that the connection comes from.
+/// The addresses in `X-Forwarded-For`, followed by the address of the connection.
 fn sources(call: &Call) -> Value {
     let mut addresses: Vec<String> = Vec::new();
     if let Some(forwarded) = call
@@ -379,30 +377,5 @@ impl Drop for Last {
     fn drop(&mut self) {
         let event = std::mem::take(&mut self.event);
         self.record.emit(Stage::ResponseComplete, event);
-    }
-}
-
-struct Recorded {
-    body: Body,
-    _last: Last,
-}
-
-impl http_body::Body for Recorded {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

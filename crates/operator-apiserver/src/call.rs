@@ -1,11 +1,14 @@
 //! One request on its way through the server, and the answer it gets.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{HeaderMap, Response, StatusCode};
+use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
@@ -153,4 +156,34 @@ impl Answer {
 
 pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).boxed_unsync()
+}
+
+/// Returns `body` with a guard that is dropped together with it: when its last byte is written, or the client is gone.
+pub(crate) fn hold(body: Body, guard: impl Send + Unpin + 'static) -> Body {
+    Held { body, _guard: guard }.boxed_unsync()
+}
+
+struct Held<G> {
+    body: Body,
+    _guard: G,
+}
+
+impl<G: Unpin> http_body::Body for Held<G> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -6,23 +6,17 @@
 mod process;
 mod text;
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use self::text::render;
-use crate::call::{Body, Call};
+use crate::call::{Body, Call, hold};
 use crate::registry::Registry;
 
 /// Maximum number of label sets of one metric.
@@ -44,9 +38,7 @@ type Labels = Vec<String>;
 /// The counters of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Family<u64>,
-    durations: Family<Histogram>,
-    sizes: Family<Histogram>,
+    requests: Mutex<HashMap<(RequestLabels, u16), Answered>>,
     long_running: Family<i64>,
     steps: Family<Histogram>,
     webhooks: Family<Histogram>,
@@ -75,6 +67,13 @@ impl<T> Family<T> {
         }
         change(series.entry(labels).or_insert_with(new));
     }
+}
+
+/// The answered requests that have the same labels and status code.
+#[derive(Clone, Debug)]
+struct Answered {
+    durations: Histogram,
+    sizes: Histogram,
 }
 
 impl Family<u64> {
@@ -118,6 +117,15 @@ impl Histogram {
         self.count += 1;
         self.sum += value;
     }
+
+    /// Adds the values of another histogram with the same bounds.
+    fn add(&mut self, other: &Self) {
+        for (bucket, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+    }
 }
 
 /// One step of admission, or one call of a webhook.
@@ -147,15 +155,25 @@ impl Metrics {
 
     /// Counts an answered request.
     pub(crate) fn answered(&self, registry: &Registry, call: &Call, code: u16, size: usize) {
-        let labels = RequestLabels::of(registry, call);
-        self.sizes.observe(labels.plain(), SIZE_BUCKETS, size as f64);
-        self.finished(&labels, code, call.started);
+        self.finished(RequestLabels::of(registry, call), code, call.started, Some(size));
     }
 
-    fn finished(&self, labels: &RequestLabels, code: u16, started: Instant) {
-        self.requests.count(labels.with_code(code));
+    /// Counts an answered request; the sizes of streams are not counted.
+    fn finished(&self, labels: RequestLabels, code: u16, started: Instant, size: Option<usize>) {
         let elapsed = started.elapsed().as_secs_f64();
-        self.durations.observe(labels.timed(), REQUEST_BUCKETS, elapsed);
+        let key = (labels, code);
+        let mut requests = self.requests.lock();
+        if requests.len() >= SERIES_MAX && !requests.contains_key(&key) {
+            return;
+        }
+        let series = requests.entry(key).or_insert_with(|| Answered {
+            durations: Histogram::new(REQUEST_BUCKETS),
+            sizes: Histogram::new(SIZE_BUCKETS),
+        });
+        series.durations.observe(elapsed);
+        if let Some(size) = size {
+            series.sizes.observe(size as f64);
+        }
     }
 
     fn change_long_running(&self, labels: &RequestLabels, by: i64) {
@@ -239,11 +257,7 @@ pub(crate) fn follow(registry: &Registry, call: &Call, code: u16, body: Body) ->
         code,
         started: call.started,
     };
-    Followed {
-        body,
-        _running: running,
-    }
-    .boxed_unsync()
+    hold(body, running)
 }
 
 /// A long request, until it is dropped.
@@ -258,38 +272,14 @@ impl Drop for LongRunning {
     fn drop(&mut self) {
         if let Some(registry) = self.registry.upgrade() {
             registry.metrics.change_long_running(&self.labels, -1);
-            registry.metrics.finished(&self.labels, self.code, self.started);
+            let labels = self.labels.clone();
+            registry.metrics.finished(labels, self.code, self.started, None);
         }
     }
 }
 
-/// A stream that keeps its request running.
-struct Followed {
-    body: Body,
-    _running: LongRunning,
-}
-
-impl http_body::Body for Followed {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// The labels of a request, all of known values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RequestLabels {
     component: &'static str,
     dry_run: &'static str,

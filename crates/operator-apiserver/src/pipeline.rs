@@ -1,4 +1,4 @@
-//! The rooms that a request walks through, in order, and nothing else.
+//! The steps that a request goes through, in order.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -176,12 +176,14 @@ async fn prepare(
     call.deadline = deadline.end();
     // Before the body: it costs memory.
     let decision = authz::check_and_explain(registry, &Attributes::of(&call.user, &call.info));
-    let (word, reason) = match &decision {
-        Ok(reason) => ("allow", reason.as_str()),
-        Err(refused) => ("forbid", refused.reason.as_str()),
-    };
-    call.warnings.annotate("authorization.k8s.io/decision", word);
-    call.warnings.annotate("authorization.k8s.io/reason", reason);
+    if call.audit.is_some() {
+        let (word, reason) = match &decision {
+            Ok(reason) => ("allow", reason.as_str()),
+            Err(refused) => ("forbid", refused.reason.as_str()),
+        };
+        call.warnings.annotate("authorization.k8s.io/decision", word);
+        call.warnings.annotate("authorization.k8s.io/reason", reason);
+    }
     decision.map_err(|refused| refused.status)?;
     if has_body(method) {
         let received = deadline.read(body).await?;
@@ -189,6 +191,7 @@ async fn prepare(
     }
     if call.info.verb == "patch"
         && let Some(record) = &call.audit
+        && record.wants_request()
         && let Ok(patch) = serde_json::from_slice(&call.body)
     {
         record.request_object(&patch);

@@ -4,13 +4,9 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,7 +21,7 @@ use super::impatient::Impatient;
 use super::tls::ClientTrust;
 use super::{Peer, Timeouts};
 use crate::authn::{self, User};
-use crate::call::Body;
+use crate::call::{Body, hold};
 use crate::server::ApiServer;
 
 /// How long the last answers of a connection that is idle may take to be written.
@@ -186,7 +182,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         request.extensions_mut().insert(self.drain.clone());
         let active = Active::begin(self.activity.clone());
         let answer = self.server.clone().call(request);
-        Box::pin(async move { Ok(counted(answer.await?, active)) })
+        Box::pin(async move { Ok(answer.await?.map(|body| hold(body, active))) })
     }
 }
 
@@ -218,41 +214,5 @@ impl Active {
 impl Drop for Active {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
-    }
-}
-
-/// A body that keeps its request in flight.
-struct Counted {
-    body: Body,
-    _active: Active,
-}
-
-fn counted(response: Response<Body>, active: Active) -> Response<Body> {
-    response.map(|body| {
-        Counted {
-            body,
-            _active: active,
-        }
-        .boxed_unsync()
-    })
-}
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -1,9 +1,10 @@
 //! The counters in the text format of Prometheus.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
 
-use super::{Family, Histogram, Metrics, process};
+use super::{Answered, Histogram, Labels, Metrics, RequestLabels, process};
 use crate::registry::{Registry, builtin_catalog};
 
 const REQUEST: &[&str] = &[
@@ -38,12 +39,33 @@ const COUNTED: &[&str] = &[
     "version",
 ];
 
+type Series<T> = BTreeMap<Labels, T>;
+
+/// The counts, the durations and the sizes of answered requests, each by the labels of its metric.
+fn by_metric(
+    requests: &HashMap<(RequestLabels, u16), Answered>,
+) -> (Series<u64>, Series<Histogram>, Series<Histogram>) {
+    let (mut counts, mut durations, mut sizes) = (Series::new(), Series::new(), Series::new());
+    for ((labels, code), answered) in requests {
+        counts.insert(labels.with_code(*code), answered.durations.count);
+        add(&mut durations, labels.timed(), &answered.durations);
+        if answered.sizes.count > 0 {
+            add(&mut sizes, labels.plain(), &answered.sizes);
+        }
+    }
+    (counts, durations, sizes)
+}
+
+fn add(series: &mut Series<Histogram>, labels: Labels, histogram: &Histogram) {
+    let sum = series.entry(labels);
+    sum.and_modify(|sum| sum.add(histogram))
+        .or_insert_with(|| histogram.clone());
+}
+
 /// All metrics of a server.
 pub(crate) fn render(registry: &Registry) -> String {
     let Metrics {
         requests,
-        durations,
-        sizes,
         long_running,
         steps,
         webhooks,
@@ -53,39 +75,40 @@ pub(crate) fn render(registry: &Registry) -> String {
         mutating,
         read_only,
     } = &registry.metrics;
+    let (counts, durations, sizes) = by_metric(&requests.lock());
     let mut page = Page::default();
     page.histograms(
         "apiserver_admission_step_admission_duration_seconds",
         "Admission sub-step latency histogram in seconds, for each operation and step type.",
         &["operation", "rejected", "type"],
-        steps,
+        &steps.0.lock(),
     );
     page.histograms(
         "apiserver_admission_webhook_admission_duration_seconds",
         "Admission webhook latency histogram in seconds, by name, operation and type.",
         &["name", "operation", "rejected", "type"],
-        webhooks,
+        &webhooks.0.lock(),
     );
     page.numbers(
         "apiserver_admission_webhook_rejection_count",
         "counter",
         "Admission webhook rejections, by name, operation, type, and kind of error.",
         &["error_type", "name", "operation", "rejection_code", "type"],
-        webhook_rejections,
+        &webhook_rejections.0.lock(),
     );
     page.numbers(
         "apiserver_admission_webhook_request_total",
         "counter",
         "Admission webhook requests, by name, operation, type and response code.",
         &["code", "name", "operation", "rejected", "type"],
-        webhook_requests,
+        &webhook_requests.0.lock(),
     );
     page.numbers(
         "apiserver_authorization_decisions_total",
         "counter",
         "Terminal decisions of authorizers.",
         &["decision", "name", "type"],
-        authorizations,
+        &authorizations.0.lock(),
     );
     page.head(
         "apiserver_current_inflight_requests",
@@ -106,27 +129,27 @@ pub(crate) fn render(registry: &Registry) -> String {
         "gauge",
         "Active long-running requests, by verb, group, version, resource, scope and component.",
         REQUEST,
-        long_running,
+        &long_running.0.lock(),
     );
     page.histograms(
         "apiserver_request_duration_seconds",
         "Response latency distribution in seconds, by verb, dry run, group, version, resource, subresource and scope.",
         TIMED,
-        durations,
+        &durations,
     );
     page.numbers(
         "apiserver_request_total",
         "counter",
         "Requests, by verb, dry run, group, version, resource, scope, component and response code.",
         COUNTED,
-        requests,
+        &counts,
     );
     page.objects(registry);
     page.histograms(
         "apiserver_response_sizes",
         "Response size distribution in bytes, by group, version, verb, resource, subresource and scope.",
         REQUEST,
-        sizes,
+        &sizes,
     );
     page.build();
     page.process();
@@ -154,19 +177,17 @@ impl Page {
         let _ = writeln!(self.0, " {number}");
     }
 
-    fn numbers<T: Display>(&mut self, name: &str, kind: &str, help: &str, keys: &[&str], family: &Family<T>) {
-        let series = family.0.lock();
+    fn numbers<T: Display>(&mut self, name: &str, kind: &str, help: &str, keys: &[&str], series: &Series<T>) {
         if series.is_empty() {
             return;
         }
         self.head(name, kind, help);
-        for (labels, number) in &*series {
+        for (labels, number) in series {
             self.line(name, keys, labels, number);
         }
     }
 
-    fn histograms(&mut self, name: &str, help: &str, keys: &[&str], family: &Family<Histogram>) {
-        let series = family.0.lock();
+    fn histograms(&mut self, name: &str, help: &str, keys: &[&str], series: &Series<Histogram>) {
         if series.is_empty() {
             return;
         }
@@ -178,7 +199,7 @@ impl Page {
         );
         let mut bounded = keys.to_vec();
         bounded.push("le");
-        for (labels, histogram) in &*series {
+        for (labels, histogram) in series {
             let mut values = labels.clone();
             values.push(String::new());
             let mut total = 0;
