@@ -33,12 +33,13 @@ use tokio::time::Instant;
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{Reinvocation, Subject};
-use crate::managed_fields;
 use crate::metrics::Step;
 use crate::object;
-use crate::registry::{Registry, Write};
+use crate::patch::managed_fields;
+use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::store::Along;
+use crate::write::Write;
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ mod table;
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::registry::{Registry, builtin_catalog};
+use crate::registry::Registry;
+use crate::resource::builtin_catalog;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 

@@ -9,37 +9,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::authn::User;
-use crate::crd::conversion;
+pub use crate::gvr::Gvr;
+use crate::http::subresource;
+use crate::http::verb;
+use crate::http::verb::options::FieldValidation;
+use crate::identity::authn::User;
 use crate::object;
-use crate::registry::{self, Definition, ListOptions, Registry, Warnings, Write, builtin_catalog};
+use crate::registry::{self, ListOptions, Registry};
+use crate::resource::crd::conversion;
+use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 use crate::store;
-use crate::subresource;
-use crate::verb;
-use crate::verb::options::FieldValidation;
-
-/// Names a resource: group (empty for core), version, plural.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gvr {
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// The version, such as `v1`.
-    pub version: String,
-    /// The plural name, such as `deployments`.
-    pub resource: String,
-}
-
-impl Gvr {
-    /// A resource by group, version and plural.
-    pub fn new(group: &str, version: &str, resource: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            resource: resource.to_owned(),
-        }
-    }
-}
+pub use crate::store::{EventType, Resident};
+use crate::write::{Warnings, Write};
 
 /// What a client needs to know of a served resource (one entry per group and resource, in its storage version).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,17 +34,6 @@ pub struct ServedResource {
     pub namespaced: bool,
     /// The verbs it answers to, such as `list` and `deletecollection`.
     pub verbs: Vec<String>,
-}
-
-/// What happened to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// It was created.
-    Added,
-    /// It was changed.
-    Modified,
-    /// It is gone; the event carries its last state with the revision of the deletion.
-    Deleted,
 }
 
 /// One committed change, of any resource.
@@ -112,9 +83,6 @@ pub enum Patch {
         force: bool,
     },
 }
-
-/// An object of a snapshot, with its resource (in its storage version).
-pub type Resident = (Arc<Gvr>, Arc<Value>);
 
 /// A list with the revision it was taken at.
 #[derive(Clone, Debug)]

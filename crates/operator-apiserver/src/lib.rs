@@ -14,61 +14,40 @@
 //! # Ok(()) }
 //! ```
 
-mod http_server;
-mod server;
-
-mod admission;
-mod aggregation;
-mod audit;
-mod authn;
-mod authz;
-mod call;
-mod crd;
-mod deadline;
-mod discovery;
-mod expiry;
-mod in_flight;
-mod managed_fields;
-mod measure;
-mod metrics;
-mod negotiate;
-mod offload;
-mod patch;
-mod pipeline;
-mod pod_security;
-mod query;
-mod registry;
-mod request_info;
-mod store;
-mod subresource;
-mod token;
-mod verb;
-mod watch;
-mod webhook_client;
-
 pub mod client;
 pub mod clock;
 pub mod quota;
 pub mod status;
 pub mod time_zone;
-
-mod bootstrap;
-mod object;
-mod random;
-mod selector;
-
-pub(crate) mod builtin;
-pub(crate) mod journal;
-pub(crate) mod json;
-pub(crate) mod keyring;
-pub(crate) mod openapi;
-pub(crate) mod protobuf;
 pub mod yaml;
 
-pub use audit::{AuditLog, AuditOptions, AuditWebhook};
-pub use authz::{AbacPolicies, Authorization};
-pub use call::Body;
-pub use deadline::parse_duration;
-pub use http_server::{ListenOptions, Listener, ServerIdentity, Timeouts};
+mod admission;
+mod bootstrap;
+mod builtin;
+mod codec;
+mod gvr;
+mod http;
+mod identity;
+mod json;
+mod measure;
+mod metrics;
+mod object;
+mod patch;
+mod pod_security;
+mod query;
+mod random;
+mod registry;
+mod resource;
+mod selector;
+mod server;
+mod store;
+mod webhook_client;
+mod write;
+
+pub use http::audit::{AuditLog, AuditOptions, AuditWebhook};
+pub use http::call::Body;
+pub use http::deadline::parse_duration;
+pub use http::listener::{ListenOptions, Listener, ServerIdentity, Timeouts};
+pub use identity::authz::{AbacPolicies, Authorization};
 pub use registry::{NetworkError, ServiceNetwork};
 pub use server::{ApiServer, Builder, Error};

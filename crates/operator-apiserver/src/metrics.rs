@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use self::text::render;
-use crate::call::{Body, Call, hold};
+use crate::http::call::{Body, Call, hold};
 use crate::registry::Registry;
 
 /// Maximum number of label sets of one metric.

@@ -1,4 +1,5 @@
 //! Patches: (live object, patch) → new object. Pure.
 
 pub(crate) mod json;
+pub(crate) mod managed_fields;
 pub(crate) mod merge;

@@ -17,7 +17,7 @@ use self::scope::Selector;
 use crate::builtin::pod_resources::{Amounts, add, amounts};
 use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero};
-use crate::client::Gvr;
+use crate::gvr::Gvr;
 use crate::object;
 
 /// The status that a ResourceQuota should have: `hard` as in its spec, and `used` as the objects of its namespace add up

@@ -2,52 +2,49 @@
 //!
 //! Knows no HTTP. Where kinds differ it asks the [`Definition`] (tables of `builtin`, or a CRD's version).
 
+pub(crate) mod aggregation;
 pub(crate) mod create;
 mod delete;
+pub(crate) mod escalation;
+pub(crate) mod establish;
+pub(crate) mod expiry;
 mod list;
 pub(crate) mod metadata;
-mod resource;
 mod service_address;
 mod service_network;
-mod shared_storage;
 mod storable;
-mod strategy;
 mod update;
-mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use self::aggregation::Aggregation;
 pub(crate) use self::create::check_namespace;
 pub(crate) use self::delete::DeleteOptions;
+use self::expiry::Expiry;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
-pub(crate) use self::resource::{
-    Backing, Definition, Subresource, api_version, builtin_catalog, token_requests,
-};
 pub use self::service_network::{NetworkError, ServiceNetwork};
-pub(crate) use self::warnings::Warnings;
 use crate::admission;
-use crate::aggregation::{self, Aggregation};
-use crate::audit::Audit;
-use crate::authn::User;
-use crate::authz;
 use crate::clock::{self, Clock};
-use crate::crd;
-use crate::expiry::{self, Expiry};
-use crate::in_flight::InFlight;
-use crate::keyring::Keyring;
+use crate::http::audit::Audit;
+use crate::http::in_flight::InFlight;
+use crate::http::offload::Offload;
+use crate::identity::authn::User;
+use crate::identity::authz;
+use crate::identity::keyring::Keyring;
+use crate::identity::token::Issuer;
 use crate::metrics::Metrics;
-use crate::offload::Offload;
 use crate::random::Random;
+use crate::resource::crd;
+use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
-use crate::token::Issuer;
 use crate::webhook_client::Routes;
+use crate::write::Write;
 
 /// One server's state.
 #[derive(Debug)]
@@ -57,7 +54,7 @@ pub(crate) struct Registry {
     pub(crate) random: Random,
     custom: RwLock<Arc<crd::CustomCatalog>>,
     /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
-    pub(crate) establishing: Mutex<crd::Established>,
+    pub(crate) establishing: Mutex<establish::Established>,
     /// Where the next cluster address and node port are looked for.
     pub(crate) addresses: service_address::Cursor,
     /// Cancelled when the server ends: watches end with it.
@@ -102,51 +99,6 @@ pub(crate) struct Registry {
     pub(crate) offload: Offload,
     /// This registry, for what outlives a borrow of it.
     pub(crate) this: Weak<Registry>,
-}
-
-/// A write: to what, by whom, how.
-#[derive(Debug)]
-pub(crate) struct Write {
-    pub(crate) definition: Arc<Definition>,
-    pub(crate) namespace: String,
-    /// Empty for a create without a name in its path.
-    pub(crate) name: String,
-    /// Empty for the resource itself.
-    pub(crate) subresource: String,
-    pub(crate) user: User,
-    pub(crate) manager: String,
-    /// Whether the managed fields are already those of the new object (server-side apply).
-    pub(crate) tracked: bool,
-    /// Whether the request is a PUT: a uid in its body is then a precondition.
-    pub(crate) replaces: bool,
-    pub(crate) dry_run: bool,
-    /// The options that the client gave, as an object without its type; null if there are none.
-    pub(crate) options: Value,
-    pub(crate) warnings: Warnings,
-    /// The object is one of many that a request deletes: admission does not see its name.
-    pub(crate) in_collection: bool,
-    /// When the time of the request ends.
-    pub(crate) deadline: Option<tokio::time::Instant>,
-}
-
-impl Write {
-    pub(crate) fn not_found(&self) -> Status {
-        status::not_found(self.definition.stored_subject(), &self.name)
-    }
-
-    pub(crate) fn key(&self) -> String {
-        self.definition.key(&self.namespace, &self.name)
-    }
-
-    /// The conflict of a storage whose object is not the one that the writer means; `what` is `UID` or
-    /// `ResourceVersion`.
-    pub(crate) fn precondition_failed(&self, what: &str, wanted: &str, found: &str) -> Status {
-        let (folder, key) = (self.definition.storage_folder(), self.key());
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-        );
-        status::conflict(self.definition.stored_subject(), &self.name, &why)
-    }
 }
 
 impl Registry {
@@ -223,7 +175,7 @@ impl Registry {
 
     /// Serves what the stored CRDs define, and asks the stored policies and webhooks: the store may have come with some.
     pub(crate) fn establish_stored(&self) {
-        crd::establish(self);
+        establish::establish(self);
         admission::configure(self);
         aggregation::update(self);
         expiry::begin(self);
@@ -232,10 +184,10 @@ impl Registry {
     /// What a commit changes beyond the object itself: a CRD changes what is served.
     fn committed(&self, definition: &Definition, key: &str) {
         if crd::is_definition_table(definition) {
-            crd::establish(self);
+            establish::establish(self);
             aggregation::update_custom(self);
         } else if definition.is_custom() {
-            crd::finish_deletions(self, definition, key);
+            establish::finish_deletions(self, definition, key);
             aggregation::update_custom(self);
         } else if admission::is_configuration(definition) {
             admission::configure(self);

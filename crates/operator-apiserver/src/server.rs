@@ -13,24 +13,24 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 
-use crate::aggregation::ClientIdentity;
-use crate::audit::{Audit, AuditOptions};
-use crate::authn::User;
-use crate::authz::Authorization;
 use crate::bootstrap;
-use crate::call::{self, Body};
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
-use crate::deadline::REQUEST_MAX;
-use crate::expiry::EVENT_TTL;
-use crate::http_server::{self, ListenOptions, Listener, Peer};
-use crate::journal;
-use crate::keyring::Keyring;
-use crate::pipeline::{self, Incoming};
+use crate::http::audit::{Audit, AuditOptions};
+use crate::http::call::{self, Body};
+use crate::http::deadline::REQUEST_MAX;
+use crate::http::listener::{self, ListenOptions, Listener, Peer};
+use crate::http::pipeline::{self, Incoming};
+use crate::http::proxy::ClientIdentity;
+use crate::identity::authn::User;
+use crate::identity::authz::Authorization;
+use crate::identity::keyring::Keyring;
+use crate::identity::token::{Issuer, KeyError};
 use crate::random::Random;
+use crate::registry::expiry::EVENT_TTL;
 use crate::registry::{Registry, ServiceNetwork};
+use crate::store::journal;
 use crate::store::{Horizon, Store};
-use crate::token::{Issuer, KeyError};
 
 /// The history, unless the builder sets another one.
 const HISTORY: Horizon = Horizon {
@@ -151,7 +151,7 @@ impl ApiServer {
     /// a Service here. The certificate must be the Service's own (`NAME.NAMESPACE.svc`).
     pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
         self.registry.routes.set(namespace, name, address);
-        crate::aggregation::update(&self.registry);
+        crate::registry::aggregation::update(&self.registry);
     }
 
     /// Serves HTTPS on a local address, with certificates made for it.
@@ -159,7 +159,7 @@ impl ApiServer {
     /// # Errors
     /// If the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
-        http_server::listen(self.clone(), options).await
+        listener::listen(self.clone(), options).await
     }
 
     /// Ends all watches. Requests are still answered; the objects go with the last handle.

@@ -7,6 +7,7 @@
 //!
 //! With a journal, a commit is in the file before anybody can see it.
 
+pub(crate) mod journal;
 mod list;
 mod persistence;
 mod stored;
@@ -18,11 +19,25 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::stored::Stored;
-use crate::client::{EventType, Gvr, Resident};
-use crate::journal::{self, Journal};
+use crate::gvr::Gvr;
 use crate::object;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// It was created.
+    Added,
+    /// It was changed.
+    Modified,
+    /// It is gone; the event carries its last state with the revision of the deletion.
+    Deleted,
+}
+
+/// An object of a snapshot, with its resource (in its storage version).
+pub type Resident = (Arc<Gvr>, Arc<Value>);
 
 /// Names a table: `pods`, `deployments.apps`.
 pub(crate) type TableId = Arc<str>;
@@ -246,7 +261,7 @@ impl Store {
     }
 
     /// Checks that commits can be written to the journal, if there is one.
-    pub(crate) fn check_journal(&self) -> Result<(), crate::journal::Error> {
+    pub(crate) fn check_journal(&self) -> Result<(), crate::store::journal::Error> {
         match &mut self.state.write().journal {
             Some(journal) => journal.check(),
             None => Ok(()),

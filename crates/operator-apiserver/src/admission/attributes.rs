@@ -6,10 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Operation, mutation};
-use crate::crd::conversion;
 use crate::object;
-use crate::registry::{Definition, Registry, Write};
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::resource::crd::conversion;
 use crate::status::{self, Status};
+use crate::write::Write;
 
 /// One request on its way through admission.
 #[derive(Clone, Copy, Debug)]

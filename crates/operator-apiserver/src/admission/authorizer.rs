@@ -6,8 +6,8 @@ use structural_schema::cel::Host;
 use structural_schema::cel::value::Value;
 
 use super::attributes::Attributes;
-use crate::authn::{self, User};
-use crate::authz::{self, Decision};
+use crate::identity::authn::{self, User};
+use crate::identity::authz::{self, Decision};
 use crate::registry::Registry;
 
 /// `authorizer`, and `authorizer.requestResource`.

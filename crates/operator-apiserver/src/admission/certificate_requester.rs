@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::authn::User;
+use crate::identity::authn::User;
 use crate::object;
 
 pub(super) fn admit(user: &User, request: &mut Value) {
@@ -19,7 +19,7 @@ pub(super) fn admit(user: &User, request: &mut Value) {
 mod tests {
     use serde_json::json;
 
-    use crate::authn::User;
+    use crate::identity::authn::User;
 
     #[test]
     fn the_requester_is_not_the_one_that_a_request_names() {

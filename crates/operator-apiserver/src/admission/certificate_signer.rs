@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::authz::{self, Attributes};
+use crate::identity::authz::{self, Attributes};
 use crate::object::{self, go_quote};
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::{self, Status};
+use crate::write::Write;
 
 const GROUP: &str = "certificates.k8s.io";
 

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::attributes::Attributes;
-use crate::authn::MASTERS;
 use crate::builtin::certificate_request;
 use crate::builtin::tree::text;
+use crate::identity::authn::MASTERS;
 use crate::status::Status;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";

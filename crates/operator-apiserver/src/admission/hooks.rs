@@ -8,7 +8,8 @@ use super::policy::mutating::Mutations;
 use super::policy::validating::Checks;
 use super::policy::{self, Bound};
 use super::webhook::{self, Webhook};
-use crate::registry::{Definition, Registry};
+use crate::registry::Registry;
+use crate::resource::Definition;
 
 /// The policies and webhooks of one server.
 #[derive(Debug, Default)]

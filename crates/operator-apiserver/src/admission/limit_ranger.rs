@@ -9,9 +9,10 @@ use crate::builtin::pod_resources::{self, Amounts, amounts};
 use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, list, text};
 use crate::object;
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::Status;
 use crate::store::Listing;
+use crate::write::Write;
 
 const TABLE: &str = "limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

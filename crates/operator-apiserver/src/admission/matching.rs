@@ -8,7 +8,7 @@ use super::Operation;
 use super::attributes::Attributes;
 use crate::builtin::{is_empty_selector, selects};
 use crate::object;
-use crate::registry::{Definition, builtin_catalog};
+use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status, Subject};
 
 /// Rules and selectors, read once.

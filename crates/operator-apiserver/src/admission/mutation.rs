@@ -6,11 +6,13 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::registry::{Definition, Registry, Write};
+use crate::http::subresource;
+use crate::http::verb::object_body;
+use crate::http::verb::options::FieldValidation;
+use crate::registry::Registry;
+use crate::resource::Definition;
 use crate::status::Status;
-use crate::subresource;
-use crate::verb::object_body;
-use crate::verb::options::FieldValidation;
+use crate::write::Write;
 
 /// An object on its way through the plug-ins that may change it.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::Operation;
 use crate::object;
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::{self, Status, Subject};
+use crate::write::Write;
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];

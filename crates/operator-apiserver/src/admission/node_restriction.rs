@@ -4,12 +4,13 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::authn;
-use crate::authz::refers_to_any;
 use crate::builtin::tree::{at, list, text};
+use crate::identity::authn;
+use crate::identity::authz::refers_to_any;
 use crate::object::{self, go_quote};
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::{self, Status};
+use crate::write::Write;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";

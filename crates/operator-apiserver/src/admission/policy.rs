@@ -15,7 +15,8 @@ use super::expression::{Conditions, Environment, Mentions, PolicyVariables, Prog
 use super::matching::{self, Criteria};
 use crate::builtin::selects;
 use crate::object;
-use crate::registry::{Definition, Registry, api_version, builtin_catalog};
+use crate::registry::Registry;
+use crate::resource::{Definition, api_version, builtin_catalog};
 use crate::status::Status;
 
 /// What a policy does: its validations or its mutations.

@@ -5,13 +5,15 @@ use serde_json::{Map, Value};
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::authn::User;
-use crate::managed_fields;
+use crate::identity::authn::User;
 use crate::object;
+use crate::patch::managed_fields;
 use crate::quota::{self, Change, Evaluator};
-use crate::registry::{Registry, Warnings, Write, builtin_catalog};
+use crate::registry::Registry;
+use crate::resource::builtin_catalog;
 use crate::status::Status;
 use crate::store::{Along, Stored};
+use crate::write::{Warnings, Write};
 
 const TABLE: &str = "resourcequotas";
 

@@ -6,8 +6,9 @@ use super::attributes::Attributes;
 use crate::builtin::pod_resources::amounts;
 use crate::builtin::tree::{at, entries, list, text};
 use crate::object;
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::{self, Status};
+use crate::write::Write;
 
 const TABLE: &str = "runtimeclasses.node.k8s.io";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::registry::{Registry, Write};
+use crate::registry::Registry;
 use crate::status::{self, Status};
+use crate::write::Write;
 
 const TABLE: &str = "serviceaccounts";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

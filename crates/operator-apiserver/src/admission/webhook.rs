@@ -16,11 +16,12 @@ use super::expression::{Conditions, Mentions, PolicyVariables};
 use super::matching::{self, Criteria};
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
-use crate::crd::conversion;
 use crate::metrics::Step;
 use crate::object;
 use crate::patch::json as json_patch;
-use crate::registry::{Definition, Registry};
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::webhook_client::WebhookClient;
 
@@ -293,7 +294,7 @@ fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<
         .map_err(|why| status::internal(&why))?
         .value;
     let Value::Array(operations) = operations else {
-        let why = crate::negotiate::body::cannot_unmarshal(&operations, "jsonpatch.Patch");
+        let why = crate::codec::body::cannot_unmarshal(&operations, "jsonpatch.Patch");
         return Err(status::internal(&why));
     };
     if operations.is_empty() {

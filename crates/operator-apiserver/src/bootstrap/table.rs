@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::aggregation;
-use crate::authz::Rule;
+use crate::identity::authz::Rule;
+use crate::registry::aggregation;
 
 const TABLE: &str = include_str!("objects-1.36.txt");
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -80,7 +80,7 @@ fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, 
         let attributes = request.next().read_sequence(|body| {
             // The version comes first; the public key and the attributes of the request follow.
             body.next().read_der()?;
-            let attributes = crate::authn::attributes_of(body.next())?;
+            let attributes = crate::identity::authn::attributes_of(body.next())?;
             body.next().read_der()?;
             while body.read_optional(|rest| rest.read_der())?.is_some() {}
             Ok(attributes)

@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
 
 use super::{Answered, Histogram, Labels, Metrics, RequestLabels, process};
-use crate::registry::{Registry, builtin_catalog};
+use crate::registry::Registry;
+use crate::resource::builtin_catalog;
 
 const REQUEST: &[&str] = &[
     "component",
@@ -255,7 +256,7 @@ impl Page {
     }
 
     fn build(&mut self) {
-        let version = crate::discovery::GIT_VERSION;
+        let version = crate::http::discovery::GIT_VERSION;
         let name = "kubernetes_build_info";
         self.head(name, "gauge", "A constant 1, labelled with the version.");
         self.line(name, &["git_version", "major", "minor"], &[version, "1", "36"], 1);

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Backing, Registry, Write, metadata, service_address, storable};
+use super::{Registry, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
-use crate::authz::{self, Attributes};
 use crate::builtin;
-use crate::crd::conversion;
-use crate::managed_fields;
+use crate::identity::authz::{self, Attributes};
 use crate::object;
+use crate::patch::managed_fields;
+use crate::resource::Backing;
+use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::store::Rejected;
+use crate::write::Write;
 
 /// How often a generated name is drawn before the server gives up.
 const GENERATE_NAME_TRIES: usize = 8;
@@ -58,7 +60,7 @@ impl Registry {
         admission::admit(self, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed it.
         fill_namespace(write, &mut object)?;
-        authz::check_escalation(self, write, &object, None)?;
+        escalation::check(self, write, &object, None)?;
         if draws {
             self.draw_name(&mut object);
         }

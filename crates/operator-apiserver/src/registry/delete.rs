@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::{Definition, Registry, Write};
 use crate::admission;
 use crate::clock;
-use crate::crd;
-use crate::crd::conversion;
 use crate::object;
+use crate::resource::crd;
+use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::store::Rejected;
 

@@ -7,9 +7,9 @@ use structural_schema::field::{Error, ErrorType, Path};
 
 use super::Definition;
 use crate::builtin::names;
-use crate::crd;
-use crate::managed_fields;
 use crate::object;
+use crate::patch::managed_fields;
+use crate::resource::crd;
 
 const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
 

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Backing, Registry, Write, create, metadata, service_address, storable};
+use super::{Registry, create, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
-use crate::authz;
 use crate::builtin;
-use crate::crd::conversion;
-use crate::managed_fields;
 use crate::object;
+use crate::patch::managed_fields;
+use crate::resource::Backing;
+use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::store::{Along, Rejected, Stored};
+use crate::write::Write;
 
 /// How a request makes the new object from the live one (both in the version of the request).
 pub(crate) trait Change: Send + Sync {
@@ -81,7 +82,7 @@ impl Registry {
         admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
         // Admission may have changed it.
         create::fill_namespace(write, &mut object)?;
-        authz::check_escalation(self, write, &object, Some(&old))?;
+        escalation::check(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         if let Backing::Builtin { gvk, .. } = &definition.backing {
             builtin::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());

@@ -171,7 +171,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::client::Gvr;
+    use crate::gvr::Gvr;
     use crate::store::TableId;
 
     const KEYS: [&str; 7] = ["a/x", "a/y", "a-b/x", "b/x", "b/x-y", "b/y", "c/z"];

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Horizon, State, Store, Stored, Table, TableId};
-use crate::client::{EventType, Gvr};
-use crate::journal::{Error, Journal, Options, Recovered};
+use crate::gvr::Gvr;
 use crate::json;
+use crate::store::EventType;
+use crate::store::journal::{Error, Journal, Options, Recovered};
 
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {

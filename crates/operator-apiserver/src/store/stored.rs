@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::codec::protobuf;
 use crate::json;
 use crate::measure::Measure;
-use crate::protobuf;
 
 /// One version of an object, with its bytes once they were needed.
 pub(crate) struct Stored {

@@ -23,7 +23,7 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
     let unreadable = |why: &str| format!("couldn't get version/kind; json parse error: {why}");
     let parsed = crate::json::parse(body).map_err(|why| unreadable(&why))?;
     if !parsed.value.is_object() {
-        let why = crate::negotiate::body::cannot_unmarshal(
+        let why = crate::codec::body::cannot_unmarshal(
             &parsed.value,
             "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
         );

@@ -9,7 +9,7 @@ use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope}
 use crate::admission::mutation::{Reinvocation, Subject};
 use crate::object;
 use crate::patch::json as json_patch;
-use crate::registry::{Backing, Definition};
+use crate::resource::{Backing, Definition};
 use crate::status::Status;
 
 /// What a policy changes.

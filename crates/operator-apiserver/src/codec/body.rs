@@ -1,0 +1,197 @@
+//! Reading and writing bodies: bytes to trees and back.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Form;
+use crate::codec::protobuf;
+use crate::json::{self, Parsed};
+use crate::status::{self, Status};
+use crate::yaml;
+
+/// The form of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+const TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+impl Media {
+    /// Reads a `Content-Type`; none at all is JSON.
+    pub(crate) fn parse(content_type: &str, custom: bool) -> Result<Self, Status> {
+        let media = content_type.split(';').next().unwrap_or_default().trim();
+        match media {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            protobuf::MEDIA_TYPE if !custom => Ok(Self::Protobuf),
+            _ => Err(status::unsupported_media_type(TYPES)),
+        }
+    }
+}
+
+/// Reads a body. The error is the parser's text.
+///
+/// `default_kind` is the apiVersion and kind of a protobuf message that does not name its own.
+pub(crate) fn decode(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Parsed, String> {
+    match media {
+        Media::Json => json::parse(bytes),
+        Media::Yaml => parse_yaml(bytes),
+        Media::Protobuf => protobuf::decode(bytes, default_kind)
+            .map(|value| Parsed {
+                value,
+                duplicates: Vec::new(),
+            })
+            .map_err(|error| error.to_string()),
+    }
+}
+
+pub(crate) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("yaml: {error}"))?;
+    yaml::parse(text)
+}
+
+/// What the type of a body is read into.
+const VERSION_AND_KIND: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// How much of a body an error shows.
+const EXCERPT_BYTES: usize = 30;
+
+/// What a client sees of a body that could not be read: its beginning, in hexadecimal if it is no JSON object.
+fn excerpt(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let shown = bytes.get(..EXCERPT_BYTES).unwrap_or(bytes);
+    let more = if shown.len() < bytes.len() { " ..." } else { "" };
+    if bytes.starts_with(b"{") {
+        format!("{}{more}", String::from_utf8_lossy(shown))
+    } else {
+        let hex: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}{more}")
+    }
+}
+
+/// The error for a body that could not be parsed.
+///
+/// A number out of range is found when the type of the object is known already.
+pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &str, bytes: &[u8]) -> Status {
+    let out_of_range = why.starts_with("json: cannot unmarshal number ")
+        && !why.starts_with("json: cannot unmarshal number into Go value of type struct");
+    if media == Media::Json && out_of_range {
+        let version = crate::object::go_quote(version);
+        return status::bad_request(format!(
+            "{kind} in version {version} cannot be handled as a {kind}: {why}"
+        ));
+    }
+    untyped(kind, &unread(media, why), bytes)
+}
+
+/// What is wrong with a body whose version and kind could not be found.
+fn unread(media: Media, why: &str) -> String {
+    match media {
+        Media::Json => format!("couldn't get version/kind; json parse error: {why}"),
+        Media::Yaml | Media::Protobuf => why.to_owned(),
+    }
+}
+
+/// Reads a body that is an object or nothing, and that says of which type it is.
+pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str)) -> Result<Value, Status> {
+    let decoded = decode(bytes, media, default_kind);
+    let value = decoded
+        .map_err(|why| status::bad_request(unread(media, &why)))?
+        .value;
+    let misfit = if value.is_object() || value.is_null() {
+        mistyped(&value)
+    } else {
+        Some(cannot_unmarshal(&value, VERSION_AND_KIND))
+    };
+    if let Some(why) = misfit {
+        return Err(status::bad_request(unread(Media::Json, &why)));
+    }
+    let version = crate::object::text(&value, &["apiVersion"]);
+    if version.matches('/').count() > 1 {
+        return Err(status::bad_request(format!(
+            "unexpected GroupVersion string: {version}"
+        )));
+    }
+    Ok(value)
+}
+
+/// What is said of a version or a kind that is no text.
+fn mistyped(value: &Value) -> Option<String> {
+    ["apiVersion", "kind"].iter().find_map(|field| {
+        let found = value.get(*field)?;
+        let fits = found.is_null() || found.is_string();
+        let why = cannot_unmarshal(found, "string");
+        (!fits).then(|| why.replace("Go value of", &format!("Go struct field .{field} of")))
+    })
+}
+
+/// The error for a body whose type cannot be read.
+pub(crate) fn untyped(kind: &str, why: &str, bytes: &[u8]) -> Status {
+    status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        excerpt(bytes)
+    ))
+}
+
+/// The error for a body that is JSON, but no object.
+pub(crate) fn no_object(gvk: (&str, &str), media: Media, value: &Value, bytes: &[u8]) -> Status {
+    let wanted = VERSION_AND_KIND;
+    let why = cannot_unmarshal(value, wanted);
+    let why = match media {
+        Media::Yaml => format!("couldn't get version/kind; json parse error: {why}"),
+        Media::Json | Media::Protobuf => why,
+    };
+    unrecognized(gvk, media, &why, bytes)
+}
+
+/// The error for a custom resource that does not say of what type it is.
+pub(crate) fn without_type(kind: &str, value: &Value, bytes: &[u8]) -> Option<Status> {
+    let mistyped = mistyped(value).map(|why| unread(Media::Json, &why));
+    let is_missing = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .is_empty();
+    let missing = || {
+        let body = String::from_utf8_lossy(bytes);
+        is_missing.then(|| format!("Object 'Kind' is missing in '{body}'"))
+    };
+    Some(untyped(kind, &mistyped.or_else(missing)?, bytes))
+}
+
+/// What Go says of a JSON value of the wrong type.
+pub(crate) fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+/// Writes a tree in the form asked for.
+pub(crate) fn encode(value: &Value, form: Form) -> Bytes {
+    if form.protobuf {
+        return Bytes::from(protobuf::encode::encode(value));
+    }
+    if form.yaml {
+        return Bytes::from(yaml::to_string(value));
+    }
+    if form.pretty {
+        let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+        text.push('\n');
+        return Bytes::from(text);
+    }
+    let mut text = json::to_string(value);
+    text.push('\n');
+    Bytes::from(text)
+}

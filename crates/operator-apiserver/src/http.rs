@@ -1,0 +1,20 @@
+//! HTTP: how a request is read, authenticated, authorized, carried out by the registry, and answered.
+//!
+//! [`pipeline`] calls the other modules in order.
+
+pub(crate) mod audit;
+pub(crate) mod call;
+pub(crate) mod deadline;
+pub(crate) mod discovery;
+pub(crate) mod encoding;
+pub(crate) mod in_flight;
+pub(crate) mod listener;
+pub(crate) mod offload;
+pub(crate) mod openapi;
+pub(crate) mod pipeline;
+pub(crate) mod proxy;
+pub(crate) mod request_info;
+pub(crate) mod subresource;
+pub(crate) mod table;
+pub(crate) mod verb;
+pub(crate) mod watch;

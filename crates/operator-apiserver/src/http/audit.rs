@@ -1,0 +1,377 @@
+//! The audit log: writes an event for each stage of a request to a file and to a webhook, as the audit policy demands.
+//!
+//! A full disk or a webhook that does not answer never delays a request: the events are dropped, counted and logged.
+
+mod log;
+mod policy;
+mod webhook;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+pub use self::log::AuditLog;
+use self::policy::{Level, Policy, Stage, Verdict};
+pub use self::webhook::AuditWebhook;
+use crate::http::call::{Answer, Call, Content, hold};
+use crate::identity::authn::User;
+use crate::object;
+use crate::registry::Registry;
+use crate::status::Status;
+
+/// Options of the audit log: the policy, and the backends that events are written to.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct AuditOptions {
+    /// The Policy of `audit.k8s.io/v1`, in YAML or JSON; nothing is recorded without one.
+    pub policy: String,
+    /// The file to write to.
+    pub log: Option<AuditLog>,
+    /// The webhook to send to.
+    pub webhook: Option<AuditWebhook>,
+}
+
+impl AuditOptions {
+    /// Options with this policy and no backend.
+    pub fn new(policy: impl Into<String>) -> Self {
+        Self {
+            policy: policy.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The audit of one server.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    policy: Policy,
+    log: Option<Mutex<log::Writer>>,
+    webhook: Option<webhook::Sender>,
+}
+
+impl Audit {
+    /// # Errors
+    /// The policy is not valid, the file cannot be written, or the webhook's configuration cannot be read.
+    pub(crate) fn new(options: AuditOptions) -> Result<Self, String> {
+        let policy = Policy::parse(&options.policy).map_err(|why| format!("the audit policy: {why}"))?;
+        let log = options.log.map(|log| {
+            let path = log.path.display().to_string();
+            log::Writer::open(log).map_err(|error| format!("the audit log {path}: {error}"))
+        });
+        let webhook = options
+            .webhook
+            .map(|webhook| webhook::Sender::new(webhook).map_err(|why| format!("the audit webhook: {why}")));
+        Ok(Self {
+            policy,
+            log: log.transpose()?.map(Mutex::new),
+            webhook: webhook.transpose()?,
+        })
+    }
+
+    fn emit(&self, registry: &Weak<Registry>, event: Value) {
+        if let Some(log) = &self.log
+            && let Err(error) = log.lock().write(&event)
+        {
+            tracing::error!(%error, "an audit event could not be written");
+        }
+        if let Some(webhook) = &self.webhook {
+            webhook.send(registry, event);
+        }
+    }
+}
+
+/// The audit record of one request.
+#[derive(Debug)]
+pub(crate) struct Record {
+    registry: Weak<Registry>,
+    audit: Arc<Audit>,
+    verdict: Verdict,
+    /// The fields of the event that every stage has.
+    base: Map<String, Value>,
+    request_object: Mutex<Option<Value>>,
+}
+
+/// The URI and the client address of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) uri: String,
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// Begins the record of a request whose user is known, and writes its first stage.
+pub(crate) fn begin(registry: &Registry, call: &Call) -> Option<Arc<Record>> {
+    let record = Record::new(registry, call, &call.user)?;
+    record.emit(Stage::RequestReceived, record.base.clone());
+    Some(Arc::new(record))
+}
+
+/// Writes the one stage of a request whose user is not known.
+pub(crate) fn unauthenticated(registry: &Registry, call: &Call, refusal: &Status) {
+    let Some(record) = Record::new(registry, call, &User::default()) else {
+        return;
+    };
+    let mut event = record.base.clone();
+    event.insert(
+        "responseStatus".to_owned(),
+        response_status(refusal.code, Some(&refusal.body)),
+    );
+    record.emit(Stage::ResponseStarted, event);
+}
+
+/// Writes the last stages of a request; that of a stream is written when the stream ends.
+pub(crate) fn complete(call: &Call, answer: &mut Answer) {
+    let Some(record) = &call.audit else { return };
+    let response = match &answer.content {
+        Content::Whole(bytes) if is_json(answer) && record.wants_response(answer.code.as_u16()) => {
+            serde_json::from_slice(bytes).ok()
+        }
+        _ => None,
+    };
+    let event = record.completed(call, answer.code.as_u16(), response);
+    let content = std::mem::replace(&mut answer.content, Content::Whole(Bytes::new()));
+    answer.content = match content {
+        Content::Whole(bytes) => {
+            record.emit(Stage::ResponseComplete, event);
+            Content::Whole(bytes)
+        }
+        Content::Stream(body) => {
+            record.emit(Stage::ResponseStarted, event.clone());
+            let last = Last {
+                record: record.clone(),
+                event,
+            };
+            Content::Stream(hold(body, last))
+        }
+    };
+}
+
+fn is_json(answer: &Answer) -> bool {
+    let media = answer.headers.get(CONTENT_TYPE);
+    media
+        .and_then(|media| media.to_str().ok())
+        .is_some_and(|media| media.starts_with("application/json"))
+}
+
+impl Record {
+    fn new(registry: &Registry, call: &Call, user: &User) -> Option<Self> {
+        let audit = registry.audit.clone()?;
+        let verdict = audit.policy.verdict(user, &call.info);
+        if verdict.level == Level::None {
+            return None;
+        }
+        let level = verdict.level;
+        let mut base = Map::new();
+        let mut put = |field: &str, value: Value| {
+            if !value.is_null() {
+                base.insert(field.to_owned(), value);
+            }
+        };
+        put("kind", "Event".into());
+        put("apiVersion", "audit.k8s.io/v1".into());
+        put("level", level.name().into());
+        put("auditID", call.audit_id.as_str().into());
+        put("requestURI", call.origin.uri.as_str().into());
+        put("verb", call.info.verb.into());
+        put("user", user.info());
+        put("sourceIPs", sources(call));
+        match call.header(USER_AGENT) {
+            "" => {}
+            agent => put("userAgent", agent.into()),
+        }
+        put("objectRef", object_reference(call));
+        put("requestReceivedTimestamp", now().into());
+        Some(Self {
+            registry: registry.this.clone(),
+            audit,
+            verdict,
+            base,
+            request_object: Mutex::default(),
+        })
+    }
+
+    /// Returns true if the audit policy asks for the object of the request.
+    pub(crate) fn wants_request(&self) -> bool {
+        self.verdict.level >= Level::Request
+    }
+
+    /// Records the object of the request, as it was decoded.
+    pub(crate) fn request_object(&self, object: &Value) {
+        if self.wants_request() {
+            *self.request_object.lock() = Some(object.clone());
+        }
+    }
+
+    /// Errors are recorded with their status at each level.
+    fn wants_response(&self, code: u16) -> bool {
+        self.verdict.level == Level::RequestResponse || code >= 400 || code == 200
+    }
+
+    fn completed(&self, call: &Call, code: u16, response: Option<Value>) -> Map<String, Value> {
+        let mut event = self.base.clone();
+        if let Some(user) = &call.impersonated {
+            event.insert("impersonatedUser".to_owned(), user.info());
+        }
+        let is_status = response.as_ref().is_some_and(is_status);
+        let status = response.as_ref().filter(|_| is_status);
+        event.insert("responseStatus".to_owned(), response_status(code, status));
+        let mut request = self.request_object.lock().take();
+        self.complete_reference(
+            &mut event,
+            request.as_ref(),
+            response.as_ref().filter(|_| !is_status),
+        );
+        if let Some(request) = &mut request {
+            self.strip(request);
+            event.insert("requestObject".to_owned(), request.take());
+        }
+        if let Some(mut response) = response.filter(|_| self.verdict.level == Level::RequestResponse) {
+            self.strip(&mut response);
+            event.insert("responseObject".to_owned(), response);
+        }
+        let annotations: Map<String, Value> = call
+            .warnings
+            .annotations()
+            .into_iter()
+            .map(|(key, value)| (key, value.into()))
+            .collect();
+        if !annotations.is_empty() {
+            event.insert("annotations".to_owned(), annotations.into());
+        }
+        event
+    }
+
+    /// Completes the object reference from the metadata of the request object and the response object.
+    fn complete_reference(
+        &self,
+        event: &mut Map<String, Value>,
+        request: Option<&Value>,
+        response: Option<&Value>,
+    ) {
+        let Some(reference) = event.get_mut("objectRef").and_then(Value::as_object_mut) else {
+            return;
+        };
+        let sources = [(request, true), (response, false)];
+        for (object, is_request) in sources {
+            let Some(object) = object.filter(|object| object.is_object()) else {
+                continue;
+            };
+            let fields: &[&str] = if is_request {
+                &["name", "namespace", "uid", "resourceVersion"]
+            } else {
+                &["name"]
+            };
+            for field in fields {
+                let text = object::text(object, &["metadata", field]);
+                if !text.is_empty() && !reference.contains_key(*field) {
+                    reference.insert((*field).to_owned(), text.into());
+                }
+            }
+        }
+    }
+
+    /// Removes managed fields from an object or the items of a list, if the policy omits them.
+    fn strip(&self, object: &mut Value) {
+        if !self.verdict.omits_managed_fields {
+            return;
+        }
+        let remove = |object: &mut Value| {
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+            }
+        };
+        remove(object);
+        let items = object.get_mut("items").and_then(Value::as_array_mut);
+        items.into_iter().flatten().for_each(remove);
+    }
+
+    fn emit(&self, stage: Stage, mut event: Map<String, Value>) {
+        if self.verdict.omitted.contains(&stage) {
+            return;
+        }
+        event.insert("stage".to_owned(), stage.name().into());
+        event.insert("stageTimestamp".to_owned(), now().into());
+        self.audit.emit(&self.registry, event.into());
+    }
+}
+
+fn is_status(value: &Value) -> bool {
+    object::text(value, &["kind"]) == "Status" && object::text(value, &["apiVersion"]) == "v1"
+}
+
+/// The status of a response, without its type.
+fn response_status(code: u16, status: Option<&Value>) -> Value {
+    let mut response = match status {
+        Some(Value::Object(status)) => status.clone(),
+        _ => Map::new(),
+    };
+    for field in ["kind", "apiVersion"] {
+        response.remove(field);
+    }
+    response.entry("metadata").or_insert_with(|| json!({}));
+    response.insert("code".to_owned(), code.into());
+    response.into()
+}
+
+fn object_reference(call: &Call) -> Value {
+    let info = &call.info;
+    if !info.is_resource {
+        return Value::Null;
+    }
+    let mut reference = Map::new();
+    for (field, text) in [
+        ("resource", &info.resource),
+        ("namespace", &info.namespace),
+        ("name", &info.name),
+        ("apiGroup", &info.group),
+        ("apiVersion", &info.version),
+        ("subresource", &info.subresource),
+    ] {
+        if !text.is_empty() {
+            reference.insert(field.to_owned(), text.as_str().into());
+        }
+    }
+    reference.into()
+}
+
+/// The addresses in `X-Forwarded-For`, followed by the address of the connection.
+fn sources(call: &Call) -> Value {
+    let mut addresses: Vec<String> = Vec::new();
+    if let Some(forwarded) = call
+        .headers
+        .get("x-forwarded-for")
+        .and_then(|value| value.to_str().ok())
+    {
+        let given = forwarded.split(',').map(str::trim);
+        let given = given.filter(|address| address.parse::<IpAddr>().is_ok());
+        addresses.extend(given.map(str::to_owned));
+    }
+    let own = call.origin.address.map(|address| address.to_string());
+    addresses.extend(own.filter(|own| addresses.last() != Some(own)));
+    if addresses.is_empty() {
+        return Value::Null;
+    }
+    addresses.into()
+}
+
+/// The time in microseconds, as events carry it.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// The last event of a stream, written when the stream is dropped.
+struct Last {
+    record: Arc<Record>,
+    event: Map<String, Value>,
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let event = std::mem::take(&mut self.event);
+        self.record.emit(Stage::ResponseComplete, event);
+    }
+}

@@ -1,0 +1,189 @@
+//! One request on its way through the server, and the answer it gets.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use crate::codec::{Form, body};
+use crate::http::audit::{Origin, Record};
+use crate::http::request_info::RequestInfo;
+use crate::identity::authn::User;
+use crate::query::Query;
+use crate::status::Status;
+use crate::write::Warnings;
+
+/// The body of an answer: whole, or a stream of watch events.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A request that has been read and understood.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// The part of the memory of all bodies that this one takes.
+    pub(crate) memory: Option<OwnedSemaphorePermit>,
+    pub(crate) user: User,
+    /// What the client is told beside the answer, whatever that is.
+    pub(crate) warnings: Warnings,
+    /// Ends long answers when the listener that the request came through shuts down.
+    pub(crate) drain: CancellationToken,
+    /// The user that the request acts as, if it does.
+    pub(crate) impersonated: Option<User>,
+    /// Where the request comes from.
+    pub(crate) origin: Origin,
+    /// The id of the request in the audit log.
+    pub(crate) audit_id: String,
+    /// The record of the request in the audit log, if there is one.
+    pub(crate) audit: Option<Arc<Record>>,
+    /// When the request came in.
+    pub(crate) started: tokio::time::Instant,
+    /// When the time of the request ends; `None` for requests without a limit, and before it is known.
+    pub(crate) deadline: Option<tokio::time::Instant>,
+}
+
+impl Call {
+    /// A header as text; empty if it is missing.
+    pub(crate) fn header(&self, name: HeaderName) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+}
+
+/// An answer, before it is written.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) content: Content,
+}
+
+/// What an answer says.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Whole(Bytes),
+    /// Parts that come as they are made.
+    Stream(Body),
+}
+
+impl Answer {
+    pub(crate) fn new(code: StatusCode, content_type: &'static str, body: Bytes) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self {
+            code,
+            headers,
+            content: Content::Whole(body),
+        }
+    }
+
+    /// An object in the form that was negotiated.
+    pub(crate) fn object(code: StatusCode, value: &Value, form: Form) -> Self {
+        Self::new(code, form.content_type(), body::encode(value, form))
+    }
+
+    pub(crate) fn json(value: &Value) -> Self {
+        Self::object(StatusCode::OK, value, Form::default())
+    }
+
+    pub(crate) fn text(code: StatusCode, text: &str) -> Self {
+        let mut answer = Self::new(code, "text/plain; charset=utf-8", Bytes::from(text.to_owned()));
+        answer.headers.insert(
+            HeaderName::from_static("x-content-type-options"),
+            HeaderValue::from_static("nosniff"),
+        );
+        answer
+    }
+
+    /// What the real server's router says of a path that it does not know.
+    pub(crate) fn not_found() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
+    }
+
+    pub(crate) fn status(status: &Status, form: Form) -> Self {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = Self::object(code, &status.body, form);
+        if let Some(seconds) = status.retry_after() {
+            answer.set(RETRY_AFTER, &seconds.to_string());
+        }
+        answer
+    }
+
+    pub(crate) fn set(&mut self, name: HeaderName, value: &str) {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+    }
+
+    /// Adds one `Warning` header a text.
+    pub(crate) fn warn(&mut self, texts: &[String]) {
+        for text in texts {
+            let quoted = format!("299 - {}", crate::object::go_quote(text));
+            if let Ok(value) = HeaderValue::from_str(&quoted) {
+                self.headers.append(WARNING, value);
+            }
+        }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(match self.content {
+            Content::Whole(bytes) => full(bytes),
+            Content::Stream(body) => body,
+        });
+        *response.status_mut() = self.code;
+        *response.headers_mut() = self.headers;
+        response
+            .headers_mut()
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-cache, private"));
+        response
+    }
+}
+
+pub(crate) fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).boxed_unsync()
+}
+
+/// Returns `body` with a guard that is dropped together with it: when its last byte is written, or the client is gone.
+pub(crate) fn hold(body: Body, guard: impl Send + Unpin + 'static) -> Body {
+    Held { body, _guard: guard }.boxed_unsync()
+}
+
+struct Held<G> {
+    body: Body,
+    _guard: G,
+}
+
+impl<G: Unpin> http_body::Body for Held<G> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,211 @@
+//! How long a request may take: the server's limit, the client's `timeout`, and the cap on writes.
+
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::http::call::Call;
+use crate::http::request_info::RequestInfo;
+use crate::object::go_quote;
+use crate::status::{self, Status};
+
+/// The limit of a request, unless the server is set up with another: `--request-timeout` of kube-apiserver.
+pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(60);
+/// The longest that a write may take, whatever the other limits say.
+const WRITE_MAX: Duration = Duration::from_secs(34);
+
+/// Subresources whose requests last as long as their clients want.
+const LONG_RUNNING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// The time that a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    /// For the whole request; `None` is without a limit.
+    whole: Option<Duration>,
+    writes: bool,
+}
+
+/// Returns true for requests that last as long as their clients want.
+pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
+    info.verb == "watch" || LONG_RUNNING.contains(&info.subresource.as_str())
+}
+
+impl Deadline {
+    /// The deadline of a request under the server's limit.
+    ///
+    /// # Errors
+    /// The `timeout` parameter is no duration.
+    pub(crate) fn of(call: &Call, limit: Duration) -> Result<Self, Status> {
+        let info = &call.info;
+        let writes = info.is_resource
+            && matches!(
+                info.verb,
+                "create" | "update" | "patch" | "delete" | "deletecollection"
+            );
+        if is_long_running(info) {
+            return Ok(Self { whole: None, writes });
+        }
+        let wanted = match call.query.text("timeout") {
+            "" => Duration::ZERO,
+            text => parse_duration(text).map_err(|why| {
+                status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+            })?,
+        };
+        // No time at all means that the client does not mind.
+        let whole = if wanted.is_zero() {
+            limit
+        } else {
+            wanted.min(limit)
+        };
+        Ok(Self {
+            whole: Some(whole),
+            writes,
+        })
+    }
+
+    /// When the request has to be answered, if its time begins now.
+    pub(crate) fn end(self) -> Option<Instant> {
+        let whole = if self.writes {
+            self.whole.map(|whole| whole.min(WRITE_MAX))
+        } else {
+            self.whole
+        };
+        Instant::now().checked_add(whole?)
+    }
+
+    /// Waits for the body of the request.
+    pub(crate) async fn read<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        within(self.whole, work)
+            .await
+            .unwrap_or_else(|| Err(status::timeout()))
+    }
+
+    /// Waits for the answer. A request that is given up before its commit changes nothing.
+    pub(crate) async fn answer<T>(self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        if !self.writes {
+            return self.read(work).await;
+        }
+        let limit = self.whole.map(|whole| whole.min(WRITE_MAX));
+        let done = within(limit, work).await;
+        done.unwrap_or_else(|| Err(status::write_timeout()))
+    }
+}
+
+/// What comes of the work in time. Work that never waits needs no timer.
+async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    if let Poll::Ready(done) = futures::poll!(work.as_mut()) {
+        return Some(done);
+    }
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+/// Reads a duration as Go's `time.ParseDuration` does, such as `1m30s`. One below zero is zero.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("time: invalid duration {}", go_quote(text));
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if unsigned == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if unsigned.is_empty() {
+        return Err(invalid());
+    }
+    let mut seconds = 0.0;
+    let mut rest = unsigned;
+    while !rest.is_empty() {
+        let digits = rest.len()
+            - rest
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                .len();
+        let (number, after) = rest.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| invalid())?;
+        let letters = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        if unit.is_empty() {
+            return Err(format!("time: missing unit in duration {}", go_quote(text)));
+        }
+        let factor = unit_seconds(unit).ok_or_else(|| {
+            format!(
+                "time: unknown unit {} in duration {}",
+                go_quote(unit),
+                go_quote(text)
+            )
+        })?;
+        seconds += number * factor;
+        rest = after;
+    }
+    // Go counts nanoseconds in 63 bits.
+    if seconds * 1e9 > i64::MAX as f64 {
+        return Err(invalid());
+    }
+    if text.starts_with('-') {
+        return Ok(Duration::ZERO);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+}
+
+fn unit_seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" => 1e-9,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_late_answer_is_a_timeout_in_the_words_of_the_verb() {
+        for (writes, wanted) in [(false, status::timeout()), (true, status::write_timeout())] {
+            let deadline = Deadline {
+                whole: Some(Duration::from_millis(5)),
+                writes,
+            };
+            let late = deadline.answer(std::future::pending::<Result<(), _>>()).await;
+            assert_eq!(late, Err(wanted));
+            let immediate = deadline.answer(std::future::ready(Ok(1))).await;
+            assert_eq!(immediate, Ok(1));
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        let cases = [
+            ("1s", Ok(1_000)),
+            ("1m30s", Ok(90_000)),
+            ("1.5h", Ok(5_400_000)),
+            (".5s", Ok(500)),
+            ("250ms", Ok(250)),
+            ("0", Ok(0)),
+            ("-3s", Ok(0)),
+            ("", Err("time: invalid duration \"\"")),
+            ("x", Err("time: invalid duration \"x\"")),
+            ("s", Err("time: invalid duration \"s\"")),
+            ("5", Err("time: missing unit in duration \"5\"")),
+            ("5d", Err("time: unknown unit \"d\" in duration \"5d\"")),
+            ("1s2", Err("time: missing unit in duration \"1s2\"")),
+            ("99999999999h", Err("time: invalid duration \"99999999999h\"")),
+        ];
+        for (text, wanted) in cases {
+            let read = parse_duration(text);
+            let wanted = wanted.map(Duration::from_millis).map_err(str::to_owned);
+            assert_eq!(read, wanted, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Everything that is no resource: discovery, health, version, OpenAPI. Reads the registry, writes nothing.
+
+mod aggregated;
+mod health;
+mod legacy;
+mod openapi;
+pub(crate) mod openid;
+mod version;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+pub(crate) use self::version::{GIT_VERSION, version_priority};
+use crate::codec::Asked;
+use crate::http::call::{Answer, Call};
+use crate::registry::Registry;
+use crate::resource::crd::CustomCatalog;
+use crate::resource::{Definition, builtin_catalog};
+use crate::status::{self, Status};
+
+/// Answers a path outside of the resources.
+pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result<Answer, Status> {
+    let path = call.info.path.trim_end_matches('/');
+    let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match segments.as_slice() {
+        [] | ["index.html"] => legacy::index(registry, call),
+        ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(registry)),
+        ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
+        ["version"] => Ok(Answer::json(&version::info())),
+        ["flagz"] => Ok(health::flags(registry)),
+        ["statusz"] => Ok(health::status(registry)),
+        [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !call.info.path.ends_with('/') => {
+            Ok(health::serve(registry, call, check, &rest.join("/")))
+        }
+        ["api"] if method == Method::GET => aggregated_or(registry, call, true, legacy::versions),
+        ["apis"] => aggregated_or(registry, call, false, legacy::group_list),
+        ["api" | "apis", ..] if method != Method::GET => Err(status::method_not_allowed()),
+        ["api", version] => legacy::resources(registry, call, "", version),
+        ["apis", group] => legacy::group(registry, call, group),
+        ["apis", group, version] => legacy::resources(registry, call, group, version),
+        ["openapi", "v2"] => openapi::v2(registry, call),
+        ["openapi", "v3", rest @ ..] => openapi::v3(registry, call, rest),
+        _ => Ok(Answer::not_found()),
+    }
+}
+
+fn metrics(registry: &Registry) -> Answer {
+    let mut answer = Answer::text(StatusCode::OK, &crate::metrics::render(registry));
+    answer.set(
+        CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+    );
+    answer
+}
+
+fn aggregated_or(
+    registry: &Registry,
+    call: &Call,
+    core: bool,
+    legacy: fn(&Registry, &Call) -> Result<Answer, Status>,
+) -> Result<Answer, Status> {
+    // Clients ask for each group on its own if they do not get the aggregated form: other servers answer for some.
+    let is_whole = core || registry.aggregation.is_empty();
+    match aggregated::serve(registry, call, core).filter(|_| is_whole) {
+        Some(answer) => Ok(answer),
+        None => legacy(registry, call),
+    }
+}
+
+/// The documents about all resources. They are made when they are first asked for, and kept until a definition changes.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    groups: Vec<Group>,
+    /// The place of each group by its name.
+    places: HashMap<String, usize>,
+    /// The documents of aggregated discovery, of the core group and of all others, with their ETags.
+    aggregated: [OnceLock<(Bytes, String)>; 2],
+    /// The OpenAPI document of version 2 in JSON and in protobuf.
+    openapi: [OnceLock<Bytes>; 2],
+}
+
+impl Documents {
+    pub(crate) fn new(custom: &CustomCatalog) -> Self {
+        let (groups, places) = groups(custom);
+        Self {
+            groups,
+            places,
+            aggregated: Default::default(),
+            openapi: Default::default(),
+        }
+    }
+
+    fn group(&self, name: &str) -> Option<&Group> {
+        let place = self.places.get(name)?;
+        self.groups.get(*place)
+    }
+
+    fn version(&self, group: &str, version: &str) -> Option<&GroupVersion> {
+        let versions = &self.group(group)?.versions;
+        versions.iter().find(|known| known.name == version)
+    }
+}
+
+/// One group, with its versions in order of preference.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Debug)]
+struct GroupVersion {
+    name: String,
+    /// The hash of the OpenAPI document, which its URL carries.
+    hash: OnceLock<String>,
+    resources: Vec<Arc<Definition>>,
+}
+
+/// All groups: the built-in ones in their order, then those of CRDs.
+fn groups(custom: &CustomCatalog) -> (Vec<Group>, HashMap<String, usize>) {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut places = HashMap::new();
+    let mut definitions: Vec<&Arc<Definition>> = custom.definitions().collect();
+    definitions.sort_by(|a, b| a.subject.resource.cmp(&b.subject.resource));
+    definitions.sort_by(|a, b| a.subject.group.cmp(&b.subject.group));
+    for definition in builtin_catalog().definitions().iter().chain(definitions) {
+        insert(&mut groups, &mut places, definition);
+    }
+    for group in &mut groups {
+        group
+            .versions
+            .sort_by_key(|version| version_priority(&version.name));
+    }
+    (groups, places)
+}
+
+fn insert(groups: &mut Vec<Group>, places: &mut HashMap<String, usize>, definition: &Arc<Definition>) {
+    let name = &definition.subject.group;
+    let index = *places.entry(name.clone()).or_insert_with(|| {
+        groups.push(Group {
+            name: name.clone(),
+            versions: Vec::new(),
+        });
+        groups.len() - 1
+    });
+    let Some(group) = groups.get_mut(index) else {
+        return;
+    };
+    match group
+        .versions
+        .iter_mut()
+        .find(|version| version.name == definition.version)
+    {
+        Some(version) => version.resources.push(definition.clone()),
+        None => group.versions.push(GroupVersion {
+            name: definition.version.clone(),
+            hash: OnceLock::new(),
+            resources: vec![definition.clone()],
+        }),
+    }
+}
+
+fn negotiated(call: &Call, value: &Value) -> Result<Answer, Status> {
+    let form = crate::http::pipeline::negotiated(call, Asked::Document)?;
+    Ok(Answer::object(StatusCode::OK, value, form))
+}
+
+/// Sorts a version name: stable before beta before alpha, newer before older, other names last.
+pub(crate) type VersionPriority = (u8, Reverse<u32>, Reverse<u32>, String);

@@ -1,0 +1,172 @@
+//! Discovery as it was before aggregation: one document a group and a version.
+
+use serde_json::{Value, json};
+
+use super::{Group, negotiated};
+use crate::http::call::{Answer, Call};
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::resource::api_version;
+use crate::status::{self, Status};
+
+/// `/`: the paths of the server.
+pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status> {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    let custom = registry.custom();
+    let groups = &custom.documents().groups;
+    for group in groups.iter().filter(|group| !group.name.is_empty()) {
+        paths.push(format!("/apis/{}", group.name));
+        for version in &group.versions {
+            paths.push(format!("/apis/{}/{}", group.name, version.name));
+        }
+    }
+    let others = [
+        "/.well-known/openid-configuration",
+        "/apis/",
+        "/flagz",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/openid/v1/jwks",
+        "/statusz",
+        "/version",
+    ];
+    paths.extend(others.map(str::to_owned));
+    paths.extend(super::health::paths());
+    paths.sort();
+    Ok(Answer::json(&json!({"paths": paths})))
+}
+
+/// `/api`.
+pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    negotiated(
+        call,
+        &json!({
+            "kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}],
+        }),
+    )
+}
+
+/// `/apis`.
+pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let mut groups: Vec<Value> = custom
+        .documents()
+        .groups
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(group_body)
+        .collect();
+    let remote = registry.aggregation.groups();
+    let remote = remote
+        .iter()
+        .filter(|(name, _)| custom.documents().group(name).is_none());
+    groups.extend(remote.map(|(name, versions)| remote_group(name, versions)));
+    negotiated(
+        call,
+        &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+    )
+}
+
+fn group_body(group: &Group) -> Value {
+    let versions: Vec<String> = group
+        .versions
+        .iter()
+        .map(|version| version.name.clone())
+        .collect();
+    remote_group(&group.name, &versions)
+}
+
+/// A group with the names of its versions.
+fn remote_group(name: &str, versions: &[String]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"groupVersion": api_version(name, version), "version": version}))
+        .collect();
+    json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+/// `/apis/GROUP`.
+pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let found = custom.documents().group(name).filter(|_| !name.is_empty());
+    let remote = registry.aggregation.groups();
+    let mut body = match (found, remote.get(name)) {
+        (Some(group), _) => group_body(group),
+        (None, Some(versions)) => remote_group(name, versions),
+        (None, None) => return Ok(Answer::not_found()),
+    };
+    body["kind"] = "APIGroup".into();
+    body["apiVersion"] = "v1".into();
+    negotiated(call, &body)
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`.
+pub(super) fn resources(
+    registry: &Registry,
+    call: &Call,
+    group: &str,
+    version: &str,
+) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let Some(found) = custom.documents().group(group) else {
+        return Ok(Answer::not_found());
+    };
+    let Some(found) = found.versions.iter().find(|known| known.name == version) else {
+        if crate::resource::builtin_catalog().has_group(group) {
+            return Err(status::unknown_resource());
+        }
+        return Ok(Answer::not_found());
+    };
+    let resources: Vec<Value> = found
+        .resources
+        .iter()
+        .flat_map(|definition| resource_bodies(definition))
+        .collect();
+    let mut body = json!({
+        "kind": "APIResourceList", "groupVersion": api_version(group, version),
+        "resources": resources,
+    });
+    if !group.is_empty() {
+        body["apiVersion"] = "v1".into();
+    }
+    negotiated(call, &body)
+}
+
+/// A resource and its subresources.
+fn resource_bodies(definition: &Definition) -> Vec<Value> {
+    let mut body = json!({
+        "name": definition.subject.resource, "singularName": definition.singular,
+        "namespaced": definition.namespaced, "kind": definition.subject.kind,
+        "verbs": definition.verbs,
+    });
+    if !definition.short_names.is_empty() {
+        body["shortNames"] = definition.short_names.clone().into();
+    }
+    if !definition.categories.is_empty() {
+        body["categories"] = definition.categories.clone().into();
+    }
+    if definition.allows("update") {
+        body["storageVersionHash"] = super::version::storage_version_hash(definition).into();
+    }
+    let mut bodies = vec![body];
+    for subresource in &definition.subresources {
+        let mut body = json!({
+            "name": format!("{}/{}", definition.subject.resource, subresource.name),
+            "singularName": "", "namespaced": definition.namespaced, "kind": subresource.kind,
+            "verbs": subresource.verbs,
+        });
+        if (subresource.group.as_str(), subresource.version.as_str())
+            != (definition.subject.group.as_str(), definition.version.as_str())
+        {
+            if !subresource.group.is_empty() {
+                body["group"] = subresource.group.clone().into();
+            }
+            body["version"] = subresource.version.clone().into();
+        }
+        bodies.push(body);
+    }
+    bodies
+}

@@ -1,0 +1,215 @@
+//! OpenAPI documents over HTTP; what is in them is made by [`crate::http::openapi`].
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
+use serde_json::Value;
+use sha2::{Digest, Sha512};
+
+use super::{Documents, GroupVersion, negotiated};
+use crate::codec::{Asked, Form, body};
+use crate::http::call::{Answer, Call};
+use crate::http::openapi::{self, Resource, Subresource};
+use crate::registry::Registry;
+use crate::resource::{Backing, Definition};
+use crate::status::Status;
+
+/// A year after which a client may ask again for a document that its URL already identifies.
+const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
+
+/// `/openapi/v2`.
+pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let documents = custom.documents();
+    let [json, protobuf] = &documents.openapi;
+    if wants_protobuf(call) {
+        let encode = || Bytes::from(openapi::encode_v2(&v2_document(documents)));
+        let bytes = protobuf.get_or_init(encode).clone();
+        return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
+    }
+    let form = match crate::http::pipeline::negotiated(call, Asked::Document) {
+        Ok(form) if !form.protobuf => form,
+        _ => return Ok(refusal()),
+    };
+    if form.yaml || form.pretty {
+        return Ok(Answer::object(StatusCode::OK, &v2_document(documents), form));
+    }
+    let encode = || body::encode(&v2_document(documents), Form::default());
+    let bytes = json.get_or_init(encode).clone();
+    Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
+}
+
+/// Returns the answer to a client that reads no form of the document.
+fn refusal() -> Answer {
+    let mut answer = Answer::new(StatusCode::NOT_ACCEPTABLE, "", Bytes::new());
+    answer.headers.remove(CONTENT_TYPE);
+    answer
+}
+
+fn v2_document(documents: &Documents) -> Value {
+    let versions = documents.groups.iter().flat_map(|group| &group.versions);
+    let definitions: Vec<&Definition> = versions
+        .flat_map(|version| &version.resources)
+        .map(|definition| &**definition)
+        .collect();
+    with_resources(&definitions, openapi::v2_document)
+}
+
+/// What the v2 document is called in protobuf; the `@` of the name by which it is asked for may not stand in an answer.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Whether the first form that the client names and that there is is the one in protobuf.
+fn wants_protobuf(call: &Call) -> bool {
+    let accepted = call.header(ACCEPT);
+    let mut names = accepted
+        .split(',')
+        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    let known = names.find(|name| {
+        name.starts_with("application/com.github.proto-openapi.spec.v2")
+            || matches!(*name, "application/json" | "*/*" | "application/*")
+    });
+    known.is_some_and(|name| name.ends_with("v1.0+protobuf"))
+}
+
+/// `/openapi/v3` and the documents below it.
+pub(super) fn v3(registry: &Registry, call: &Call, rest: &[&str]) -> Result<Answer, Status> {
+    match rest {
+        [] => index(registry, call),
+        ["api", version] => document(registry, call, "", version),
+        ["apis", group, version] => document(registry, call, group, version),
+        _ => Ok(missing()),
+    }
+}
+
+fn missing() -> Answer {
+    Answer::new(StatusCode::NOT_FOUND, "text/plain", Bytes::new())
+}
+
+fn index(registry: &Registry, call: &Call) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let mut entries: Vec<(String, &str)> = Vec::new();
+    for group in &custom.documents().groups {
+        for version in &group.versions {
+            let path = openapi::group_version_path(&group.name, &version.name);
+            entries.push((path, hash_of(&group.name, version)));
+        }
+    }
+    let entries = entries.iter().map(|(path, hash)| (path.as_str(), *hash));
+    negotiated(call, &openapi::v3_index(entries))
+}
+
+fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
+    let custom = registry.custom();
+    let Some(found) = custom.documents().version(group, version) else {
+        return Ok(missing());
+    };
+    let hash = hash_of(group, found);
+    let etag = format!("\"{hash}\"");
+    let asked = call.query.text("hash");
+    if !asked.is_empty() && asked != hash {
+        let mut moved = Answer::new(StatusCode::MOVED_PERMANENTLY, "text/plain", Bytes::new());
+        moved.set(LOCATION, &format!("{}?hash={hash}", call.info.path));
+        return Ok(moved);
+    }
+    let mut answer = if call.header(IF_NONE_MATCH) == etag {
+        Answer::new(StatusCode::NOT_MODIFIED, "application/json", Bytes::new())
+    } else {
+        Answer::new(StatusCode::OK, "application/json", render(found))
+    };
+    answer.set(ETAG, &etag);
+    answer.set(VARY, "Accept");
+    if !asked.is_empty() {
+        answer.set(CACHE_CONTROL, "public, immutable");
+        answer.set(EXPIRES, FAR_FUTURE);
+    }
+    Ok(answer)
+}
+
+/// The document of a version.
+fn render(version: &GroupVersion) -> Bytes {
+    let definitions: Vec<&Definition> = version.resources.iter().map(|definition| &**definition).collect();
+    let document: Value = with_resources(&definitions, openapi::v3_document);
+    Bytes::from(document.to_string())
+}
+
+/// The hash of the document of a version, which its URL carries. It is made without the document where definitions say
+/// what is in it: an index of thousands of versions does not make thousands of documents.
+fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
+    version.hash.get_or_init(|| {
+        let custom = version
+            .resources
+            .iter()
+            .map(|definition| match &definition.backing {
+                Backing::Custom(custom) => Some(custom.identity.as_str()),
+                Backing::Builtin { .. } => None,
+            });
+        match custom.collect::<Option<Vec<&str>>>() {
+            Some(identities) => {
+                let name = format!("{group}/{}", version.name);
+                let parts = std::iter::once(name.as_str()).chain(identities);
+                digest(parts.flat_map(|part| [part.as_bytes(), b"\0"]))
+            }
+            None => digest([&*render(version)]),
+        }
+    })
+}
+
+fn digest<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> String {
+    let mut digest = Sha512::new();
+    parts.into_iter().for_each(|part| digest.update(part));
+    let digest = digest.finalize();
+    digest.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Shows definitions as the generator of documents wants them.
+fn with_resources<T>(definitions: &[&Definition], generate: impl FnOnce(&[Resource<'_>]) -> T) -> T {
+    let verbs: Vec<Vec<&str>> = definitions
+        .iter()
+        .map(|definition| definition.verbs.iter().map(String::as_str).collect())
+        .collect();
+    let subresource_verbs: Vec<Vec<Vec<&str>>> = definitions
+        .iter()
+        .map(|definition| {
+            let subresources = definition.subresources.iter();
+            subresources
+                .map(|sub| sub.verbs.iter().map(String::as_str).collect())
+                .collect()
+        })
+        .collect();
+    let resources: Vec<Resource<'_>> = definitions
+        .iter()
+        .zip(&verbs)
+        .zip(&subresource_verbs)
+        .map(|((definition, verbs), subresource_verbs)| resource(definition, verbs, subresource_verbs))
+        .collect();
+    generate(&resources)
+}
+
+fn resource<'a>(
+    definition: &'a Definition,
+    verbs: &'a [&'a str],
+    subresource_verbs: &'a [Vec<&'a str>],
+) -> Resource<'a> {
+    let subresources = definition.subresources.iter().zip(subresource_verbs);
+    Resource {
+        group: &definition.subject.group,
+        version: &definition.version,
+        plural: &definition.subject.resource,
+        kind: &definition.subject.kind,
+        namespaced: definition.namespaced,
+        verbs,
+        subresources: subresources
+            .map(|(sub, verbs)| Subresource {
+                name: &sub.name,
+                verbs,
+                group: &sub.group,
+                version: &sub.version,
+                kind: &sub.kind,
+            })
+            .collect(),
+        schema: match &definition.backing {
+            Backing::Custom(version) => Some(version.schema.source()),
+            Backing::Builtin { .. } => None,
+        },
+    }
+}

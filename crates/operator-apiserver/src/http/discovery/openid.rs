@@ -1,0 +1,56 @@
+//! How others check the tokens of service accounts: OpenID Connect discovery and the public keys.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL};
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::http::call::{Answer, Call};
+use crate::identity::token::{Issuer, SigningError};
+use crate::registry::Registry;
+use crate::status::{self, Status};
+
+const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
+const KEYS_PATH: &str = "/openid/v1/jwks";
+const KEYS_TYPE: &str = "application/jwk-set+json";
+/// Keys change when the server is started anew.
+const CACHED: &str = "public, max-age=3600";
+
+/// Answers the paths of OpenID Connect discovery; `None` for others.
+pub(crate) async fn serve(
+    registry: &Registry,
+    method: &Method,
+    call: &Call,
+) -> Option<Result<Answer, Status>> {
+    type Document = fn(&Issuer) -> Result<Value, SigningError>;
+    let (media, document): (_, Document) = match call.info.path.trim_end_matches('/') {
+        CONFIGURATION_PATH => ("application/json", Issuer::configuration),
+        KEYS_PATH => (KEYS_TYPE, Issuer::key_set),
+        _ => return None,
+    };
+    if method != Method::GET {
+        return Some(Err(status::method_not_allowed()));
+    }
+    if !accepts(call.header(ACCEPT), media) {
+        return Some(Err(status::no_representation(media)));
+    }
+    let issuer = registry.issuer.clone();
+    // The first one to ask makes the key, which takes a while.
+    let made = tokio::task::spawn_blocking(move || document(&issuer)).await;
+    let document = match made {
+        Ok(Ok(document)) => document,
+        Ok(Err(error)) => return Some(Err(status::internal(&error.to_string()))),
+        Err(error) => return Some(Err(status::internal(&error.to_string()))),
+    };
+    let mut answer = Answer::new(StatusCode::OK, media, Bytes::from(document.to_string()));
+    answer.set(CACHE_CONTROL, CACHED);
+    Some(Ok(answer))
+}
+
+/// Whether an `Accept` header names a type, or any.
+fn accepts(header: &str, media: &str) -> bool {
+    let mut types = header
+        .split(',')
+        .map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    header.is_empty() || types.any(|accepted| accepted == "*/*" || accepted == media)
+}

@@ -1,0 +1,46 @@
+//! `Accept-Encoding`: long answers are compressed for clients that ask for it.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue, VARY};
+
+use crate::http::call::{Answer, Content};
+
+/// Answers up to this length are not worth it: the threshold of kube-apiserver.
+const LENGTH_MIN: usize = 128 * 1024;
+
+/// Compresses a whole answer that is long, if the client asks for it. Streams stay as they are.
+pub(crate) fn compress(answer: &mut Answer, request: &HeaderMap) {
+    let Content::Whole(bytes) = &answer.content else {
+        return;
+    };
+    if bytes.len() <= LENGTH_MIN || !accepts_gzip(request) {
+        return;
+    }
+    let Some(compressed) = gzip(bytes) else {
+        return;
+    };
+    answer.content = Content::Whole(compressed);
+    answer
+        .headers
+        .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer
+        .headers
+        .append(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// Only the bare word counts, as with kube-apiserver, which reads the first header and no weights.
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let accepted = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|text| text.split(',').any(|coding| coding.trim() == "gzip"))
+}
+
+fn gzip(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}

@@ -1,0 +1,226 @@
+//! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS. Knows no Kubernetes beyond the kubeconfig.
+
+mod connection;
+mod impatient;
+mod kubeconfig;
+mod tls;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::connection::Shared;
+use self::tls::Certificates;
+use crate::http::deadline;
+use crate::identity::authn::User;
+use crate::server::{ApiServer, Error};
+
+/// How long requests in flight may take once the listener shuts down.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// The address; port 0 takes a free one. The default is `127.0.0.1:0`.
+    pub address: SocketAddr,
+    /// Further names and addresses for which the server's certificate is good.
+    pub host_names: Vec<String>,
+    /// The certificate to serve with; `None` makes one, of an authority of the listener's own.
+    pub identity: Option<ServerIdentity>,
+    /// How long the listener waits for its clients.
+    pub timeouts: Timeouts,
+}
+
+/// A certificate that was made elsewhere, as PEM.
+#[derive(Clone)]
+pub struct ServerIdentity {
+    /// The server's certificate, and those that lead to its authority.
+    pub certificate: Vec<u8>,
+    /// The key of the certificate: PKCS#8, PKCS#1 or SEC1.
+    pub key: Vec<u8>,
+    /// The authorities of client certificates, besides the listener's own. A client's common name is its user name,
+    /// its organisations are its groups.
+    pub client_authorities: Option<Vec<u8>>,
+}
+
+impl ServerIdentity {
+    /// Makes a certificate for the usual names of an API server and for further names and addresses, signed by an
+    /// authority of its own, whose certificate follows it.
+    ///
+    /// # Errors
+    /// A name is not valid in a certificate.
+    pub fn self_signed(names: &[String]) -> Result<Self, Error> {
+        tls::self_signed(names)
+    }
+}
+
+impl std::fmt::Debug for ServerIdentity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ServerIdentity").finish_non_exhaustive()
+    }
+}
+
+/// How long a client may keep the server waiting; then its connection is closed.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For the TLS handshake; 10 seconds.
+    pub handshake: Duration,
+    /// For the head of a request over HTTP/1.1, from the end of the one before; 32 seconds, as of kube-apiserver.
+    pub header: Duration,
+    /// For a request, from its head to its answer; 60 seconds, then the answer is 504. Clients may ask for less with
+    /// `timeout`, writes have 34 seconds at most, and watches are exempt.
+    pub request: Duration,
+    /// For taking something of what is written to it; 60 seconds.
+    pub write: Duration,
+    /// With no request in flight; 90 seconds.
+    pub idle: Duration,
+    /// For the answer to a ping over HTTP/2, and between pings; 30 seconds.
+    pub ping: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            header: Duration::from_secs(32),
+            request: deadline::REQUEST_MAX,
+            write: Duration::from_secs(60),
+            idle: Duration::from_secs(90),
+            ping: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            host_names: Vec::new(),
+            identity: None,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+impl ListenOptions {
+    /// Listens on an address.
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            ..Self::default()
+        }
+    }
+}
+
+/// The user at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The address of the client.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) user: User,
+    /// The client has a certificate that is not trusted: it needs a token.
+    pub(crate) is_untrusted: bool,
+    /// When the client's certificate expires, if it has one.
+    pub(crate) expiry: Option<Timestamp>,
+    /// How long a request may take.
+    pub(crate) request_timeout: Duration,
+}
+
+/// A socket on which a server answers. Dropping it stops it at once; [`shutdown`](Self::shutdown) drains it.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    kubeconfig: String,
+    drain: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Starts to listen.
+pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<Listener, Error> {
+    let bind = |source| Error::Bind {
+        address: options.address,
+        source,
+    };
+    let socket = TcpListener::bind(options.address).await.map_err(bind)?;
+    let address = socket.local_addr().map_err(bind)?;
+    let mut names = options.host_names.clone();
+    names.push(server.registry.service_network.host(1).to_string());
+    let certificates = Certificates::make(address.ip(), &names, &server.registry.keyring)?;
+    let (config, clients) = certificates.server_config(options.identity.as_ref())?;
+    let drain = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let shared = Shared {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        clients,
+        server,
+        timeouts: options.timeouts,
+        drain: drain.clone(),
+    };
+    tasks.spawn(accept(socket, shared, tasks.clone()));
+    Ok(Listener {
+        address,
+        kubeconfig: kubeconfig::render(address, &certificates, options.identity.as_ref()),
+        drain,
+        tasks,
+    })
+}
+
+impl Listener {
+    /// The address that the server listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        // One task accepts them.
+        self.tasks.len().saturating_sub(1)
+    }
+
+    /// A kubeconfig for the administrator, as YAML, with all certificates in it.
+    pub fn kubeconfig(&self) -> String {
+        self.kubeconfig.clone()
+    }
+
+    /// Takes no more connections, ends watches, and waits up to ten seconds for requests in flight.
+    pub async fn shutdown(self) {
+        self.drain.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(DRAIN_MAX, self.tasks.wait()).await.is_err() {
+            tracing::warn!("connections were still open when the listener ended");
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.drain.cancel();
+    }
+}
+
+async fn accept(socket: TcpListener, shared: Shared, tasks: TaskTracker) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = shared.drain.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                tasks.spawn(connection::serve(stream, shared.clone()));
+            }
+            Err(error) => {
+                // Usually too many open files: a pause lets some of them close.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}

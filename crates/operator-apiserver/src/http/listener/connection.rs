@@ -1,0 +1,218 @@
+//! One connection, from the handshake to its end, with a bound on every wait for the client.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::impatient::Impatient;
+use super::tls::ClientTrust;
+use super::{Peer, Timeouts};
+use crate::http::call::{Body, hold};
+use crate::identity::authn::{self, User};
+use crate::server::ApiServer;
+
+/// How long the last answers of a connection that is idle may take to be written.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How many requests an HTTP/2 client may have in flight.
+const STREAMS_MAX: u32 = 100;
+/// Maximum number of headers of an HTTP/1.1 request.
+const HEADERS_MAX: usize = 500;
+/// The longest head of an HTTP/2 request.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+/// What every connection of a listener needs.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) clients: ClientTrust,
+    pub(super) server: ApiServer,
+    pub(super) timeouts: Timeouts,
+    pub(super) drain: CancellationToken,
+}
+
+pub(super) async fn serve(stream: TcpStream, shared: Shared) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a socket refused TCP_NODELAY");
+    }
+    let address = stream.peer_addr().ok().map(|address| address.ip());
+    let stream = Impatient::new(stream, shared.timeouts.write);
+    let handshake = tokio::time::timeout(shared.timeouts.handshake, shared.acceptor.accept(stream));
+    let stream = tokio::select! {
+        result = handshake => match result {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return;
+            }
+            Err(_) => return,
+        },
+        () = shared.drain.cancelled() => return,
+    };
+    // The protocol is what the handshake settled: a client that speaks another one is refused.
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let service = Requests::new(&stream, address, &shared);
+    let activity = service.activity.subscribe();
+    let stream = TokioIo::new(stream);
+    let result = if http2 {
+        let connection = http2_builder(&shared.timeouts).serve_connection(stream, service);
+        converse(connection, activity, &shared).await
+    } else {
+        let connection = http1_builder(&shared.timeouts).serve_connection(stream, service);
+        converse(connection.with_upgrades(), activity, &shared).await
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended with an error");
+    }
+}
+
+type ClientStream = TlsStream<Impatient<TcpStream>>;
+
+/// Answers requests until the client leaves, is idle for too long, or the listener ends.
+async fn converse(
+    connection: impl Connection,
+    mut activity: watch::Receiver<usize>,
+    shared: &Shared,
+) -> hyper::Result<()> {
+    tokio::pin!(connection);
+    tokio::select! {
+        result = connection.as_mut() => result,
+        () = shared.drain.cancelled() => {
+            connection.as_mut().shut_down();
+            connection.await
+        }
+        () = idle(&mut activity, shared.timeouts.idle) => {
+            connection.as_mut().shut_down();
+            tokio::time::timeout(CLOSE_MAX, connection).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+/// A connection of either protocol.
+trait Connection: Future<Output = hyper::Result<()>> {
+    /// Takes no more requests, and ends after those in flight.
+    fn shut_down(self: Pin<&mut Self>);
+}
+
+impl Connection for http1::UpgradeableConnection<TokioIo<ClientStream>, Requests> {
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl Connection for http2::Connection<TokioIo<ClientStream>, Requests, TokioExecutor> {
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+fn http1_builder(timeouts: &Timeouts) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(timeouts.header)
+        .max_headers(HEADERS_MAX);
+    builder
+}
+
+/// The limits are those of kube-apiserver.
+fn http2_builder(timeouts: &Timeouts) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .keep_alive_interval(timeouts.ping)
+        .keep_alive_timeout(timeouts.ping);
+    builder
+}
+
+/// Answers the requests of one connection.
+struct Requests {
+    server: ApiServer,
+    peer: Peer,
+    drain: CancellationToken,
+    /// How many requests are in flight.
+    activity: Arc<watch::Sender<usize>>,
+}
+
+impl Requests {
+    fn new(stream: &ClientStream, address: Option<IpAddr>, shared: &Shared) -> Self {
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let certificate = chain.first();
+        let is_trusted = shared.clients.trusts(chain);
+        let user = certificate
+            .filter(|_| is_trusted)
+            .and_then(|der| User::from_certificate(der));
+        Self {
+            server: shared.server.clone(),
+            peer: Peer {
+                address,
+                user: user.unwrap_or_else(User::anonymous),
+                is_untrusted: certificate.is_some() && !is_trusted,
+                expiry: certificate.and_then(|der| authn::expiry(der)),
+                request_timeout: shared.timeouts.request,
+            },
+            drain: shared.drain.clone(),
+            activity: Arc::new(watch::Sender::new(0)),
+        }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(self.drain.clone());
+        let active = Active::begin(self.activity.clone());
+        let answer = self.server.clone().call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| hold(body, active))) })
+    }
+}
+
+/// Returns when no request was in flight for this long.
+async fn idle(active: &mut watch::Receiver<usize>, limit: Duration) {
+    loop {
+        let is_quiet = *active.borrow_and_update() == 0;
+        let changed = if is_quiet {
+            tokio::time::timeout(limit, active.changed()).await
+        } else {
+            Ok(active.changed().await)
+        };
+        if !matches!(changed, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// A request in flight, until the last byte of its answer is written or the client is gone.
+struct Active(Arc<watch::Sender<usize>>);
+
+impl Active {
+    fn begin(count: Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}

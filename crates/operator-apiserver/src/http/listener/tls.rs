@@ -1,0 +1,246 @@
+//! Certificates, made in memory: an authority, the server's and the administrator's.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+
+use super::ServerIdentity;
+use crate::identity::keyring::Keyring;
+use crate::server::Error;
+
+/// A certificate and its key, both as PEM.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Certificates {
+    pub(super) authority: String,
+    pub(super) admin: Identity,
+    server: Identity,
+}
+
+/// Names that every API server's certificate has.
+const NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Certificates(error.to_string())
+}
+
+impl Certificates {
+    /// Certificates for a server at an address and under further names, of the authority that the keyring holds.
+    pub(super) fn make(address: IpAddr, host_names: &[String], keyring: &Keyring) -> Result<Self, Error> {
+        let (pem, issuer) = authority(keyring)?;
+        let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
+        names.push(Ipv4Addr::LOCALHOST.to_string());
+        names.push(address.to_string());
+        names.extend_from_slice(host_names);
+        names.sort();
+        names.dedup();
+        let server = CertificateParams::new(names).map_err(failed)?;
+        let subject = distinguished("kube-apiserver", None);
+        let server = issue(&issuer, server, subject, ExtendedKeyUsagePurpose::ServerAuth)?;
+
+        let admin = CertificateParams::new(Vec::new()).map_err(failed)?;
+        let subject = distinguished("admin", Some(crate::identity::authn::MASTERS));
+        let admin = issue(&issuer, admin, subject, ExtendedKeyUsagePurpose::ClientAuth)?;
+        Ok(Self {
+            authority: pem,
+            admin,
+            server,
+        })
+    }
+
+    /// TLS with optional client certificates, and HTTP/2 before HTTP/1.1; and the authorities of the clients. A given
+    /// certificate replaces the generated one.
+    pub(super) fn server_config(
+        &self,
+        given: Option<&ServerIdentity>,
+    ) -> Result<(ServerConfig, ClientTrust), Error> {
+        let mut roots = RootCertStore::empty();
+        add_authorities(&mut roots, self.authority.as_bytes())?;
+        if let Some(authorities) = given.and_then(|given| given.client_authorities.as_deref()) {
+            let added = add_authorities(&mut roots, authorities);
+            added.map_err(|error| unusable("client authorities", error))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(failed)?;
+        let clients = ClientTrust(verifier);
+        let (certificate, key) = match given {
+            Some(given) => (given.certificate.as_slice(), given.key.as_slice()),
+            None => (self.server.certificate.as_bytes(), self.server.key.as_bytes()),
+        };
+        let chain = certificates_of(certificate).map_err(|error| unusable("server certificate", error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("server key", error))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_client_cert_verifier(Arc::new(clients.clone()))
+            .with_single_cert(chain, key)
+            .map_err(failed)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok((config, clients))
+    }
+}
+
+/// Checks client certificates. The handshake takes every certificate whose key the client has, so that a request may
+/// still be authenticated by its token; [`trusts`](Self::trusts) is asked once the connection is there.
+#[derive(Clone, Debug)]
+pub(super) struct ClientTrust(Arc<dyn ClientCertVerifier>);
+
+impl ClientTrust {
+    /// Returns true if a certificate leads to one of the authorities and is valid now.
+    pub(super) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        chain.split_first().is_some_and(|(certificate, intermediates)| {
+            let verified = self
+                .0
+                .verify_client_cert(certificate, intermediates, UnixTime::now());
+            verified.is_ok()
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientTrust {
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[rustls::DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// A server's certificate, followed by that of the authority that was made for it.
+pub(super) fn self_signed(names: &[String]) -> Result<ServerIdentity, Error> {
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let made = Certificates::make(address, names, &Keyring::default())?;
+    Ok(ServerIdentity {
+        certificate: [made.server.certificate, made.authority].concat().into_bytes(),
+        key: made.server.key.into_bytes(),
+        client_authorities: None,
+    })
+}
+
+/// The certificate of the authority, and what signs in its name.
+fn authority(keyring: &Keyring) -> Result<(String, Issuer<'static, KeyPair>), Error> {
+    let key = keyring.keep("ca.key", || {
+        Ok(KeyPair::generate().map_err(failed)?.serialize_pem())
+    })?;
+    let key = KeyPair::from_pem(&key).map_err(|error| unusable("authority's key", error))?;
+    let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
+    authority.distinguished_name = distinguished("kubernetes", None);
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    let pem = keyring.keep("ca.crt", || {
+        Ok(authority.self_signed(&key).map_err(failed)?.pem())
+    })?;
+    Ok((pem, Issuer::new(authority, key)))
+}
+
+fn unusable(what: &str, error: impl std::fmt::Display) -> Error {
+    Error::Certificates(format!("the {what} in PEM cannot be used: {error}"))
+}
+
+/// The certificates of a PEM text; at least one.
+fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(failed)?;
+    if certificates.is_empty() {
+        return Err(failed("there is no certificate in it"));
+    }
+    Ok(certificates)
+}
+
+fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Error> {
+    for authority in certificates_of(pem)? {
+        roots.add(authority).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn distinguished(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name
+}
+
+fn issue(
+    issuer: &Issuer<'_, KeyPair>,
+    mut params: CertificateParams,
+    subject: DistinguishedName,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<Identity, Error> {
+    params.distinguished_name = subject;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.signed_by(&key, issuer).map_err(failed)?;
+    Ok(Identity {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}

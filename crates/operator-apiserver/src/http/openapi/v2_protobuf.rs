@@ -1,0 +1,330 @@
+//! The v2 document as the protobuf message `openapi.v2.Document` of the gnostic project: client-go asks for no other
+//! form of it. The numbers of the fields are those of its published schema.
+
+use serde_json::Value;
+
+use crate::codec::protobuf::Writer;
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Bool,
+    Integer,
+    Double,
+    /// Any JSON, as a text.
+    Any,
+    One(&'static Message),
+    /// One text or several of them, in a message of its own.
+    Texts,
+    /// `true`, or a schema.
+    Additional,
+    /// The schema of an answer, and of the items of a list: each in a message of its own.
+    Wrapped,
+    /// An object whose keys are names.
+    Named(&'static Message),
+    Parameter,
+    /// An answer, in a message of its own, below the name of its code.
+    Answers,
+    /// A list of any of these.
+    Each(&'static Kind),
+}
+
+/// A message: its fields by name, number and kind; and the number of the list of fields that begin with `x-`.
+struct Message {
+    fields: &'static [(&'static str, u64, Kind)],
+    extensions: Option<u64>,
+}
+
+use Kind::{
+    Additional, Answers, Any, Bool, Double, Each, Integer, Named, One, Parameter, Text, Texts, Wrapped,
+};
+
+static DOCUMENT: Message = Message {
+    fields: &[
+        ("swagger", 1, Text),
+        ("info", 2, One(&INFO)),
+        ("host", 3, Text),
+        ("basePath", 4, Text),
+        ("paths", 8, One(&PATHS)),
+        ("definitions", 9, Named(&SCHEMA)),
+    ],
+    extensions: Some(16),
+};
+static INFO: Message = Message {
+    fields: &[("title", 1, Text), ("version", 2, Text), ("description", 3, Text)],
+    extensions: Some(7),
+};
+/// Every field is a path; see [`fields`].
+static PATHS: Message = Message {
+    fields: &[],
+    extensions: None,
+};
+static PATH_ITEM: Message = Message {
+    fields: &[
+        ("get", 2, One(&OPERATION)),
+        ("put", 3, One(&OPERATION)),
+        ("post", 4, One(&OPERATION)),
+        ("delete", 5, One(&OPERATION)),
+        ("options", 6, One(&OPERATION)),
+        ("head", 7, One(&OPERATION)),
+        ("patch", 8, One(&OPERATION)),
+        ("parameters", 9, Each(&Parameter)),
+    ],
+    extensions: Some(10),
+};
+static OPERATION: Message = Message {
+    fields: &[
+        ("tags", 1, Each(&Text)),
+        ("summary", 2, Text),
+        ("description", 3, Text),
+        ("operationId", 5, Text),
+        ("produces", 6, Each(&Text)),
+        ("consumes", 7, Each(&Text)),
+        ("parameters", 8, Each(&Parameter)),
+        ("responses", 9, Answers),
+        ("schemes", 10, Each(&Text)),
+        ("deprecated", 11, Bool),
+    ],
+    extensions: Some(13),
+};
+static RESPONSE: Message = Message {
+    fields: &[("description", 1, Text), ("schema", 2, Wrapped)],
+    extensions: Some(5),
+};
+static BODY_PARAMETER: Message = Message {
+    fields: &[
+        ("description", 1, Text),
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("required", 4, Bool),
+        ("schema", 5, One(&SCHEMA)),
+    ],
+    extensions: Some(6),
+};
+static QUERY_PARAMETER: Message = Message {
+    fields: &[
+        ("required", 1, Bool),
+        ("in", 2, Text),
+        ("description", 3, Text),
+        ("name", 4, Text),
+        ("type", 6, Text),
+        ("format", 7, Text),
+    ],
+    extensions: Some(23),
+};
+static PATH_PARAMETER: Message = Message {
+    fields: &[
+        ("required", 1, Bool),
+        ("in", 2, Text),
+        ("description", 3, Text),
+        ("name", 4, Text),
+        ("type", 5, Text),
+        ("format", 6, Text),
+    ],
+    extensions: Some(22),
+};
+static SCHEMA: Message = Message {
+    fields: &[
+        ("$ref", 1, Text),
+        ("format", 2, Text),
+        ("title", 3, Text),
+        ("description", 4, Text),
+        ("default", 5, Any),
+        ("multipleOf", 6, Double),
+        ("maximum", 7, Double),
+        ("exclusiveMaximum", 8, Bool),
+        ("minimum", 9, Double),
+        ("exclusiveMinimum", 10, Bool),
+        ("maxLength", 11, Integer),
+        ("minLength", 12, Integer),
+        ("pattern", 13, Text),
+        ("maxItems", 14, Integer),
+        ("minItems", 15, Integer),
+        ("uniqueItems", 16, Bool),
+        ("maxProperties", 17, Integer),
+        ("minProperties", 18, Integer),
+        ("required", 19, Each(&Text)),
+        ("enum", 20, Each(&Any)),
+        ("additionalProperties", 21, Additional),
+        ("type", 22, Texts),
+        ("items", 23, Wrapped),
+        ("allOf", 24, Each(&One(&SCHEMA))),
+        ("properties", 25, Named(&SCHEMA)),
+        ("example", 30, Any),
+    ],
+    extensions: Some(31),
+};
+
+/// The number of the paths in their message.
+const PATH: u64 = 2;
+
+/// The bytes of a v2 document.
+pub(crate) fn encode(document: &Value) -> Vec<u8> {
+    message(document, &DOCUMENT).bytes
+}
+
+fn message(value: &Value, kind: &Message) -> Writer {
+    let mut writer = Writer::default();
+    let Some(fields) = value.as_object() else {
+        return writer;
+    };
+    if std::ptr::eq(kind, &raw const PATHS) {
+        for (path, item) in fields {
+            let item = message(item, &PATH_ITEM);
+            writer.message(PATH, &named(path, &item.bytes).bytes);
+        }
+        return writer;
+    }
+    for (name, number, kind) in kind.fields {
+        if let Some(value) = fields.get(*name) {
+            field(&mut writer, *number, *kind, value);
+        }
+    }
+    let extensions = fields.iter().filter(|(name, _)| name.starts_with("x-"));
+    for (number, (name, value)) in kind
+        .extensions
+        .into_iter()
+        .flat_map(|n| extensions.clone().map(move |e| (n, e)))
+    {
+        writer.message(number, &named(name, &any(value).bytes).bytes);
+    }
+    writer
+}
+
+/// A name and what it stands for.
+fn named(name: &str, value: &[u8]) -> Writer {
+    let mut pair = Writer::default();
+    pair.message(1, name.as_bytes()).message(2, value);
+    pair
+}
+
+/// Any value is a text in YAML, of which JSON is a part.
+fn any(value: &Value) -> Writer {
+    let mut any = Writer::default();
+    any.message(2, format!("{value}\n").as_bytes());
+    any
+}
+
+/// A message with one field, which is a message.
+fn wrapped(number: u64, inner: &Writer) -> Writer {
+    let mut outer = Writer::default();
+    outer.message(number, &inner.bytes);
+    outer
+}
+
+fn field(writer: &mut Writer, number: u64, kind: Kind, value: &Value) {
+    match kind {
+        Text => {
+            writer.message(number, value.as_str().unwrap_or_default().as_bytes());
+        }
+        Bool if value == &Value::Bool(true) => {
+            writer.integer(number, 1);
+        }
+        Bool => {}
+        // A negative number takes ten bytes, as two's complement.
+        Integer => {
+            writer.integer(number, value.as_i64().unwrap_or_default() as u64);
+        }
+        Double => {
+            writer.double(number, value.as_f64().unwrap_or_default());
+        }
+        Any => {
+            writer.message(number, &any(value).bytes);
+        }
+        One(kind) => {
+            writer.message(number, &message(value, kind).bytes);
+        }
+        Each(kind) => {
+            for item in value.as_array().into_iter().flatten() {
+                field(writer, number, *kind, item);
+            }
+        }
+        Texts => {
+            let mut texts = Writer::default();
+            for text in value
+                .as_array()
+                .map_or(std::slice::from_ref(value), Vec::as_slice)
+            {
+                field(&mut texts, 1, Text, text);
+            }
+            writer.message(number, &texts.bytes);
+        }
+        Additional => {
+            let mut additional = Writer::default();
+            match value {
+                Value::Bool(allowed) => additional.integer(2, u64::from(*allowed)),
+                schema => additional.message(1, &message(schema, &SCHEMA).bytes),
+            };
+            writer.message(number, &additional.bytes);
+        }
+        Wrapped => {
+            writer.message(number, &wrapped(1, &message(value, &SCHEMA)).bytes);
+        }
+        Named(kind) => {
+            let all = all_named(value, |item| message(item, kind));
+            writer.message(number, &all.bytes);
+        }
+        Answers => {
+            let all = all_named(value, |answer| wrapped(1, &message(answer, &RESPONSE)));
+            writer.message(number, &all.bytes);
+        }
+        Parameter => {
+            writer.message(number, &wrapped(1, &parameter(value)).bytes);
+        }
+    }
+}
+
+fn all_named(value: &Value, encode: impl Fn(&Value) -> Writer) -> Writer {
+    let mut all = Writer::default();
+    for (name, item) in value.as_object().into_iter().flatten() {
+        all.message(1, &named(name, &encode(item).bytes).bytes);
+    }
+    all
+}
+
+/// Parameters are told apart by where they stand.
+fn parameter(value: &Value) -> Writer {
+    match value.get("in").and_then(Value::as_str) {
+        Some("body") => wrapped(1, &message(value, &BODY_PARAMETER)),
+        Some("path") => wrapped(2, &wrapped(4, &message(value, &PATH_PARAMETER))),
+        _ => wrapped(2, &wrapped(3, &message(value, &QUERY_PARAMETER))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_document_is_written_by_the_numbers_of_its_fields() {
+        let document = json!({
+            "swagger": "2.0",
+            "info": {"title": "K", "version": "v1"},
+            "paths": {"/a": {"get": {"operationId": "g", "responses": {"200": {"description": "OK"}}}}},
+            "definitions": {"D": {"type": "object", "x-k": ["a"]}},
+        });
+        let length = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, inner.len() as u8], inner].concat();
+        let pair = |name: &str, inner: Vec<u8>| [length(1, name.into()), length(2, inner)].concat();
+        let response = length(1, length(1, "OK".into()));
+        let operation = [length(5, "g".into()), length(9, length(1, pair("200", response)))].concat();
+        let extension = pair("x-k", length(2, b"[\"a\"]\n".to_vec()));
+        // The numbers 22 and 31 take two bytes with their wire type.
+        let schema = [
+            vec![0xb2, 0x01, 8],
+            length(1, "object".into()),
+            vec![0xfa, 0x01, extension.len() as u8],
+            extension,
+        ]
+        .concat();
+        let wanted = [
+            length(1, "2.0".into()),
+            length(2, [length(1, "K".into()), length(2, "v1".into())].concat()),
+            length(8, length(2, pair("/a", length(2, operation)))),
+            length(9, length(1, pair("D", schema))),
+        ];
+        assert_eq!(encode(&document), wanted.concat());
+    }
+}

@@ -1,0 +1,343 @@
+//! The steps that a request goes through, in order.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderName, USER_AGENT};
+use http::request::Parts;
+use http::{Method, Response};
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::builtin;
+use crate::codec::{Asked, Form, negotiate, negotiate_error};
+use crate::http::audit::{self, Origin};
+use crate::http::call::{Answer, Body, Call, Content};
+use crate::http::deadline::Deadline;
+use crate::http::discovery;
+use crate::http::encoding;
+use crate::http::in_flight::Received;
+use crate::http::proxy;
+use crate::http::request_info::RequestInfo;
+use crate::http::subresource;
+use crate::http::verb;
+use crate::identity::authn::{self, User};
+use crate::identity::authz::{self, Attributes};
+use crate::metrics;
+use crate::query::{self, Query};
+use crate::registry::Registry;
+use crate::resource::{Backing, Definition, builtin_catalog};
+use crate::status::{self, Status};
+use crate::write::Warnings;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// A request as it comes in.
+pub(crate) struct Incoming<B> {
+    pub(crate) parts: Parts,
+    /// Reads the body.
+    pub(crate) body: B,
+    pub(crate) user: User,
+    /// The address of the client.
+    pub(crate) address: Option<IpAddr>,
+    /// The client's certificate is not trusted.
+    pub(crate) is_untrusted: bool,
+    /// When the client's certificate expires; the connection may last longer.
+    pub(crate) expiry: Option<Timestamp>,
+    pub(crate) drain: CancellationToken,
+    /// How long the request may take.
+    pub(crate) limit: Duration,
+}
+
+/// Answers a request.
+pub(crate) async fn handle(
+    registry: &Arc<Registry>,
+    incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
+) -> Response<Body> {
+    let parts = incoming.parts;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let path = query::decode(&parts.uri.path().replace('+', "%2B"));
+    let info = RequestInfo::parse(&parts.method, &path, &query);
+    let mut call = Call {
+        info,
+        query,
+        headers: parts.headers,
+        body: Bytes::new(),
+        memory: None,
+        user: incoming.user,
+        warnings: Warnings::default(),
+        drain: incoming.drain,
+        impersonated: None,
+        origin: Origin {
+            uri: parts
+                .uri
+                .path_and_query()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            address: incoming.address,
+        },
+        audit_id: String::new(),
+        audit: None,
+        started: Instant::now(),
+        deadline: None,
+    };
+    call.audit_id = match call.header(AUDIT_ID) {
+        "" => registry.random.uuid(),
+        given => given.to_owned(),
+    };
+    let _in_flight = registry.metrics.begin(&call);
+    let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
+    let is_refused = is_expired || incoming.is_untrusted;
+    if is_refused {
+        call.user = User::anonymous();
+    }
+    let authenticated = if is_refused && authn::bearer_token(&call.headers).is_none() {
+        Err(status::unauthorized())
+    } else {
+        authenticate(registry, &mut call)
+    };
+    let identified = match authenticated {
+        Ok(()) => {
+            call.audit = audit::begin(registry, &call);
+            act_as(registry, &mut call)
+        }
+        Err(refusal) => {
+            audit::unauthenticated(registry, &call, &refusal);
+            Err(refusal)
+        }
+    };
+    let _slot = match identified
+        .is_ok()
+        .then(|| registry.in_flight.enter(&call))
+        .transpose()
+    {
+        Ok(slot) => slot,
+        Err(too_many) => return respond(registry, &call, Ok(too_many.answer())),
+    };
+    let prepared = match identified {
+        Ok(()) => prepare(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
+        Err(refusal) => Err(refusal),
+    };
+    let deadline = match prepared {
+        Ok(deadline) => deadline,
+        Err(refusal) => return respond(registry, &call, Err(refusal)),
+    };
+    if !is_long(registry, &call) {
+        // On the heap: its state is large, and would be moved from frame to frame of a small stack.
+        let answer = Box::pin(route(registry, &parts.method, &call));
+        let answer = deadline.answer(answer).await;
+        return respond(registry, &call, answer);
+    }
+    let call = Arc::new(call);
+    let work = {
+        let (registry, call) = (registry.clone(), call.clone());
+        async move {
+            let answer = Box::pin(route(&registry, &parts.method, &call)).await;
+            respond(&registry, &call, answer)
+        }
+    };
+    let offloaded = async {
+        let response = registry.offload.run(work).await;
+        response.ok_or_else(|| status::internal("the request could not be handled"))
+    };
+    match deadline.answer(offloaded).await {
+        Ok(response) => response,
+        Err(refusal) => respond(registry, &call, Err(refusal)),
+    }
+}
+
+/// The response to a request, with what every response has.
+fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
+    let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
+    answer.warn(&call.warnings.take());
+    audit::complete(call, &mut answer);
+    encoding::compress(&mut answer, &call.headers);
+    let code = answer.code.as_u16();
+    answer.content = match answer.content {
+        Content::Whole(bytes) => {
+            registry.metrics.answered(registry, call, code, bytes.len());
+            Content::Whole(bytes)
+        }
+        Content::Stream(body) => Content::Stream(metrics::follow(registry, call, code, body)),
+    };
+    answer.set(AUDIT_ID, &call.audit_id);
+    answer.into_response()
+}
+
+/// Checks that the request is allowed, and reads its body; the time that it has.
+async fn prepare(
+    registry: &Registry,
+    method: &Method,
+    call: &mut Call,
+    body: impl Future<Output = Result<Received, Status>>,
+    limit: Duration,
+) -> Result<Deadline, Status> {
+    let deadline = Deadline::of(call, limit)?;
+    call.deadline = deadline.end();
+    // Before the body: it costs memory.
+    let decision = authz::check_and_explain(registry, &Attributes::of(&call.user, &call.info));
+    if call.audit.is_some() {
+        let (word, reason) = match &decision {
+            Ok(reason) => ("allow", reason.as_str()),
+            Err(refused) => ("forbid", refused.reason.as_str()),
+        };
+        call.warnings.annotate("authorization.k8s.io/decision", word);
+        call.warnings.annotate("authorization.k8s.io/reason", reason);
+    }
+    decision.map_err(|refused| refused.status)?;
+    if has_body(method) {
+        let received = deadline.read(body).await?;
+        (call.body, call.memory) = (received.bytes, received.memory);
+    }
+    if call.info.verb == "patch"
+        && let Some(record) = &call.audit
+        && record.wants_request()
+        && let Ok(patch) = serde_json::from_slice(&call.body)
+    {
+        record.request_object(&patch);
+    }
+    Ok(deadline)
+}
+
+/// A body from which on a request is worth a thread of its own.
+const LONG_BODY_BYTES: usize = 32 << 10;
+/// The same for custom resources, whose rules may be costly.
+const LONG_CUSTOM_BODY_BYTES: usize = 4 << 10;
+/// The number of objects from which on a list is.
+const LONG_LIST: usize = 500;
+/// The memory of an object from which on its change is.
+const LARGE_OBJECT_BYTES: usize = 128 << 10;
+
+/// Returns true if a request may take longer than a health check should wait.
+fn is_long(registry: &Registry, call: &Call) -> bool {
+    let info = &call.info;
+    if call.body.len() >= LONG_BODY_BYTES {
+        return true;
+    }
+    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+        return false;
+    };
+    match info.verb {
+        "list" | "deletecollection" => registry.store.count(&definition.table) >= LONG_LIST,
+        "create" | "update" | "patch" | "delete" => {
+            let is_schema = definition.is("apiextensions.k8s.io", "customresourcedefinitions");
+            let grants = info.group == "rbac.authorization.k8s.io" && !call.user.is_master();
+            let has_rules = definition.is_custom() && call.body.len() >= LONG_CUSTOM_BODY_BYTES;
+            is_schema || grants || has_rules || {
+                let key = definition.key(&info.namespace, &info.name);
+                let live = registry.store.get(&definition.table, &key);
+                live.is_some_and(|live| live.memory >= LARGE_OBJECT_BYTES)
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if the server reads the bodies of requests with this method.
+fn has_body(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Finds out who sends the request.
+fn authenticate(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+    if call.user.is_anonymous()
+        && let Some(token) = authn::bearer_token(&call.headers)
+    {
+        let known = authn::authenticate(registry, &token, &[]);
+        call.user = known.map_err(|_| status::unauthorized())?.user;
+    }
+    if call.user.is_anonymous() && !registry.anonymous {
+        return Err(status::unauthorized());
+    }
+    Ok(())
+}
+
+/// Lets the request be that of the user that its headers name, if they do.
+fn act_as(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+    let asked = Attributes::of(&call.user, &call.info);
+    if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
+        call.impersonated = Some(user.clone());
+        call.user = user;
+    }
+    Ok(())
+}
+
+async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
+    let info = &call.info;
+    if let Some(remote) = registry.aggregation.find(&info.path) {
+        return proxy::serve(registry, method, call, &remote).await;
+    }
+    if !info.is_resource {
+        return match discovery::openid::serve(registry, method, call).await {
+            Some(answer) => answer,
+            None => discovery::serve(registry, method, call),
+        };
+    }
+    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+        return unknown(registry, info);
+    };
+    if !scope_fits(&definition, info) {
+        return if definition.is_custom() {
+            Ok(Answer::not_found())
+        } else {
+            Err(status::unknown_resource())
+        };
+    }
+    let asked = if definition.is_custom() {
+        Asked::Custom
+    } else if subresource::is_review(&definition) || subresource::has_no_table(&info.subresource) {
+        Asked::Untabled
+    } else {
+        let collection = matches!(info.verb, "list" | "watch");
+        Asked::Builtin {
+            watchable: collection && definition.allows("watch"),
+        }
+    };
+    let form = negotiated(call, asked)?;
+    if let Backing::Custom(version) = &definition.backing
+        && let Some(warning) = &version.deprecation
+    {
+        call.warnings.add(warning.as_str());
+    }
+    if let Backing::Builtin { .. } = &definition.backing
+        && let Some(warning) = builtin::deprecation(&info.group, &info.resource)
+    {
+        call.warnings.add(warning);
+    }
+    verb::serve(registry, method, call, &definition, form).await
+}
+
+/// The form of the answer that the client asked for.
+pub(crate) fn negotiated(call: &Call, asked: Asked) -> Result<Form, Status> {
+    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, asked)
+}
+
+/// The form of an error.
+fn error_form(call: &Call) -> Form {
+    negotiate_error(call.header(ACCEPT), call.header(USER_AGENT), &call.query)
+}
+
+/// A namespaced path of a cluster-scoped resource leads nowhere; so does one object of all namespaces.
+fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
+    if definition.is("", "namespaces") {
+        return true;
+    }
+    if definition.namespaced {
+        let all_namespaces =
+            info.name.is_empty() && (!definition.is_custom() || matches!(info.verb, "list" | "watch"));
+        !info.namespace.is_empty() || all_namespaces
+    } else {
+        info.namespace.is_empty()
+    }
+}
+
+fn unknown(registry: &Registry, info: &RequestInfo) -> Result<Answer, Status> {
+    if builtin_catalog().has_group(&info.group) {
+        return Err(status::unknown_resource());
+    }
+    let _ = registry;
+    Ok(Answer::not_found())
+}

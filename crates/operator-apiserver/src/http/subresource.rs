@@ -1,0 +1,154 @@
+//! Subresources whose body is of another kind than their resource.
+
+mod binding;
+mod connect;
+mod eviction;
+mod kubelet;
+mod pod_log;
+mod review;
+mod scale;
+mod token_request;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+use crate::codec::body::{self, Media};
+use crate::codec::{Form, Transform};
+use crate::http::call::{Answer, Call};
+use crate::http::verb;
+use crate::object;
+use crate::registry::create::fill_namespace;
+use crate::registry::{Registry, check_namespace};
+use crate::resource::Definition;
+use crate::status::{self, Status};
+use crate::write::Write;
+
+pub(crate) use self::binding::admit_and_bind;
+pub(crate) use self::review::{is_review, serve as serve_review};
+pub(crate) use self::scale::{scale_of, set_replicas};
+
+const SPECIAL: [&str; 12] = [
+    "attach",
+    "binding",
+    "eviction",
+    "exec",
+    "log",
+    "portforward",
+    "proxy",
+    "scale",
+    "token",
+    "options",
+    "template",
+    "instantiate",
+];
+
+/// Answers a POST to the older collection of bindings.
+pub(crate) async fn serve_bindings(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    binding::serve(registry, call, definition, form).await
+}
+
+/// The body of a request whose type is not that of the resource.
+fn decode(call: &Call, api_version: &str, kind: &str) -> Result<Value, Status> {
+    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    body::decode(&call.body, media, (api_version, kind))
+        .map(|decoded| decoded.value)
+        .map_err(|why| body::unrecognized((version, kind), media, &why, &call.body))
+}
+
+/// Checks that a body is about the object of the URL.
+fn check_place(write: &Write, body: &Value, kind: &str) -> Result<(), Status> {
+    if object::name(body) != write.name {
+        return Err(status::bad_request(format!(
+            "name in URL does not match name in {kind} object"
+        )));
+    }
+    check_namespace(write, body)
+}
+
+/// Returns an object that is not stored, or its metadata alone if the client asks for that.
+fn transient(code: StatusCode, object: &Value, form: Form) -> Answer {
+    match form.transform {
+        Transform::PartialObjectMetadata => Answer::object(code, &verb::partial(object, form), form),
+        _ => Answer::object(code, object, form),
+    }
+}
+
+/// Gives a body of another kind than its resource its type and its namespace, as admission sees them.
+fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
+    if let Some(body) = body.as_object_mut() {
+        body.insert("apiVersion".to_owned(), api_version.into());
+        body.insert("kind".to_owned(), kind.into());
+    }
+    fill_namespace(write, body)
+}
+
+/// The answer to a request that did what it should and has nothing to show.
+fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+/// Replaces the condition of the same type in an object's status, or adds it. The time of the last transition stays
+/// while the condition's status does.
+fn set_condition(object: &mut Value, mut condition: Value) {
+    let conditions = object::child_mut(object, "status")
+        .entry("conditions")
+        .or_insert_with(|| json!([]));
+    let Some(list) = conditions.as_array_mut() else {
+        return;
+    };
+    let same = |old: &&mut Value| old.get("type") == condition.get("type");
+    match list.iter_mut().find(same) {
+        Some(old) => {
+            if old.get("status") == condition.get("status")
+                && let (Some(time), Some(new)) = (old.get("lastTransitionTime"), condition.as_object_mut())
+            {
+                new.insert("lastTransitionTime".to_owned(), time.clone());
+            }
+            *old = condition;
+        }
+        None => list.push(condition),
+    }
+}
+
+/// Returns true if the answers of a subresource have no columns.
+pub(crate) fn has_no_table(subresource: &str) -> bool {
+    matches!(subresource, "binding" | "eviction" | "token")
+}
+
+/// Whether a subresource needs more than the generic verbs.
+pub(crate) fn is_special(subresource: &str) -> bool {
+    SPECIAL.contains(&subresource)
+}
+
+/// Answers a request to a special subresource.
+pub(crate) async fn serve(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    match call.info.subresource.as_str() {
+        "scale" => scale::serve(registry, call, definition, form).await,
+        "binding" => binding::serve(registry, call, definition, form).await,
+        "eviction" => eviction::serve(registry, call, definition, form).await,
+        "token" => token_request::serve(registry, call, definition, form).await,
+        "log" => pod_log::serve(registry, call, definition),
+        "attach" | "exec" | "portforward" => connect::serve(registry, call, definition).await,
+        "proxy" => connect::serve_proxy(registry, call, definition).await,
+        other => {
+            registry.get(definition, &call.info.namespace, &call.info.name)?;
+            Err(status::internal(&format!(
+                "the embedded server does not serve the subresource {other}"
+            )))
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the kubelet of a node would answer about a pod. There are no kubelets: nodes are simulated, or written by hand.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::builtin::tree::{list, text};
+use crate::object;
+use crate::registry::Registry;
+use crate::resource::builtin_catalog;
+use crate::status::{self, Status};
+
+/// The name of the container that is meant: the one that is asked for, or the only one.
+pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> {
+    let name = object::name(pod);
+    let names = |field: &str| -> Vec<&str> {
+        let containers = list(pod, &["spec", field]).iter();
+        containers.map(|container| text(container, &["name"])).collect()
+    };
+    let (containers, init) = (names("containers"), names("initContainers"));
+    if !wanted.is_empty() {
+        let known = containers.contains(&wanted)
+            || init.contains(&wanted)
+            || names("ephemeralContainers").contains(&wanted);
+        return match known {
+            true => Ok(wanted.to_owned()),
+            false => Err(status::bad_request(format!(
+                "container {wanted} is not valid for pod {name}"
+            ))),
+        };
+    }
+    match containers.as_slice() {
+        [only] => Ok((*only).to_owned()),
+        [] => Err(status::bad_request(format!(
+            "a container name must be specified for pod {name}"
+        ))),
+        _ => {
+            let mut why = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                containers.join(" ")
+            );
+            if !init.is_empty() {
+                why.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+            }
+            Err(status::bad_request(why))
+        }
+    }
+}
+
+/// The node with a name, if it can be reached at all.
+pub(super) fn reachable_node(registry: &Registry, name: &str) -> Result<Arc<Value>, Status> {
+    let definition = builtin_catalog()
+        .find("", "v1", "nodes")
+        .ok_or_else(status::unknown_resource)?;
+    let node = registry.get(&definition, "", name)?.value.clone();
+    if list(&node, &["status", "addresses"]).is_empty() {
+        return Err(status::plain("no preferred addresses found; known addresses: []"));
+    }
+    Ok(node)
+}
+
+/// What is known of a container that has been started, or would have to be.
+pub(super) fn container_status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
+    let lists = [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ];
+    lists
+        .iter()
+        .flat_map(|field| list(pod, &["status", field]))
+        .find(|status| text(status, &["name"]) == container)
+}

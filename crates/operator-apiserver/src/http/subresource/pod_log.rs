@@ -1,0 +1,292 @@
+//! `pods/log`: what the containers of a simulated pod have written, which its annotations say.
+//!
+//! `logs.operator-sdk.dev/CONTAINER` is the text of one container, `operator-sdk.dev/logs` that of every other one. Every
+//! line counts as written when the container started.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures::stream;
+use http::StatusCode;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::Value;
+use structural_schema::field::{Error, Path};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::kubelet::{container_of, container_status, reachable_node};
+use crate::builtin::tree::{at, text};
+use crate::http::call::{Answer, Call, Content};
+use crate::object;
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::status::{self, Status, Subject};
+
+const MEDIA_TYPE: &str = "text/plain";
+
+pub(super) fn serve(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+) -> Result<Answer, Status> {
+    let info = &call.info;
+    let options = Options::read(call)?;
+    let pod = registry
+        .get(definition, &info.namespace, &info.name)?
+        .value
+        .clone();
+    let container = container_of(&pod, call.query.text("container"))?;
+    let node = text(&pod, &["spec", "nodeName"]);
+    if node.is_empty() {
+        // There is nobody yet who could have a log.
+        return Ok(Answer::new(StatusCode::NO_CONTENT, MEDIA_TYPE, Bytes::new()));
+    }
+    reachable_node(registry, node)?;
+    let started = check_state(&pod, &container, options.previous)?;
+    let now = registry.clock.now();
+    let written = options.select(&log_of(&pod, &container), &started, now);
+    let mut answer = Answer::new(StatusCode::OK, MEDIA_TYPE, Bytes::from(written));
+    let registry = registry.this.upgrade().filter(|_| options.follow);
+    if let (Some(registry), Content::Whole(first)) = (registry, &answer.content) {
+        let following = Following {
+            changes: registry.store.subscribe(&definition.table, &definition.storage),
+            key: definition.key(&info.namespace, &info.name),
+            uid: object::uid(&pod).to_owned(),
+            told: log_of(&pod, &container),
+            first: Some(first.clone()),
+            drain: call.drain.clone(),
+            definition: definition.clone(),
+            container,
+            registry,
+        };
+        answer.content = Content::Stream(following.body());
+    }
+    Ok(answer)
+}
+
+/// The whole text of a container.
+fn log_of(pod: &Value, container: &str) -> String {
+    let annotation = |key: &str| {
+        at(pod, &["metadata", "annotations", key])
+            .as_str()
+            .map(str::to_owned)
+    };
+    let mut log = annotation(&format!("logs.operator-sdk.dev/{container}"))
+        .or_else(|| annotation("operator-sdk.dev/logs"))
+        .unwrap_or_default();
+    if !log.is_empty() && !log.ends_with('\n') {
+        log.push('\n');
+    }
+    log
+}
+
+/// Whether a container has a log, and since when.
+fn check_state(pod: &Value, container: &str, previous: bool) -> Result<String, Status> {
+    let name = object::name(pod);
+    let refused = |why: String| Err(status::bad_request(why));
+    let Some(found) = container_status(pod, container) else {
+        return refused(format!(
+            "container {container:?} in pod {name:?} is not available"
+        ));
+    };
+    let last = at(found, &["lastState", "terminated"]);
+    if previous && !last.is_object() {
+        return refused(format!(
+            "previous terminated container {container:?} in pod {name:?} not found"
+        ));
+    }
+    let state = at(found, &["state"]);
+    let running = ["running", "terminated"].map(|field| at(state, &[field]));
+    let current = running.into_iter().find(|state| state.is_object());
+    match current
+        .filter(|_| !previous)
+        .or(Some(last).filter(|last| last.is_object()))
+    {
+        Some(state) => Ok(text(state, &["startedAt"]).to_owned()),
+        None => match text(state, &["waiting", "reason"]) {
+            "" => refused(format!(
+                "container {container:?} in pod {name:?} is waiting to start - no logs yet"
+            )),
+            reason => refused(format!(
+                "container {container:?} in pod {name:?} is waiting to start: {reason}"
+            )),
+        },
+    }
+}
+
+// === options ===
+
+#[derive(Debug, Default)]
+struct Options {
+    follow: bool,
+    previous: bool,
+    timestamps: bool,
+    tail_lines: Option<i64>,
+    limit_bytes: Option<i64>,
+    since_seconds: Option<i64>,
+    since_time: Option<String>,
+}
+
+impl Options {
+    fn read(call: &Call) -> Result<Self, Status> {
+        let query = &call.query;
+        let number = |name: &str| match query.get(name) {
+            None | Some("") => Ok(None),
+            Some(given) => given.parse::<i64>().map(Some).map_err(|_| {
+                let given = object::go_quote(given);
+                status::bad_request(format!("strconv.ParseInt: parsing {given}: invalid syntax"))
+            }),
+        };
+        let options = Self {
+            follow: query.flag("follow"),
+            previous: query.flag("previous"),
+            timestamps: query.flag("timestamps"),
+            tail_lines: number("tailLines")?,
+            limit_bytes: number("limitBytes")?,
+            since_seconds: number("sinceSeconds")?,
+            since_time: query.get("sinceTime").map(str::to_owned),
+        };
+        let mut errors = options.faults();
+        if query.get("stream").is_some_and(|stream| stream != "All") {
+            errors.push(Error::forbidden(Path::new("stream"), "may not be specified"));
+        }
+        if errors.is_empty() {
+            return Ok(options);
+        }
+        let subject = Subject {
+            group: String::new(),
+            resource: "podlogoptions".to_owned(),
+            kind: "PodLogOptions".to_owned(),
+        };
+        Err(status::invalid(&subject, &call.info.name, &errors))
+    }
+
+    fn faults(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let mut least = |field: &str, value: Option<i64>, least: i64, why: &str| {
+            if let Some(value) = value.filter(|value| *value < least) {
+                errors.push(Error::invalid(Path::new(field), value.into(), why));
+            }
+        };
+        least(
+            "tailLines",
+            self.tail_lines,
+            0,
+            "must be greater than or equal to 0",
+        );
+        least("limitBytes", self.limit_bytes, 1, "must be greater than 0");
+        if self.since_time.is_none() {
+            least("sinceSeconds", self.since_seconds, 1, "must be greater than 0");
+        } else if self.since_seconds.is_some() {
+            let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            errors.push(Error::forbidden(Path::new(""), why));
+        }
+        errors
+    }
+
+    /// The part of a log that is asked for; `written` is the time of all of its lines.
+    fn select(&self, log: &str, written: &str, now: SystemTime) -> String {
+        if self.is_before(written, now) {
+            return String::new();
+        }
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        let skipped = self.tail_lines.map_or(0, |tail| {
+            let tail = usize::try_from(tail).unwrap_or(usize::MAX);
+            lines.len().saturating_sub(tail)
+        });
+        let mut selected: String = lines
+            .into_iter()
+            .skip(skipped)
+            .map(|line| match self.timestamps {
+                true => format!("{written} {line}"),
+                false => line.to_owned(),
+            })
+            .collect();
+        if let Some(limit) = self.limit_bytes.and_then(|limit| usize::try_from(limit).ok()) {
+            let end = (0..=limit.min(selected.len()))
+                .rev()
+                .find(|end| selected.is_char_boundary(*end));
+            selected.truncate(end.unwrap_or_default());
+        }
+        selected
+    }
+
+    /// Whether only what was written after a time is asked for.
+    fn is_before(&self, written: &str, now: SystemTime) -> bool {
+        let Ok(written) = written.parse::<jiff::Timestamp>() else {
+            return false;
+        };
+        let since = self
+            .since_time
+            .as_ref()
+            .and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        let age = self.since_seconds.map(jiff::SignedDuration::from_secs);
+        let now = jiff::Timestamp::try_from(now).ok();
+        let since = since.or_else(|| now?.checked_sub(age?).ok());
+        since.is_some_and(|since| written < since)
+    }
+}
+
+// === following ===
+
+/// A log that is read until its pod ends.
+struct Following {
+    registry: Arc<Registry>,
+    definition: Arc<Definition>,
+    changes: watch::Receiver<u64>,
+    key: String,
+    uid: String,
+    container: String,
+    /// The whole log as the reader knows it.
+    told: String,
+    first: Option<Bytes>,
+    drain: CancellationToken,
+}
+
+impl Following {
+    fn body(self) -> crate::http::call::Body {
+        let frames = stream::unfold(self, |mut following| async move {
+            let bytes = following.next().await?;
+            Some((Ok(Frame::data(bytes)), following))
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+
+    /// What has been written since; `None` when the container, its pod, or the server has ended.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
+            return Some(first);
+        }
+        loop {
+            self.changes.borrow_and_update();
+            let live = self.registry.store.get(&self.definition.table, &self.key);
+            let pod = live.filter(|live| object::uid(&live.value) == self.uid)?;
+            let log = log_of(&pod.value, &self.container);
+            if let Some(more) = log
+                .strip_prefix(self.told.as_str())
+                .filter(|more| !more.is_empty())
+            {
+                let more = Bytes::from(more.to_owned());
+                self.told = log;
+                return Some(more);
+            }
+            if has_ended(&pod.value, &self.container) {
+                return None;
+            }
+            let stop = self.registry.stop.clone();
+            tokio::select! {
+                changed = self.changes.changed() => changed.ok()?,
+                () = self.drain.cancelled() => return None,
+                () = stop.cancelled() => return None,
+            }
+        }
+    }
+}
+
+fn has_ended(pod: &Value, container: &str) -> bool {
+    let of_container =
+        container_status(pod, container).is_some_and(|found| at(found, &["state", "terminated"]).is_object());
+    of_container || matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+}

@@ -1,0 +1,210 @@
+//! Reviews: kinds that are created and answered, and never stored.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::admission::{self, Operation};
+use crate::codec::Form;
+use crate::http::call::Answer;
+use crate::identity::authn::{self, User};
+use crate::identity::authz::{self, Attributes, Decision, Rule};
+use crate::object;
+use crate::patch::managed_fields;
+use crate::registry::Registry;
+use crate::registry::create::fill_namespace;
+use crate::resource::Definition;
+use crate::status::{self, Status, Subject};
+use crate::write::Write;
+
+/// Whether a resource is a question rather than a thing.
+pub(crate) fn is_review(definition: &Definition) -> bool {
+    !definition.is_custom() && definition.verbs == ["create"]
+}
+
+/// Answers a review.
+pub(crate) async fn serve(
+    registry: &Registry,
+    write: &Write,
+    form: Form,
+    mut review: Value,
+) -> Result<Answer, Status> {
+    fill_namespace(write, &mut review)?;
+    managed_fields::update(registry, write, None, &mut review);
+    let user = &write.user;
+    let resource = write.definition.subject.resource.as_str();
+    review["status"] = unanswered(resource);
+    admission::mutate_body(registry, write, Operation::Create, &mut review).await?;
+    match resource {
+        "selfsubjectreviews" => {}
+        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            validate(&write.definition, &review)?;
+        }
+        "selfsubjectrulesreviews" => check_namespace_given(&review)?,
+        "tokenreviews" => check_token_given(&review)?,
+        _ => return Err(status::method_not_allowed()),
+    }
+    admission::validate_body(registry, write, Operation::Create, &review).await?;
+    let answered = match resource {
+        "selfsubjectreviews" => who_am_i(registry, user, &review),
+        "selfsubjectaccessreviews" => may(registry, user, review),
+        "selfsubjectrulesreviews" => what_may_i(registry, user, &review),
+        "tokenreviews" => whose_token(registry, review),
+        _ => may(registry, &subject(&review), review),
+    };
+    Ok(super::transient(StatusCode::CREATED, &answered, form))
+}
+
+/// The status of a review that is not answered yet, as admission sees it.
+fn unanswered(resource: &str) -> Value {
+    match resource {
+        "selfsubjectreviews" => json!({"userInfo": {}}),
+        "tokenreviews" => json!({"user": {}}),
+        "selfsubjectrulesreviews" => {
+            json!({"resourceRules": null, "nonResourceRules": null, "incomplete": false})
+        }
+        _ => json!({"allowed": false}),
+    }
+}
+
+/// Invalid reviews are named after their group alone.
+fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
+    let errors = definition.validate_create(review).errors;
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let subject = Subject {
+        kind: String::new(),
+        ..definition.subject.clone()
+    };
+    Err(status::invalid(&subject, "", &errors))
+}
+
+fn who_am_i(registry: &Registry, user: &User, review: &Value) -> Value {
+    let metadata = json!({"creationTimestamp": registry.timestamp()});
+    let status = json!({"userInfo": user.info()});
+    answer(review, [("metadata", metadata), ("status", status)])
+}
+
+/// A new object of the kind of a review, with nothing of what was asked.
+fn answer<const N: usize>(review: &Value, parts: [(&str, Value); N]) -> Value {
+    let mut answer = json!({"apiVersion": review.get("apiVersion"), "kind": review.get("kind")});
+    for (field, value) in parts {
+        answer[field] = value;
+    }
+    answer
+}
+
+/// The user that a review asks about.
+fn subject(review: &Value) -> User {
+    let extra = object::get(review, &["spec", "extra"]).and_then(Value::as_object);
+    let extra = extra.into_iter().flatten();
+    User {
+        name: object::text(review, &["spec", "user"]).to_owned(),
+        uid: object::text(review, &["spec", "uid"]).to_owned(),
+        groups: texts(object::get(review, &["spec", "groups"])),
+        extra: extra
+            .map(|(key, values)| (key.clone(), texts(Some(values))))
+            .collect(),
+    }
+}
+
+fn may(registry: &Registry, user: &User, mut review: Value) -> Value {
+    let decision = authz::authorize(registry, &asked(user, &review));
+    review["status"] = access_status(&decision);
+    review
+}
+
+fn asked<'a>(user: &'a User, review: &'a Value) -> Attributes<'a> {
+    let part = |attributes: &str, field: &str| object::text(review, &["spec", attributes, field]);
+    let is_resource =
+        object::get(review, &["spec", "resourceAttributes"]).is_some_and(|attributes| !attributes.is_null());
+    let resource = |field: &str| part("resourceAttributes", field);
+    Attributes {
+        user,
+        verb: if is_resource {
+            resource("verb")
+        } else {
+            part("nonResourceAttributes", "verb")
+        },
+        is_resource,
+        group: resource("group"),
+        resource: resource("resource"),
+        subresource: resource("subresource"),
+        namespace: resource("namespace"),
+        name: resource("name"),
+        path: part("nonResourceAttributes", "path"),
+        selected_node: "",
+    }
+}
+
+fn access_status(decision: &Decision) -> Value {
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.as_str().into();
+    }
+    status
+}
+
+fn check_namespace_given(review: &Value) -> Result<(), Status> {
+    if object::text(review, &["spec", "namespace"]).is_empty() {
+        return Err(status::bad_request("no namespace on request"));
+    }
+    Ok(())
+}
+
+fn check_token_given(review: &Value) -> Result<(), Status> {
+    if object::text(review, &["spec", "token"]).is_empty() {
+        return Err(status::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    }
+    Ok(())
+}
+
+fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Value {
+    let namespace = object::text(review, &["spec", "namespace"]);
+    let (rules, unresolved) = authz::rules_of_user(registry, user, namespace);
+    let listed = |is_listed: fn(&Rule) -> bool, part: fn(&Rule) -> Rule| -> Vec<Value> {
+        let rules = rules.iter().filter(|rule| is_listed(rule));
+        rules.map(|rule| part(rule).to_json()).collect()
+    };
+    let resources = listed(
+        |rule| !rule.resources.is_empty(),
+        |rule| Rule {
+            non_resource_urls: Vec::new(),
+            ..rule.clone()
+        },
+    );
+    let paths = listed(
+        |rule| !rule.non_resource_urls.is_empty(),
+        |rule| Rule {
+            verbs: rule.verbs.clone(),
+            non_resource_urls: rule.non_resource_urls.clone(),
+            ..Rule::default()
+        },
+    );
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if !unresolved.is_empty() {
+        let texts = unresolved.iter().map(ToString::to_string).collect();
+        status["evaluationError"] = authz::aggregate(texts).into();
+    }
+    let parts = [("metadata", json!({})), ("spec", json!({})), ("status", status)];
+    answer(review, parts)
+}
+
+fn whose_token(registry: &Registry, mut review: Value) -> Value {
+    let token = object::text(&review, &["spec", "token"]);
+    let audiences = texts(object::get(&review, &["spec", "audiences"]));
+    review["status"] = match authn::authenticate(registry, token, &audiences) {
+        Ok(known) => json!({
+            "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
+        }),
+        Err(why) => json!({"user": {}, "error": why}),
+    };
+    review
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,154 @@
+//! `as=Table`: objects as rows, the way `kubectl get` prints them.
+
+use serde_json::{Value, json};
+
+use crate::builtin::{Column, human_duration};
+use crate::clock;
+use crate::codec::Form;
+use crate::http::call::Call;
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::status::{self, Status};
+
+/// What a row carries besides its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads `includeObject`.
+    pub(crate) fn parse(call: &Call) -> Result<Self, Status> {
+        match call.query.text("includeObject") {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                crate::object::go_quote(other)
+            ))),
+        }
+    }
+}
+
+/// A Table of objects.
+pub(crate) fn render<'o>(
+    registry: &Registry,
+    definition: &Definition,
+    objects: impl Iterator<Item = &'o Value>,
+    metadata: &Value,
+    (form, include): (Form, IncludeObject),
+) -> Value {
+    let now = clock::unix_seconds(registry.clock.now());
+    let rows: Vec<Value> = objects
+        .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, form, include)}))
+        .collect();
+    document(form, metadata, definition.columns(), &rows)
+}
+
+/// Renders a Scale, whose columns are the same for all built-in kinds.
+pub(crate) fn render_scale(
+    registry: &Registry,
+    definition: &Definition,
+    scale: &Value,
+    (form, include): (Form, IncludeObject),
+) -> Value {
+    let replicas = |part: &str| {
+        let found = scale.get(part).and_then(|part| part.get("replicas"));
+        found.cloned().unwrap_or_else(|| 0.into())
+    };
+    let now = clock::unix_seconds(registry.clock.now());
+    let mut cells = generic_cells(scale, now);
+    cells.splice(1..1, [replicas("spec"), replicas("status")]);
+    let count = |name: &str, description: &str| Column {
+        name: name.to_owned(),
+        kind: "integer".to_owned(),
+        format: String::new(),
+        description: description.to_owned(),
+        priority: 0,
+    };
+    let counts = if definition.is_custom() {
+        ["Number of desired replicas", "Number of actual replicas"]
+    } else {
+        [
+            "replicas is the desired number of instances for the scaled object.",
+            "replicas is the actual number of observed instances of the scaled object.",
+        ]
+    };
+    let mut columns = generic_columns();
+    columns.splice(1..1, [count("Desired", counts[0]), count("Available", counts[1])]);
+    for column in &mut columns {
+        if definition.is_custom() && column.name == "Age" {
+            "date".clone_into(&mut column.kind);
+        } else if !definition.is_custom() {
+            column.format = String::new();
+        }
+    }
+    let metadata = json!({"resourceVersion": crate::object::resource_version(scale)});
+    let row = json!({"cells": cells, "object": row_object(scale, form, include)});
+    document(form, &metadata, columns, &[row])
+}
+
+fn document(form: Form, metadata: &Value, columns: Vec<Column>, rows: &[Value]) -> Value {
+    json!({
+        "kind": "Table", "apiVersion": form.meta_version(), "metadata": metadata,
+        "columnDefinitions": described(columns), "rows": rows,
+    })
+}
+
+fn described(columns: Vec<Column>) -> Vec<Value> {
+    columns
+        .into_iter()
+        .map(|column| {
+            json!({
+                "name": column.name, "type": column.kind, "format": column.format,
+                "description": column.description, "priority": column.priority,
+            })
+        })
+        .collect()
+}
+
+fn row_object(object: &Value, form: Form, include: IncludeObject) -> Value {
+    match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => crate::http::verb::partial(object, form),
+        IncludeObject::Object => object.clone(),
+    }
+}
+
+/// The description of the column that every kind begins with.
+pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// Name and age: the columns of kinds that have none of their own.
+pub(crate) fn generic_columns() -> Vec<Column> {
+    let column = |name: &str, format: &str, description: &str| Column {
+        name: name.to_owned(),
+        kind: "string".to_owned(),
+        format: format.to_owned(),
+        description: description.to_owned(),
+        priority: 0,
+    };
+    vec![
+        column("Name", "name", NAME_DESCRIPTION),
+        column("Age", "", AGE_DESCRIPTION),
+    ]
+}
+
+/// The cells under [`generic_columns`].
+pub(crate) fn generic_cells(object: &Value, now: i64) -> Vec<Value> {
+    let created = crate::object::text(object, &["metadata", "creationTimestamp"]);
+    vec![crate::object::name(object).into(), age(created, now).into()]
+}
+
+/// The age of a time stamp.
+pub(crate) fn age(timestamp: &str, now: i64) -> String {
+    match timestamp.parse::<jiff::Timestamp>() {
+        Ok(time) => human_duration(now - time.as_second()),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! The verbs: what a request to a resource makes the registry do, and how the result is answered.
+
+mod create;
+mod delete;
+mod get;
+mod list;
+pub(crate) mod object_body;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod render;
+mod update;
+mod watch;
+
+pub(crate) use self::render::partial;
+
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::codec::Form;
+use crate::http::call::{Answer, Call};
+use crate::http::subresource;
+use crate::registry::Registry;
+use crate::registry::expiry;
+use crate::resource::Definition;
+use crate::status::{self, Status};
+use crate::write::Write;
+
+/// Carries out a request to a resource.
+pub(crate) async fn serve(
+    registry: &Arc<Registry>,
+    method: &Method,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    check_method(method, call, definition)?;
+    if expiry::is_expiring(definition) {
+        expiry::expire(registry);
+    }
+    if subresource::is_special(&call.info.subresource) {
+        return subresource::serve(registry, call, definition, form).await;
+    }
+    if definition.is("", "bindings") {
+        return subresource::serve_bindings(registry, call, definition, form).await;
+    }
+    match call.info.verb {
+        "get" => get::serve(registry, call, definition, form).await,
+        "list" => list::serve(registry, call, definition, form).await,
+        "watch" => watch::serve(registry, call, definition, form),
+        "create" => Box::pin(create::serve(registry, call, definition, form)).await,
+        "update" => Box::pin(update::serve(registry, call, definition, form)).await,
+        "patch" => Box::pin(patch::serve(registry, call, definition, form)).await,
+        "delete" => delete::serve(registry, call, definition, form).await,
+        "deletecollection" => delete::serve_collection(registry, call, definition, form).await,
+        _ => Err(status::method_not_allowed()),
+    }
+}
+
+/// Whether the resource has the verb, at the place that the path names.
+fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result<(), Status> {
+    let info = &call.info;
+    if !info.rest.is_empty() && info.subresource != "proxy" {
+        return Err(status::unknown_resource());
+    }
+    if !info.name.is_empty() && !has_items(definition) {
+        return Err(status::unknown_resource());
+    }
+    let fits = match info.verb {
+        "create" => info.name.is_empty() || !info.subresource.is_empty(),
+        "update" | "patch" => !info.name.is_empty(),
+        _ => true,
+    };
+    let everywhere = definition.namespaced && info.namespace.is_empty();
+    let allowed = if info.subresource.is_empty() {
+        definition.allows(info.verb) && (!everywhere || matches!(info.verb, "list" | "watch"))
+    } else {
+        let Some(subresource) = definition.subresource(&info.subresource) else {
+            return Err(if definition.is_custom() {
+                status::not_found(&definition.subject, &info.name)
+            } else {
+                status::unknown_resource()
+            });
+        };
+        subresource.verbs.iter().any(|verb| verb == info.verb)
+    };
+    // Custom resources are served by what takes a HEAD for a GET.
+    if fits && allowed && (definition.is_custom() || *method != Method::HEAD) {
+        return Ok(());
+    }
+    if definition.is_custom() {
+        return Err(status::method_not_supported(&definition.subject, info.verb));
+    }
+    Err(status::method_not_allowed())
+}
+
+/// Whether there is anything at the path of a single object: questions have no objects.
+fn has_items(definition: &Definition) -> bool {
+    ["get", "update", "patch", "delete"]
+        .iter()
+        .any(|verb| definition.allows(verb))
+}
+
+/// The write that a request is.
+pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, Status> {
+    // The options of a delete may be in its body.
+    let deletes = matches!(call.info.verb, "delete" | "deletecollection");
+    if !deletes {
+        options::check(call)?;
+    }
+    Ok(Write {
+        definition: definition.clone(),
+        namespace: if definition.namespaced {
+            call.info.namespace.clone()
+        } else {
+            String::new()
+        },
+        name: call.info.name.clone(),
+        subresource: call.info.subresource.clone(),
+        user: call.user.clone(),
+        manager: options::field_manager(call),
+        tracked: false,
+        replaces: call.info.verb == "update",
+        dry_run: !deletes && !options::dry_runs(call).is_empty(),
+        options: options::given(call),
+        warnings: call.warnings.clone(),
+        in_collection: false,
+        deadline: call.deadline,
+    })
+}

@@ -1,0 +1,148 @@
+//! DELETE of an object or of a collection.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+use super::{options, render, write};
+use crate::builtin;
+use crate::codec::Form;
+use crate::codec::body::{self, Media};
+use crate::http::call::{Answer, Call};
+use crate::object;
+use crate::registry::{DeleteOptions, Page, Registry};
+use crate::resource::Definition;
+use crate::resource::crd::conversion;
+use crate::status::{self, Status};
+use crate::write::Write;
+
+pub(super) async fn serve(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    let mut write = write(call, definition)?;
+    let options = delete_options(call, &mut write)?;
+    let deleted = registry.delete(&write, &options).await?;
+    if deleted.gone && !definition.returns_deleted_object() {
+        let uid = object::uid(&deleted.object);
+        let body = status::deleted(&definition.subject, &write.name, uid);
+        Ok(Answer::object(StatusCode::OK, &body, form))
+    } else {
+        // A client that asks in the old way for everything below to be deleted is told that this is not over.
+        let waits = write.options.get("orphanDependents") == Some(&Value::Bool(false)) && !deleted.gone;
+        let code = if waits {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::OK
+        };
+        render::object(registry, call, definition, form, code, &deleted.object)
+    }
+}
+
+/// Deletes what a list would show, one by one, and answers with the list.
+pub(super) async fn serve_collection(
+    registry: &Registry,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    let mut write = write(call, definition)?;
+    let delete_options = delete_options(call, &mut write)?;
+    let options = options::list_options(call, definition)?;
+    let mut page: Page = registry.list(definition, &call.info.namespace, &options)?;
+    let stored = page.items.iter().map(|stored| &stored.value);
+    conversion::prepare(registry, definition, stored).await?;
+    for stored in &page.items {
+        let one = Write {
+            definition: definition.clone(),
+            namespace: object::namespace(&stored.value).to_owned(),
+            name: object::name(&stored.value).to_owned(),
+            subresource: String::new(),
+            user: write.user.clone(),
+            manager: write.manager.clone(),
+            tracked: false,
+            replaces: false,
+            dry_run: write.dry_run,
+            options: write.options.clone(),
+            warnings: write.warnings.clone(),
+            in_collection: true,
+            deadline: write.deadline,
+        };
+        match registry.delete(&one, &delete_options).await {
+            Err(missing) if missing.code == 404 => {}
+            result => drop(result?),
+        }
+    }
+    page.token = String::new();
+    render::list(registry, call, definition, form, &page)
+}
+
+const PODS_OF_JOBS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
+/// The options in the body, whatever the query says; without a body, those in the query.
+fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Status> {
+    let body = if call.body.is_empty() {
+        query_options(call)?
+    } else {
+        let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+        let body = body::decode_typed(&call.body, media, ("v1", "DeleteOptions"))?;
+        check_type(&body)?;
+        body
+    };
+    let dry_run = body.get("dryRun").and_then(Value::as_array);
+    write.dry_run = dry_run.is_some_and(|list| !list.is_empty());
+    options::check_delete(call, &body)?;
+    let options = DeleteOptions::from_json(&body);
+    write.options = body;
+    if options.propagation_policy.is_none() && write.definition.is("batch", "jobs") {
+        write.warnings.add(PODS_OF_JOBS_STAY);
+    }
+    Ok(options)
+}
+
+/// The options are of their kind, and their fields of theirs.
+fn check_type(body: &Value) -> Result<(), Status> {
+    let kind = object::text(body, &["kind"]);
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(status::bad_request(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
+            object::go_quote(kind),
+            object::go_quote(object::text(body, &["apiVersion"])),
+        )));
+    }
+    builtin::decode_type(OPTIONS, &mut body.clone())
+        .map(drop)
+        .map_err(|error| status::bad_request(error.to_string()))
+}
+
+/// The OpenAPI name of the type of the options.
+const OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+
+/// The parameters of the URL in the form of a body.
+fn query_options(call: &Call) -> Result<Value, Status> {
+    let mut body = json!({});
+    let seconds = call.query.text("gracePeriodSeconds");
+    if !seconds.is_empty() {
+        let parsed: Result<i64, _> = seconds.parse();
+        let refuse = |_| {
+            let quoted = object::go_quote(seconds);
+            status::bad_request(format!("strconv.ParseInt: parsing {quoted}: invalid syntax"))
+        };
+        body["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();
+    }
+    if let Some(policy) = call.query.get("propagationPolicy") {
+        body["propagationPolicy"] = policy.into();
+    }
+    if call.query.get("orphanDependents").is_some() {
+        body["orphanDependents"] = call.query.flag("orphanDependents").into();
+    }
+    let dry_runs = options::dry_runs(call);
+    if !dry_runs.is_empty() {
+        body["dryRun"] = dry_runs.into();
+    }
+    Ok(body)
+}

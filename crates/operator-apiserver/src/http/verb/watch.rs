@@ -1,0 +1,50 @@
+//! GET with `watch`: a stream of events.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::options;
+use crate::codec::Form;
+use crate::http::call::{Answer, Call, Content};
+use crate::http::table::IncludeObject;
+use crate::http::watch::{self, Subscription};
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::status::Status;
+
+pub(super) fn serve(
+    registry: &Arc<Registry>,
+    call: &Call,
+    definition: &Arc<Definition>,
+    form: Form,
+) -> Result<Answer, Status> {
+    let mut list = options::list_options(call, definition)?;
+    list.token = String::new();
+    let mut watch = options::watch_options(call)?;
+    let least = registry.min_request_timeout.as_secs();
+    if watch.timeout_seconds.is_none() && least > 0 {
+        // Spread out, so that not all clients come back at the same time.
+        watch.timeout_seconds = Some(least + registry.random.next() % least);
+    }
+    if !call.info.name.is_empty() {
+        list.fields.terms.push(crate::selector::FieldTerm {
+            field: "metadata.name".to_owned(),
+            equal: true,
+            value: call.info.name.clone(),
+        });
+    }
+    let stream_type = form.stream_type()?;
+    let subscription = Subscription::open(
+        registry.clone(),
+        definition.clone(),
+        &call.info.namespace,
+        list,
+        &watch,
+        form,
+        IncludeObject::parse(call)?,
+    );
+    let mut answer = Answer::new(StatusCode::OK, stream_type, Default::default());
+    answer.content = Content::Stream(watch::stream(subscription, &watch, call.drain.clone()));
+    Ok(answer)
+}

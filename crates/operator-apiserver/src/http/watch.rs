@@ -1,0 +1,415 @@
+//! Watches: from the events of the store to the frames that a client reads.
+//!
+//! A watcher is a cursor into the history: nothing is buffered for it, and one that falls behind the horizon ends
+//! with an `ERROR` event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::codec::protobuf;
+use crate::codec::{Form, Transform};
+use crate::http::call::Body;
+use crate::http::table::{self, IncludeObject};
+use crate::http::verb::options::WatchOptions;
+use crate::object;
+use crate::registry::{ListOptions, Registry};
+use crate::resource::Definition;
+use crate::resource::crd::conversion;
+use crate::status::{self, Status};
+use crate::store::EventType;
+use crate::store::{Event, Stored};
+
+/// How many events are taken from the history at a time.
+const BATCH: usize = 256;
+/// How often a client that wants bookmarks gets one.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// How long before its end a watch sends the last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// The shortest time after which the server ends a watch of a client that named none.
+const TIMEOUT_SECONDS_MIN: u64 = 1800;
+/// The longest time that a client may name: a year, so that no clock overflows.
+const TIMEOUT_SECONDS_MAX: u64 = 365 * 24 * 3600;
+
+/// What a client watches, and how far it has been told.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    registry: Arc<Registry>,
+    definition: Arc<Definition>,
+    prefix: String,
+    options: ListOptions,
+    form: Form,
+    cursor: u64,
+    /// What is sent before anything else: the initial events, whose frames are made when it is their turn.
+    pending: VecDeque<Pending>,
+    /// Set when the frames that are pending are the last.
+    ended: bool,
+    include: IncludeObject,
+    columns_told: AtomicBool,
+    changes: watch::Receiver<u64>,
+}
+
+/// A frame to be sent.
+#[derive(Debug)]
+enum Pending {
+    /// An object that was there when the watch began.
+    Initial(Arc<Stored>),
+    Frame(Bytes),
+}
+
+/// What is written before an object.
+fn event_name(kind: EventType) -> &'static str {
+    match kind {
+        EventType::Added => "ADDED",
+        EventType::Modified => "MODIFIED",
+        EventType::Deleted => "DELETED",
+    }
+}
+
+impl Subscription {
+    pub(crate) fn open(
+        registry: Arc<Registry>,
+        definition: Arc<Definition>,
+        namespace: &str,
+        options: ListOptions,
+        watch: &WatchOptions,
+        form: Form,
+        include: IncludeObject,
+    ) -> Self {
+        let changes = registry.store.subscribe(&definition.table, &definition.storage);
+        let mut subscription = Self {
+            prefix: definition.key_prefix(namespace),
+            cursor: options.revision.unwrap_or_default(),
+            registry,
+            definition,
+            options,
+            form,
+            pending: VecDeque::new(),
+            ended: false,
+            include,
+            columns_told: AtomicBool::new(false),
+            changes,
+        };
+        subscription.start(watch);
+        subscription
+    }
+
+    fn start(&mut self, watch: &WatchOptions) {
+        let current = self.registry.store.revision();
+        let from = self.options.revision.unwrap_or_default();
+        if !watch.send_initial_events.unwrap_or(from == 0) {
+            if from == 0 {
+                self.cursor = current;
+            }
+            return;
+        }
+        if from > current {
+            self.fail(&status::too_large_revision(from, current));
+            return;
+        }
+        let listing = self.registry.store.list(&self.definition.table, &self.prefix);
+        self.cursor = listing.revision;
+        for stored in listing.objects {
+            if self.selects(&stored) {
+                self.pending.push_back(Pending::Initial(stored));
+            }
+        }
+        if watch.bookmarks {
+            let bookmark = self.bookmark(self.cursor, true);
+            self.pending.push_back(Pending::Frame(bookmark));
+        }
+    }
+
+    fn fail(&mut self, status: &Status) {
+        let frame = self.encode_event("ERROR", &status.body);
+        self.pending.push_back(Pending::Frame(frame));
+        self.ended = true;
+    }
+
+    fn selects(&self, stored: &Stored) -> bool {
+        !self.options.has_selector() || self.options.matches(&self.definition, &stored.value)
+    }
+
+    /// The next frames, some at a time; moves the cursor. None are left if there are none.
+    async fn take(&mut self) -> Vec<Bytes> {
+        loop {
+            if !self.pending.is_empty() {
+                let initial: Vec<Arc<Value>> = self
+                    .pending
+                    .iter()
+                    .take(BATCH)
+                    .filter_map(|pending| match pending {
+                        Pending::Initial(stored) => Some(stored.value.clone()),
+                        Pending::Frame(_) => None,
+                    })
+                    .collect();
+                if let Err(status) = self.prepare(&initial).await {
+                    self.pending.clear();
+                    self.fail(&status);
+                }
+                return self.take_pending();
+            }
+            self.changes.borrow_and_update();
+            let store = &self.registry.store;
+            let events = match store.events(&self.definition.table, self.cursor, BATCH) {
+                Ok(events) => events,
+                Err(compacted) => {
+                    let (cursor, oldest) = (self.cursor, compacted.oldest);
+                    self.fail(&status::expired(format!(
+                        "too old resource version: {cursor} ({oldest})"
+                    )));
+                    continue;
+                }
+            };
+            let Some(last) = events.last() else {
+                return Vec::new();
+            };
+            self.cursor = last.revision;
+            if let Err(status) = self.prepare_events(&events).await {
+                self.fail(&status);
+                continue;
+            }
+            let frames: Vec<Bytes> = events
+                .iter()
+                .filter(|event| event.object.key.starts_with(&self.prefix))
+                .filter_map(|event| self.event_frame(event))
+                .collect();
+            // Events that are not for this client are passed over.
+            if !frames.is_empty() {
+                return frames;
+            }
+        }
+    }
+
+    /// Has objects converted that are about to be told of.
+    async fn prepare(&self, stored: &[Arc<Value>]) -> Result<(), Status> {
+        conversion::prepare(&self.registry, &self.definition, stored).await
+    }
+
+    async fn prepare_events(&self, events: &[Arc<Event>]) -> Result<(), Status> {
+        let mut values: Vec<Arc<Value>> = Vec::new();
+        if self.definition.is_custom() {
+            for event in events
+                .iter()
+                .filter(|event| event.object.key.starts_with(&self.prefix))
+            {
+                values.push(event.object.value.clone());
+                values.extend(event.old.as_ref().map(|old| old.value.clone()));
+            }
+        }
+        self.prepare(&values).await
+    }
+
+    fn take_pending(&mut self) -> Vec<Bytes> {
+        let count = self.pending.len().min(BATCH);
+        let pending: Vec<Pending> = self.pending.drain(..count).collect();
+        let frames = pending.into_iter().map(|pending| match pending {
+            Pending::Initial(stored) => self.frame("ADDED", &stored),
+            Pending::Frame(frame) => frame,
+        });
+        frames.collect()
+    }
+
+    /// An event as this client sees it: an object that begins or ceases to match comes or goes.
+    fn event_frame(&self, event: &Event) -> Option<Bytes> {
+        let before = event.old.as_ref().is_some_and(|old| self.selects(old));
+        let now = event.kind != EventType::Deleted && self.selects(&event.object);
+        let kind = match (before, now) {
+            (false, false) => return None,
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
+        };
+        if kind != EventType::Deleted || event.kind == EventType::Deleted {
+            return Some(self.frame(event_name(kind), &event.object));
+        }
+        let mut last = Arc::unwrap_or_clone(self.definition.serve(&event.old.as_ref()?.value));
+        object::set_meta(
+            &mut last,
+            "resourceVersion",
+            Some(event.revision.to_string().into()),
+        );
+        Some(self.value_frame("DELETED", &last))
+    }
+
+    fn frame(&self, kind: &str, stored: &Stored) -> Bytes {
+        let object = self.definition.serve(&stored.value);
+        if self.form.transform == Transform::None && Arc::ptr_eq(&object, &stored.value) {
+            if self.form.protobuf {
+                let envelope = protobuf::encode::envelope(
+                    (&*self.definition.api_version(), &*self.definition.subject.kind),
+                    stored.protobuf(),
+                );
+                return protobuf::encode::watch_frame(kind, &envelope).into();
+            }
+            let bytes = stored.bytes();
+            let mut frame = BytesMut::with_capacity(bytes.len() + 40);
+            frame.put_slice(b"{\"type\":\"");
+            frame.put_slice(kind.as_bytes());
+            frame.put_slice(b"\",\"object\":");
+            frame.put_slice(bytes);
+            frame.put_slice(b"}\n");
+            return frame.freeze();
+        }
+        self.value_frame(kind, &object)
+    }
+
+    fn value_frame(&self, kind: &str, object: &Value) -> Bytes {
+        let object = match self.form.transform {
+            Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
+                crate::http::verb::partial(object, self.form)
+            }
+            Transform::Table => self.table(kind, object),
+            Transform::None => return self.encode_event(kind, object),
+        };
+        self.encode_event(kind, &object)
+    }
+
+    fn encode_event(&self, kind: &str, object: &Value) -> Bytes {
+        if self.form.protobuf {
+            return protobuf::encode::watch_frame(kind, &protobuf::encode::encode(object)).into();
+        }
+        line(&json!({"type": kind, "object": object}).to_string())
+    }
+
+    /// An event's object as a Table; the columns are told once.
+    fn table(&self, kind: &str, object: &Value) -> Value {
+        let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
+        let rows = (kind != "BOOKMARK").then_some(object).into_iter();
+        let mut rendered = table::render(
+            &self.registry,
+            &self.definition,
+            rows,
+            &metadata,
+            (self.form, self.include),
+        );
+        if self.columns_told.swap(true, Ordering::Relaxed) {
+            rendered["columnDefinitions"] = Value::Null;
+        }
+        rendered
+    }
+
+    fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({
+            "kind": self.definition.subject.kind, "apiVersion": self.definition.api_version(),
+            "metadata": metadata,
+        });
+        if !self.definition.is_custom() {
+            // An empty object of its kind, with what is written even when it is empty; it has nothing to refuse.
+            let _ = self.definition.decode(&mut object);
+        }
+        self.value_frame("BOOKMARK", &object)
+    }
+
+    /// A bookmark at the newest revision of which nothing is left to tell; `None` if there is something to tell.
+    fn idle_bookmark(&mut self) -> Option<Bytes> {
+        let current = self.registry.store.revision();
+        let rest = self.registry.store.events(&self.definition.table, self.cursor, 1);
+        if !rest.is_ok_and(|events| events.is_empty()) {
+            return None;
+        }
+        self.cursor = self.cursor.max(current);
+        Some(self.bookmark(self.cursor, false))
+    }
+}
+
+fn line(text: &str) -> Bytes {
+    let mut line = BytesMut::with_capacity(text.len() + 1);
+    line.put_slice(text.as_bytes());
+    line.put_u8(b'\n');
+    line.freeze()
+}
+
+/// A subscription and the times that its stream keeps.
+struct Stream {
+    subscription: Subscription,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    last_bookmark: bool,
+    end: Instant,
+    drain: CancellationToken,
+    frames: VecDeque<Bytes>,
+}
+
+/// The body of a watch: frames as they come, until the timeout or the end of the server.
+pub(crate) fn stream(subscription: Subscription, watch: &WatchOptions, drain: CancellationToken) -> Body {
+    let spread = subscription.registry.random.next() % TIMEOUT_SECONDS_MIN;
+    let seconds = watch.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_MIN + spread);
+    let seconds = seconds.min(TIMEOUT_SECONDS_MAX);
+    let now = Instant::now();
+    let end = now + Duration::from_secs(seconds);
+    let state = Stream {
+        subscription,
+        bookmarks: watch.bookmarks,
+        next_bookmark: now + BOOKMARK_PERIOD,
+        // A watch that is shorter gets none before its end.
+        last_bookmark: end < now + BOOKMARK_BEFORE_END,
+        end,
+        drain,
+        frames: VecDeque::new(),
+    };
+    let frames = stream::unfold(state, |mut state| async move {
+        let bytes = state.next().await?;
+        Some((Ok(Frame::data(bytes)), state))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+impl Stream {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Some(frame);
+            }
+            let subscription = &mut self.subscription;
+            if subscription.ended && subscription.pending.is_empty() {
+                return None;
+            }
+            // Asked first: the events that led to the end are still told.
+            let is_last = subscription.definition.is_retired();
+            self.frames.extend(subscription.take().await);
+            if self.frames.is_empty() && (is_last || !self.wait().await) {
+                return None;
+            }
+        }
+    }
+
+    /// Waits for something to do; `false` is the end.
+    async fn wait(&mut self) -> bool {
+        let before_end = self.end - BOOKMARK_BEFORE_END;
+        let bookmark = if self.last_bookmark {
+            self.end
+        } else {
+            self.next_bookmark.min(before_end)
+        };
+        let stop = self.subscription.registry.stop.clone();
+        let definition = self.subscription.definition.clone();
+        tokio::select! {
+            changed = self.subscription.changes.changed() => changed.is_ok(),
+            () = tokio::time::sleep_until(bookmark), if self.bookmarks && !self.last_bookmark => {
+                self.last_bookmark = bookmark == before_end;
+                self.next_bookmark = bookmark + BOOKMARK_PERIOD;
+                self.frames.extend(self.subscription.idle_bookmark());
+                true
+            }
+            () = tokio::time::sleep_until(self.end) => false,
+            () = self.drain.cancelled() => false,
+            () = definition.retired() => true,
+            () = stop.cancelled() => false,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Bearer tokens: the fixed ones of the builder, and those of service accounts.
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde_json::Value;
+
+use super::{AUTHENTICATED, CREDENTIAL_ID, NODE_NAME, User, service_account_groups, service_account_name};
+use crate::clock::unix_seconds;
+use crate::object;
+use crate::registry::Registry;
+
+/// How far clocks may be apart, in seconds.
+const LEEWAY: i64 = 60;
+
+/// Whose a token is, and for whom it is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Authenticated {
+    pub(crate) user: User,
+    /// Those of the wanted audiences that the token is for.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// What every refused token is told.
+const INVALID: &str = "invalid bearer token";
+
+/// The token of an `Authorization` header.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    // A token with other bytes is one that nobody has.
+    let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
+    let header = header.trim();
+    let mut parts = header.split(' ');
+    let scheme = parts.next()?;
+    let token = parts.next()?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+}
+
+/// Whose a token is, if it is for one of the audiences; without any, it has to be for this server.
+///
+/// # Errors
+/// Why it is refused.
+pub(crate) fn authenticate(
+    registry: &Registry,
+    token: &str,
+    audiences: &[String],
+) -> Result<Authenticated, String> {
+    let own = registry.issuer.audiences();
+    let wanted = if audiences.is_empty() { &own } else { audiences };
+    if let Some(user) = registry.static_tokens.get(token) {
+        let audiences = common(&own, wanted);
+        if audiences.is_empty() {
+            return Err(INVALID.to_owned());
+        }
+        return Ok(Authenticated {
+            user: user.clone(),
+            audiences,
+        });
+    }
+    let claims = registry.issuer.verify(token).ok_or(INVALID)?;
+    let refuse = |why: String| format!("[{INVALID}, {why}]");
+    let audiences = audiences_of(&claims, wanted).map_err(refuse)?;
+    check_time(&claims, unix_seconds(registry.clock.now())).map_err(refuse)?;
+    let user = Account::of(&claims).user(registry).map_err(refuse)?;
+    Ok(Authenticated { user, audiences })
+}
+
+fn common(known: &[String], wanted: &[String]) -> Vec<String> {
+    known
+        .iter()
+        .filter(|known| wanted.contains(known))
+        .cloned()
+        .collect()
+}
+
+fn audiences_of(claims: &Value, wanted: &[String]) -> Result<Vec<String>, String> {
+    let given: Vec<String> = match claims.get("aud") {
+        Some(Value::String(only)) => vec![only.clone()],
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let audiences = common(&given, wanted);
+    if audiences.is_empty() {
+        let show = crate::identity::authz::go_list;
+        return Err(format!(
+            "token audiences {} is invalid for the target audiences {}",
+            show(&given),
+            show(wanted)
+        ));
+    }
+    Ok(audiences)
+}
+
+fn check_time(claims: &Value, now: i64) -> Result<(), String> {
+    let time = |claim: &str| claims.get(claim).and_then(Value::as_i64);
+    if time("nbf").is_some_and(|begin| now + LEEWAY < begin) {
+        return Err("service account token is not valid yet".to_owned());
+    }
+    if time("exp").is_none_or(|end| end + LEEWAY < now) {
+        return Err("service account token has expired".to_owned());
+    }
+    Ok(())
+}
+
+/// What a token says of a service account.
+struct Account<'a> {
+    claims: &'a Value,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Account<'a> {
+    fn of(claims: &'a Value) -> Self {
+        let text = |path: &[&str]| {
+            let own = claims.get("kubernetes.io");
+            own.map(|own| object::text(own, path)).unwrap_or_default()
+        };
+        Self {
+            claims,
+            namespace: text(&["namespace"]),
+            name: text(&["serviceaccount", "name"]),
+        }
+    }
+
+    /// The user, as long as the account and what the token is bound to are there.
+    fn user(&self, registry: &Registry) -> Result<User, String> {
+        let uid = self.reference("serviceaccount").map_or("", |(_, uid)| uid);
+        self.check_account(registry, uid)?;
+        for (part, table, is_namespaced) in [("secret", "secrets", true), ("pod", "pods", true)] {
+            self.check_bound(registry, part, table, is_namespaced)?;
+        }
+        if self.reference("pod").is_none() {
+            self.check_bound(registry, "node", "nodes", false)?;
+        }
+        let mut groups = service_account_groups(self.namespace);
+        groups.push(AUTHENTICATED.to_owned());
+        Ok(User {
+            name: service_account_name(self.namespace, self.name),
+            uid: uid.to_owned(),
+            groups,
+            extra: self.extra(),
+        })
+    }
+
+    fn reference(&self, part: &str) -> Option<(&'a str, &'a str)> {
+        let reference = self.claims.get("kubernetes.io")?.get(part)?;
+        Some((
+            object::text(reference, &["name"]),
+            object::text(reference, &["uid"]),
+        ))
+    }
+
+    fn check_account(&self, registry: &Registry, uid: &str) -> Result<(), String> {
+        let (namespace, name) = (self.namespace, self.name);
+        let account = registry
+            .store
+            .get("serviceaccounts", &format!("{namespace}/{name}"))
+            .ok_or_else(|| format!("serviceaccounts {} not found", object::go_quote(name)))?;
+        if was_deleted(registry, &account.value) {
+            return Err(format!("service account {namespace}/{name} has been deleted"));
+        }
+        let live = object::uid(&account.value);
+        if live != uid {
+            return Err(format!(
+                "service account UID ({live}) does not match claim ({uid})"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_bound(
+        &self,
+        registry: &Registry,
+        part: &str,
+        table: &str,
+        is_namespaced: bool,
+    ) -> Result<(), String> {
+        let Some((name, uid)) = self.reference(part) else {
+            return Ok(());
+        };
+        let key = if is_namespaced {
+            format!("{}/{name}", self.namespace)
+        } else {
+            name.to_owned()
+        };
+        let bound = registry.store.get(table, &key);
+        let Some(bound) = bound.filter(|bound| !was_deleted(registry, &bound.value)) else {
+            return Err("service account token has been invalidated".to_owned());
+        };
+        let live = object::uid(&bound.value);
+        if live != uid {
+            return Err(format!(
+                "{part} UID ({live}) does not match service account {part} ref claim ({uid})"
+            ));
+        }
+        Ok(())
+    }
+
+    fn extra(&self) -> BTreeMap<String, Vec<String>> {
+        let mut extra = BTreeMap::new();
+        let mut add = |key: &str, value: &str| {
+            if !value.is_empty() {
+                extra.insert(key.to_owned(), vec![value.to_owned()]);
+            }
+        };
+        let id = self.claims.get("jti").and_then(Value::as_str).unwrap_or_default();
+        if !id.is_empty() {
+            add(CREDENTIAL_ID, &format!("JTI={id}"));
+        }
+        if let Some((name, uid)) = self.reference("pod") {
+            add("authentication.kubernetes.io/pod-name", name);
+            add("authentication.kubernetes.io/pod-uid", uid);
+        }
+        if let Some((name, uid)) = self.reference("node") {
+            add(NODE_NAME, name);
+            add("authentication.kubernetes.io/node-uid", uid);
+        }
+        extra
+    }
+}
+
+/// Whether an object is on its way out for longer than clocks may be apart.
+fn was_deleted(registry: &Registry, object: &Value) -> bool {
+    let time = object::text(object, &["metadata", "deletionTimestamp"]);
+    let time: Option<jiff::Timestamp> = time.parse().ok();
+    time.is_some_and(|time| time.as_second() + LEEWAY < unix_seconds(registry.clock.now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_of_any_bytes_is_a_token() {
+        let token = |header: &[u8]| {
+            let value = HeaderValue::from_bytes(header).unwrap();
+            bearer_token(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+        };
+        assert_eq!(token(b"Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token(b"bearer  abc"), None);
+        assert_eq!(token(b"Basic abc"), None);
+        assert!(token("Bearer \u{e9}".as_bytes()).is_some());
+        assert!(token(b"Bearer \xff\xfe").is_some());
+    }
+}

@@ -1,0 +1,318 @@
+//! Acting as another user: the `Impersonate-*` headers, and whether the requester may.
+//!
+//! There are five modes, tried in turn. The constrained ones ask twice: may the requester do what the request does
+//! while it impersonates (`impersonate-on:MODE:VERB`), and may it impersonate this user (`impersonate:MODE`)? The last
+//! one only asks whether it may `impersonate` each part of the user. See KEP-5284.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+
+use super::{
+    AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, User, service_account, service_account_groups,
+};
+use crate::builtin::names;
+use crate::identity::authz::{self, Attributes};
+use crate::object::go_quote;
+use crate::query;
+use crate::registry::Registry;
+use crate::status::{self, Status};
+
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// The user that a request is carried out as; `request` is what the requester asks for.
+///
+/// # Errors
+/// If headers name parts of a user but no user, or the requester may not impersonate it.
+pub(crate) fn impersonate(
+    registry: &Registry,
+    headers: &HeaderMap,
+    request: &Attributes<'_>,
+) -> Result<Option<User>, Status> {
+    let Some(wanted) = wanted(headers)? else {
+        return Ok(None);
+    };
+    let mut first_refusal = None;
+    for mode in MODES.iter().filter(|mode| (mode.fits)(&wanted, request.user)) {
+        match mode.check(registry, &wanted, request) {
+            Ok(user) => return Ok(Some(user)),
+            Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
+        }
+    }
+    Err(first_refusal.unwrap_or_else(|| status::plain("all impersonation modes failed")))
+}
+
+/// The user that the headers name, as they name it.
+fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
+            let key = query::decode(&key.replace('+', "%2B"));
+            extra.entry(key).or_default().push(text(value));
+        }
+    }
+    let wanted = User {
+        name: first("impersonate-user"),
+        uid: first("impersonate-uid"),
+        groups: headers.get_all("impersonate-group").iter().map(text).collect(),
+        extra,
+    };
+    if !wanted.name.is_empty() {
+        return Ok(Some(wanted));
+    }
+    if has_only_a_name(&wanted) {
+        return Ok(None);
+    }
+    let printed = go_syntax(&wanted);
+    Err(status::bad_request(format!(
+        "requested {printed} without impersonating a user name"
+    )))
+}
+
+/// A user as Go prints its struct.
+fn go_syntax(user: &User) -> String {
+    let texts = |texts: &[String]| {
+        let quoted: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
+        format!("{{{}}}", quoted.join(", "))
+    };
+    let groups = if user.groups.is_empty() {
+        "(nil)".to_owned()
+    } else {
+        texts(&user.groups)
+    };
+    let extra: Vec<String> = user
+        .extra
+        .iter()
+        .map(|(key, values)| format!("{}:[]string{}", go_quote(key), texts(values)))
+        .collect();
+    let extra = if extra.is_empty() {
+        "(nil)".to_owned()
+    } else {
+        format!("{{{}}}", extra.join(", "))
+    };
+    format!(
+        "&user.DefaultInfo{{Name:{}, UID:{}, Groups:[]string{groups}, Extra:map[string][]string{extra}}}",
+        go_quote(&user.name),
+        go_quote(&user.uid)
+    )
+}
+
+/// One way of being allowed to act as another.
+struct Mode {
+    /// Empty for the mode that is not constrained.
+    name: &'static str,
+    /// Whether the mode is for this user (first) and this requester (second).
+    fits: fn(&User, &User) -> bool,
+}
+
+const MODES: [Mode; 5] = [
+    Mode {
+        name: ASSOCIATED_NODE,
+        fits: |wanted, requester| {
+            let node = node_of(&wanted.name).filter(|_| has_only_a_name(wanted));
+            node.is_some_and(|node| runs_on(requester, node))
+        },
+    },
+    Mode {
+        name: "arbitrary-node",
+        fits: |wanted, _| has_only_a_name(wanted) && node_of(&wanted.name).is_some(),
+    },
+    Mode {
+        name: "serviceaccount",
+        fits: |wanted, _| has_only_a_name(wanted) && service_account(&wanted.name).is_some(),
+    },
+    Mode {
+        name: "user-info",
+        fits: |wanted, _| node_of(&wanted.name).is_none() && service_account(&wanted.name).is_none(),
+    },
+    Mode {
+        name: "",
+        fits: |_, _| true,
+    },
+];
+const ASSOCIATED_NODE: &str = "associated-node";
+
+fn has_only_a_name(user: &User) -> bool {
+    user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
+}
+
+fn node_of(user: &str) -> Option<&str> {
+    let name = user.strip_prefix("system:node:")?;
+    names::dns_subdomain(name).is_empty().then_some(name)
+}
+
+fn runs_on(requester: &User, node: &str) -> bool {
+    let known = requester.extra.get(NODE_NAME).map(Vec::as_slice);
+    service_account(&requester.name).is_some() && matches!(known, Some([only]) if only == node)
+}
+
+impl Mode {
+    fn is_constrained(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// The user to act as, with the groups that follow from its name.
+    fn check(&self, registry: &Registry, wanted: &User, request: &Attributes<'_>) -> Result<User, Status> {
+        let check = |attributes: &Attributes<'_>| {
+            let decision = authz::authorize(registry, attributes);
+            if decision.allowed {
+                Ok(())
+            } else {
+                Err(authz::refusal(attributes, &decision.reason))
+            }
+        };
+        if self.is_constrained() {
+            let verb = format!("impersonate-on:{}:{}", self.name, request.verb);
+            check(&Attributes {
+                verb: &verb,
+                ..*request
+            })?;
+        }
+        let verb = self.verb();
+        let asked = Asked {
+            requester: request.user,
+            verb: &verb,
+            mode: self,
+        };
+        check(&asked.name(wanted))?;
+        if !wanted.uid.is_empty() {
+            check(&asked.part(AUTHENTICATION, "uids", "", &wanted.uid))?;
+        }
+        self.check_groups(&asked, wanted, &check)?;
+        self.check_extra(&asked, wanted, &check)?;
+        Ok(self.complete(wanted))
+    }
+
+    fn verb(&self) -> Cow<'static, str> {
+        if self.is_constrained() {
+            format!("impersonate:{}", self.name).into()
+        } else {
+            "impersonate".into()
+        }
+    }
+
+    /// Many groups are asked for at once first.
+    fn check_groups(&self, asked: &Asked<'_>, wanted: &User, check: &Check<'_>) -> Result<(), Status> {
+        let group = self.group();
+        let refuse = |name: &str, why: &str| Err(authz::refusal(&asked.part(group, "groups", "", name), why));
+        if self.is_constrained() {
+            if wanted.is_in("") {
+                return refuse("", "impersonating the empty string group is not allowed");
+            }
+            if wanted.is_in(MASTERS) {
+                return refuse(MASTERS, "impersonating the system:masters group is not allowed");
+            }
+            if wanted.groups.len() >= MANY && check(&asked.part(group, "groups", "", "*")).is_ok() {
+                return Ok(());
+            }
+        }
+        wanted
+            .groups
+            .iter()
+            .try_for_each(|name| check(&asked.part(group, "groups", "", name)))
+    }
+
+    fn check_extra(&self, asked: &Asked<'_>, wanted: &User, check: &Check<'_>) -> Result<(), Status> {
+        let values = || wanted.extra.values().flatten();
+        if self.is_constrained() {
+            if wanted.extra.contains_key("") {
+                let why = "impersonating the empty string key in extra is not allowed";
+                return Err(authz::refusal(
+                    &asked.part(AUTHENTICATION, "userextras", "", ""),
+                    why,
+                ));
+            }
+            if values().any(String::is_empty) {
+                let why = "impersonating the empty string value in extra is not allowed";
+                return Err(authz::refusal(
+                    &asked.part(AUTHENTICATION, "userextras", "", ""),
+                    why,
+                ));
+            }
+            let all = asked.part(AUTHENTICATION, "userextras", "*", "*");
+            if values().count().max(wanted.extra.len()) >= MANY && check(&all).is_ok() {
+                return Ok(());
+            }
+        }
+        wanted.extra.iter().try_for_each(|(key, values)| {
+            values
+                .iter()
+                .try_for_each(|value| check(&asked.part(AUTHENTICATION, "userextras", key, value)))
+        })
+    }
+
+    fn group(&self) -> &'static str {
+        if self.is_constrained() { AUTHENTICATION } else { "" }
+    }
+
+    fn complete(&self, wanted: &User) -> User {
+        let mut user = wanted.clone();
+        if self.is_constrained() && node_of(&user.name).is_some() {
+            user.groups = vec!["system:nodes".to_owned()];
+        }
+        if user.groups.is_empty()
+            && let Some((namespace, _)) = service_account(&user.name)
+        {
+            user.groups = service_account_groups(namespace);
+        }
+        if user.is_anonymous() {
+            user.join(UNAUTHENTICATED);
+        } else if !user.is_in(UNAUTHENTICATED) {
+            user.join(AUTHENTICATED);
+        }
+        user
+    }
+}
+
+/// From how many groups or extra values on a constrained mode asks for all of them first.
+const MANY: usize = 4;
+
+type Check<'a> = dyn Fn(&Attributes<'_>) -> Result<(), Status> + 'a;
+
+/// What every question about one impersonation has in common.
+struct Asked<'a> {
+    requester: &'a User,
+    verb: &'a str,
+    mode: &'a Mode,
+}
+
+impl<'a> Asked<'a> {
+    fn part(&self, group: &'a str, resource: &'a str, subresource: &'a str, name: &'a str) -> Attributes<'a> {
+        Attributes {
+            user: self.requester,
+            verb: self.verb,
+            is_resource: true,
+            group,
+            resource,
+            subresource,
+            name,
+            namespace: "",
+            path: "",
+            selected_node: "",
+        }
+    }
+
+    /// The question about the name of a user: it may be that of a service account or of a node.
+    fn name(&self, wanted: &'a User) -> Attributes<'a> {
+        let group = self.mode.group();
+        if let Some(node) = node_of(&wanted.name).filter(|_| self.mode.is_constrained()) {
+            let name = if self.mode.name == ASSOCIATED_NODE {
+                "*"
+            } else {
+                node
+            };
+            return self.part(group, "nodes", "", name);
+        }
+        match service_account(&wanted.name) {
+            Some((namespace, name)) => Attributes {
+                namespace,
+                ..self.part(group, "serviceaccounts", "", name)
+            },
+            None => self.part(group, "users", "", &wanted.name),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Who may do what: `system:masters` everything, others what roles grant them.
+
+mod abac;
+pub(crate) mod coverage;
+mod node;
+pub(crate) mod rbac;
+pub(crate) mod rule;
+
+pub use self::abac::AbacPolicies;
+pub(crate) use self::node::refers_to_any;
+pub(crate) use self::rbac::{aggregate, rules_of_user};
+pub(crate) use self::rule::{Rule, go_list};
+use crate::http::request_info::RequestInfo;
+use crate::identity::authn::User;
+use crate::registry::Registry;
+use crate::status::{self, Status, Subject};
+
+/// An authorizer: it decides what users may do. Members of `system:masters` may do everything under each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Authorization {
+    /// Roles and their bindings.
+    #[default]
+    Rbac,
+    /// Nobody: all is allowed.
+    AlwaysAllow,
+    /// Nobody: nothing is allowed.
+    AlwaysDeny,
+    /// The Node authorizer: kubelets may use what belongs to the pods on their nodes.
+    Node,
+    /// The policies of a file.
+    Abac(AbacPolicies),
+}
+
+impl Authorization {
+    /// The name as `--authorization-mode` has it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Rbac => "RBAC",
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::AlwaysDeny => "AlwaysDeny",
+            Self::Node => "Node",
+            Self::Abac(_) => "ABAC",
+        }
+    }
+
+    fn decide(&self, registry: &Registry, asked: &Attributes<'_>) -> Decision {
+        match self {
+            Self::Rbac => rbac::authorize(registry, asked),
+            Self::AlwaysAllow => Decision::allow(""),
+            Self::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
+            Self::Node => node::authorize(registry, asked),
+            Self::Abac(policies) if policies.allow(asked) => Decision::allow(""),
+            Self::Abac(_) => Decision::no_opinion("No policy matched."),
+        }
+    }
+}
+
+/// What is asked for, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) verb: &'a str,
+    /// Whether it is about a resource; otherwise it is about a path.
+    pub(crate) is_resource: bool,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) path: &'a str,
+    /// The one node whose objects the field selector of a list or a watch lets through.
+    pub(crate) selected_node: &'a str,
+}
+
+impl<'a> Attributes<'a> {
+    /// What a request asks for.
+    pub(crate) fn of(user: &'a User, info: &'a RequestInfo) -> Self {
+        Self {
+            user,
+            verb: info.verb,
+            is_resource: info.is_resource,
+            group: &info.group,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: info.authorized_name(),
+            path: &info.path,
+            selected_node: info.selected_node(),
+        }
+    }
+}
+
+/// A decision, and where it comes from. Refusals usually have no reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) allowed: bool,
+    pub(crate) reason: String,
+}
+
+impl Decision {
+    fn allow(reason: &str) -> Self {
+        Self {
+            allowed: true,
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn no_opinion(reason: &str) -> Self {
+        Self {
+            allowed: false,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Decides on a request: the first authorizer that allows it. A refusal has the reasons of all.
+pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Decision {
+    if attributes.user.is_master() {
+        return Decision::allow("");
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    for authorizer in &registry.authorizers {
+        let decision = authorizer.decide(registry, attributes);
+        if decision.allowed {
+            registry.metrics.authorized(authorizer.name());
+            return decision;
+        }
+        if !decision.reason.is_empty() {
+            reasons.push(decision.reason);
+        }
+    }
+    Decision::no_opinion(&reasons.join("\n"))
+}
+
+/// A request that is not allowed: why, and the answer to it.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) reason: String,
+    pub(crate) status: Status,
+}
+
+/// Lets a request through with the reason, or refuses it.
+pub(crate) fn check_and_explain(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+) -> Result<String, Box<Refused>> {
+    let decision = authorize(registry, attributes);
+    if decision.allowed {
+        return Ok(decision.reason);
+    }
+    Err(Box::new(Refused {
+        status: refusal(attributes, &decision.reason),
+        reason: decision.reason,
+    }))
+}
+
+/// Lets a request through, or refuses it.
+pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let decision = check_and_explain(registry, attributes);
+    decision.map(drop).map_err(|refused| refused.status)
+}
+
+/// The answer to a request that is not allowed.
+pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
+    let mut why = sentence(attributes);
+    if !reason.is_empty() {
+        why = format!("{why}: {reason}");
+    }
+    let subject = Subject {
+        group: attributes.group.to_owned(),
+        resource: attributes.resource.to_owned(),
+        kind: String::new(),
+    };
+    if attributes.is_resource {
+        return status::forbidden(&subject, attributes.name, &why);
+    }
+    let mut refused = status::forbidden(&subject, "", &why);
+    refused.body["message"] = format!("forbidden: {why}").into();
+    refused
+}
+
+fn sentence(attributes: &Attributes<'_>) -> String {
+    let quote = crate::object::go_quote;
+    let (user, verb) = (quote(&attributes.user.name), attributes.verb);
+    if !attributes.is_resource {
+        return format!("User {user} cannot {verb} path {}", quote(attributes.path));
+    }
+    let resource = if attributes.subresource.is_empty() {
+        quote(attributes.resource)
+    } else {
+        quote(&format!("{}/{}", attributes.resource, attributes.subresource))
+    };
+    let scope = if attributes.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {}", quote(attributes.namespace))
+    };
+    let group = quote(attributes.group);
+    format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}")
+}

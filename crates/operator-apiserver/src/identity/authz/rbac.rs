@@ -1,0 +1,228 @@
+//! Roles and their bindings, read from the store with each request.
+
+use std::fmt::{Display, Formatter};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Attributes, Decision, Rule};
+use crate::identity::authn::{User, service_account_name};
+use crate::object::{self, go_quote};
+use crate::registry::Registry;
+
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Whether a binding gives the user a rule that covers the request.
+pub(crate) fn authorize(registry: &Registry, asked: &Attributes<'_>) -> Decision {
+    let mut decision = Decision::default();
+    let mut unresolved = Vec::new();
+    visit(registry, asked.user, asked.namespace, &mut |found| match found {
+        Ok((grant, rule)) if rule.allows(asked) => {
+            decision = Decision {
+                allowed: true,
+                reason: format!("RBAC: allowed by {grant}"),
+            };
+            ControlFlow::Break(())
+        }
+        Ok(_) => ControlFlow::Continue(()),
+        Err(error) => {
+            unresolved.push(error.to_string());
+            ControlFlow::Continue(())
+        }
+    });
+    if !decision.allowed && !unresolved.is_empty() {
+        decision.reason = format!("RBAC: {}", aggregate(unresolved));
+    }
+    decision
+}
+
+/// The rules that a user has in a namespace, and the roles that could not be read.
+pub(crate) fn rules_of_user(
+    registry: &Registry,
+    user: &User,
+    namespace: &str,
+) -> (Vec<Rule>, Vec<Unresolved>) {
+    let (mut rules, mut unresolved) = (Vec::new(), Vec::new());
+    visit(registry, user, namespace, &mut |found| {
+        match found {
+            Ok((_, rule)) => rules.push(rule),
+            Err(error) => unresolved.push(error),
+        }
+        ControlFlow::Continue(())
+    });
+    (rules, unresolved)
+}
+
+/// Several errors as one text, as Go aggregates them: equal ones once.
+pub(crate) fn aggregate(mut texts: Vec<String>) -> String {
+    let mut seen = std::collections::BTreeSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
+    match texts.as_slice() {
+        [only] => only.clone(),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+/// A role that a binding names and that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    /// There is none.
+    Missing {
+        /// `role` or `clusterrole`.
+        resource: &'static str,
+        name: String,
+    },
+    /// A binding refers to roles only.
+    Kind(String),
+}
+
+impl Display for Unresolved {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing { resource, name } => {
+                write!(formatter, "{resource}.{GROUP} {} not found", go_quote(name))
+            }
+            Self::Kind(kind) => write!(formatter, "unsupported role reference kind: {}", go_quote(kind)),
+        }
+    }
+}
+
+/// How a user comes to a rule: `RoleBinding "b/ns" of Role "r" to User "jane"`.
+struct Grant<'a> {
+    binding: &'a Value,
+    subject: &'a Value,
+}
+
+impl Display for Grant<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        let (name, namespace) = (object::name(self.binding), object::namespace(self.binding));
+        let (kind, binding) = if namespace.is_empty() {
+            ("ClusterRoleBinding", name.to_owned())
+        } else {
+            ("RoleBinding", format!("{name}/{namespace}"))
+        };
+        let role = |field: &str| object::text(self.binding, &["roleRef", field]);
+        write!(
+            formatter,
+            "{kind} {} of {} {} to {}",
+            go_quote(&binding),
+            role("kind"),
+            go_quote(role("name")),
+            describe(self.subject, namespace)
+        )
+    }
+}
+
+fn describe(subject: &Value, namespace: &str) -> String {
+    let (kind, name) = (object::text(subject, &["kind"]), object::text(subject, &["name"]));
+    if kind != "ServiceAccount" {
+        return format!("{kind} {}", go_quote(name));
+    }
+    let namespace = account_namespace(subject, namespace);
+    format!("{kind} {}", go_quote(&format!("{name}/{namespace}")))
+}
+
+/// The namespace of a subject that is a service account: its own, or that of the binding.
+fn account_namespace<'a>(subject: &'a Value, namespace: &'a str) -> &'a str {
+    match object::text(subject, &["namespace"]) {
+        "" => namespace,
+        given => given,
+    }
+}
+
+type Found<'a> = Result<(&'a Grant<'a>, Rule), Unresolved>;
+type Visitor<'v> = dyn FnMut(Found<'_>) -> ControlFlow<()> + 'v;
+
+/// Shows every rule that a user has in a namespace to the visitor, those of the whole cluster first.
+fn visit(registry: &Registry, user: &User, namespace: &str, visitor: &mut Visitor<'_>) {
+    let cluster = visit_bindings(registry, user, ("clusterrolebindings", ""), visitor);
+    if cluster.is_continue() && !namespace.is_empty() {
+        let _ = visit_bindings(registry, user, ("rolebindings", namespace), visitor);
+    }
+}
+
+fn visit_bindings(
+    registry: &Registry,
+    user: &User,
+    (resource, namespace): (&str, &str),
+    visitor: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    for binding in bindings(registry, resource, namespace) {
+        let subjects = list(&binding, "subjects");
+        let Some(subject) = subjects
+            .iter()
+            .find(|subject| is_subject(subject, user, namespace))
+        else {
+            continue;
+        };
+        let Some(reference) = binding.get("roleRef") else {
+            continue;
+        };
+        let grant = Grant {
+            binding: &binding,
+            subject,
+        };
+        match rules(registry, reference, namespace) {
+            Ok(rules) => rules
+                .into_iter()
+                .try_for_each(|rule| visitor(Ok((&grant, rule))))?,
+            Err(error) => visitor(Err(error))?,
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+fn bindings(registry: &Registry, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+    let prefix = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{namespace}/")
+    };
+    let listing = registry.store.list(&format!("{resource}.{GROUP}"), &prefix);
+    listing
+        .objects
+        .iter()
+        .map(|stored| stored.value.clone())
+        .collect()
+}
+
+fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
+    let name = object::text(subject, &["name"]);
+    match object::text(subject, &["kind"]) {
+        "User" => user.name == name,
+        "Group" => user.is_in(name),
+        "ServiceAccount" => {
+            let namespace = account_namespace(subject, namespace);
+            !namespace.is_empty() && user.name == service_account_name(namespace, name)
+        }
+        _ => false,
+    }
+}
+
+/// The rules of the role that a reference names; a Role is one of the given namespace.
+pub(crate) fn rules(
+    registry: &Registry,
+    reference: &Value,
+    namespace: &str,
+) -> Result<Vec<Rule>, Unresolved> {
+    let name = object::text(reference, &["name"]);
+    let (resource, table, key) = match object::text(reference, &["kind"]) {
+        "Role" => ("role", "roles", format!("{namespace}/{name}")),
+        "ClusterRole" => ("clusterrole", "clusterroles", name.to_owned()),
+        kind => return Err(Unresolved::Kind(kind.to_owned())),
+    };
+    let role = registry.store.get(&format!("{table}.{GROUP}"), &key);
+    let role = role.ok_or_else(|| Unresolved::Missing {
+        resource,
+        name: name.to_owned(),
+    })?;
+    Ok(list(&role.value, "rules").iter().map(Rule::read).collect())
+}
+
+pub(crate) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
+    value
+        .get(field)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,250 @@
+//! Tokens of service accounts: JSON Web Tokens that the server signs, and checks when they come back.
+//!
+//! Knows no HTTP and no objects: claims in, token out, and the other way round.
+
+mod key;
+mod rsa;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64_URL;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+pub(crate) use self::key::KeyError;
+use self::key::{PublicKey, SigningKey};
+use crate::identity::keyring::Keyring;
+use crate::server::Error;
+
+/// The issuer, unless the builder names another. Nothing is fetched from it: it is a name.
+const DEFAULT_URL: &str = "https://127.0.0.1:16443/";
+
+/// Where the keyring keeps the key that signs.
+const KEY_FILE: &str = "service-account.key";
+
+/// How many verified tokens are remembered.
+const REMEMBERED: usize = 256;
+
+/// The claims of tokens whose signature was found right, by the SHA-256 digest of the token.
+type Verified = HashMap<Box<[u8]>, Arc<Value>>;
+
+/// Who signs the tokens of service accounts, and with what.
+///
+/// A key that was not given is made when the first token is signed or the public keys are asked for: most servers in
+/// tests never need one.
+#[derive(Debug)]
+pub(crate) struct Issuer {
+    url: String,
+    /// Further issuers whose tokens are taken.
+    further: Vec<String>,
+    /// The audiences of tokens; none means the issuers.
+    audiences: Vec<String>,
+    /// Given keys that check tokens, besides the one that signs them.
+    given: Vec<PublicKey>,
+    signing: OnceLock<SigningKey>,
+    /// Where a key that was made is kept.
+    keyring: Keyring,
+    /// A client sends the same token with each request, and to check a signature costs more than to answer.
+    verified: Mutex<Verified>,
+}
+
+/// Why the server cannot sign.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SigningError {
+    #[error("the system has no randomness to make a key of")]
+    Randomness,
+    #[error("a new key cannot be used: {0}")]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Keyring(#[from] Error),
+}
+
+impl Default for Issuer {
+    fn default() -> Self {
+        Self {
+            url: DEFAULT_URL.to_owned(),
+            further: Vec::new(),
+            audiences: Vec::new(),
+            given: Vec::new(),
+            signing: OnceLock::new(),
+            keyring: Keyring::default(),
+            verified: Mutex::default(),
+        }
+    }
+}
+
+impl Issuer {
+    /// The audiences of tokens for this server.
+    pub(crate) fn audiences(&self) -> Vec<String> {
+        if self.audiences.is_empty() {
+            return self.issuers().map(str::to_owned).collect();
+        }
+        self.audiences.clone()
+    }
+
+    fn issuers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.url)
+            .chain(&self.further)
+            .map(String::as_str)
+    }
+
+    /// Sets the further issuers whose tokens are taken, and the audiences; without any these are the issuers.
+    pub(crate) fn set_audiences(&mut self, further: Vec<String>, audiences: Vec<String>) {
+        self.further = further;
+        self.audiences = audiences;
+    }
+
+    pub(crate) fn set_url(&mut self, url: String) {
+        self.url = url;
+    }
+
+    /// Signs with the first private key of a PEM text.
+    pub(crate) fn set_signing_key(&mut self, pem: &[u8]) -> Result<(), KeyError> {
+        self.signing = OnceLock::from(SigningKey::from_pem(pem)?);
+        Ok(())
+    }
+
+    /// Takes tokens that are signed by any key of a PEM text.
+    pub(crate) fn add_keys(&mut self, pem: &[u8]) -> Result<(), KeyError> {
+        self.given.extend(PublicKey::all_from_pem(pem)?);
+        Ok(())
+    }
+
+    /// Keeps a key that has to be made, and takes the one that is kept already.
+    pub(crate) fn keep_key(&mut self, keyring: &Keyring) -> Result<(), Error> {
+        if self.signing.get().is_none()
+            && let Some(pem) = keyring.read(KEY_FILE)?
+        {
+            self.set_signing_key(pem.as_bytes())
+                .map_err(|error| Error::DataDirectory(format!("{KEY_FILE}: {error}")))?;
+        }
+        self.keyring = keyring.clone();
+        Ok(())
+    }
+
+    /// Signs claims, to which it adds itself. May take a second: it must not be called where others wait.
+    pub(crate) fn sign(&self, mut claims: Value) -> Result<String, SigningError> {
+        claims["iss"] = self.url.as_str().into();
+        let key = self.signing_key()?;
+        let header = json!({"alg": key.public().algorithm().name(), "kid": key.public().id()});
+        let encode = |part: &Value| BASE64_URL.encode(part.to_string());
+        let message = format!("{}.{}", encode(&header), encode(&claims));
+        let signature = key.sign(message.as_bytes()).ok_or(SigningError::Randomness)?;
+        Ok(format!("{message}.{}", BASE64_URL.encode(signature)))
+    }
+
+    /// The claims of a token that this issuer has signed; `None` for every other text.
+    ///
+    /// Only that the signature is right is remembered; whether the claims still hold is for the caller to see.
+    pub(crate) fn verify(&self, token: &str) -> Option<Arc<Value>> {
+        let digest = digest(&SHA256, token.as_bytes());
+        if let Some(claims) = self.verified.lock().get(digest.as_ref()) {
+            return Some(claims.clone());
+        }
+        let claims = Arc::new(self.check_signature(token)?);
+        let mut verified = self.verified.lock();
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        verified.insert(digest.as_ref().into(), claims.clone());
+        Some(claims)
+    }
+
+    fn check_signature(&self, token: &str) -> Option<Value> {
+        let (message, signature) = token.rsplit_once('.')?;
+        let (header, claims) = message.split_once('.')?;
+        let decode =
+            |part: &str| -> Option<Value> { serde_json::from_slice(&BASE64_URL.decode(part).ok()?).ok() };
+        let (header, claims) = (decode(header)?, decode(claims)?);
+        let issuer = claims.get("iss").and_then(Value::as_str)?;
+        if !self.issuers().any(|known| known == issuer) {
+            return None;
+        }
+        let signature = BASE64_URL.decode(signature).ok()?;
+        let algorithm = header.get("alg").and_then(Value::as_str)?;
+        let is_verified = self
+            .known_keys()
+            .any(|key| key.algorithm().name() == algorithm && key.verifies(message.as_bytes(), &signature));
+        is_verified.then_some(claims)
+    }
+
+    /// The public keys as a JSON Web Key Set. May take a second, as [`sign`](Self::sign) does.
+    pub(crate) fn key_set(&self) -> Result<Value, SigningError> {
+        self.signing_key()?;
+        let keys: Vec<Value> = self.public_keys().into_iter().map(PublicKey::to_jwk).collect();
+        Ok(json!({"keys": keys}))
+    }
+
+    /// What OpenID Connect calls the configuration of a provider.
+    pub(crate) fn configuration(&self) -> Result<Value, SigningError> {
+        self.signing_key()?;
+        let mut algorithms: Vec<&str> = Vec::new();
+        for key in self.public_keys() {
+            let name = key.algorithm().name();
+            if !algorithms.contains(&name) {
+                algorithms.push(name);
+            }
+        }
+        Ok(json!({
+            "issuer": self.url,
+            "jwks_uri": format!("{}/openid/v1/jwks", self.url.trim_end_matches('/')),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": algorithms,
+        }))
+    }
+
+    /// A key that was not made yet has signed nothing.
+    fn known_keys(&self) -> impl Iterator<Item = &PublicKey> {
+        self.signing
+            .get()
+            .map(SigningKey::public)
+            .into_iter()
+            .chain(&self.given)
+    }
+
+    /// Every key once.
+    fn public_keys(&self) -> Vec<&PublicKey> {
+        let mut keys: Vec<&PublicKey> = Vec::new();
+        for key in self.known_keys() {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    fn signing_key(&self) -> Result<&SigningKey, SigningError> {
+        if let Some(key) = self.signing.get() {
+            return Ok(key);
+        }
+        let made = self.keyring.keep(KEY_FILE, || {
+            let der = rsa::make().map_err(|_| Error::ServiceAccountKey {
+                which: "key that signs service account tokens",
+                problem: SigningError::Randomness.to_string(),
+            })?;
+            Ok(pem(&der))
+        });
+        let key = SigningKey::from_pem(made?.as_bytes())?;
+        // Another request may have made one meanwhile; the first one counts.
+        Ok(self.signing.get_or_init(|| key))
+    }
+}
+
+/// A PKCS#1 key as PEM.
+fn pem(der: &[u8]) -> String {
+    let text = base64::prelude::BASE64_STANDARD.encode(der);
+    let mut pem = String::from("-----BEGIN RSA PRIVATE KEY-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = more;
+    }
+    pem.push_str("-----END RSA PRIVATE KEY-----\n");
+    pem
+}

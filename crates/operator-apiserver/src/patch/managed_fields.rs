@@ -1,0 +1,326 @@
+//! Who owns which field: the one door to structured-merge.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+use structural_schema::field::{Error, Path};
+use structured_merge::scale::{self, ReplicasPaths};
+use structured_merge::{
+    ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
+};
+
+use crate::builtin;
+use crate::object;
+use crate::registry::Registry;
+use crate::resource::{Backing, Definition};
+use crate::status::{self, Status};
+use crate::write::Write;
+
+/// The field managers of a definition: one for the resource, one for each subresource, made when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
+
+impl FieldManagers {
+    /// Room for the managers of a resource with these subresources.
+    pub(crate) fn new<'a>(subresources: impl Iterator<Item = &'a str>) -> Self {
+        let names = std::iter::once("").chain(subresources);
+        Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
+    }
+}
+
+/// Records what a create (no `live`) or an update changed.
+pub(crate) fn update(registry: &Registry, write: &Write, live: Option<&Value>, object: &mut Value) {
+    let Some(manager) = manager(write) else {
+        return;
+    };
+    let new = std::mem::take(object);
+    *object = manager.update(live, new, &write.manager, &registry.timestamp());
+}
+
+/// The answer to a configuration that the Go struct of its kind cannot hold.
+pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
+    let name = object::name(config);
+    let namespace = object::text(config, &["metadata", "namespace"]);
+    let subject = &write.definition.subject;
+    let gvk = format!(
+        "{}/{}, Kind={}",
+        subject.group, write.definition.version, subject.kind
+    );
+    status::plain(format!(
+        "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured object to {gvk}: {why}"
+    ))
+}
+
+/// Server-side apply: merges a configuration into the live object.
+pub(crate) fn apply(
+    registry: &Registry,
+    write: &Write,
+    live: Option<&Value>,
+    config: &Value,
+    force: bool,
+) -> Result<Value, Status> {
+    let Some(manager) = manager(write) else {
+        return Err(status::internal("the kind has no field manager"));
+    };
+    let mut applied = manager
+        .apply(live, config, &write.manager, force, &registry.timestamp())
+        .map_err(refusal)?;
+    if let Some(kind) = write.definition.builtin_type()
+        && let Err(why) = builtin::unstructured::convert(kind, &mut applied)
+    {
+        return Err(unconverted(write, config, &why));
+    }
+    Ok(applied)
+}
+
+fn refusal(error: ApplyError) -> Status {
+    match error {
+        ApplyError::Conflict(conflicts) => {
+            let causes = conflicts
+                .causes
+                .into_iter()
+                .map(|conflict| (conflict.message, conflict.field))
+                .collect();
+            status::apply_conflict(&conflicts.message, causes)
+        }
+        ApplyError::BadRequest(why) => status::bad_request(why),
+        ApplyError::Internal(why) => status::plain(why),
+    }
+}
+
+/// Whether two versions of an object differ in nothing but the times of their managed fields.
+pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
+    structured_merge::managed_fields::equal_but_for_times(a, b)
+}
+
+fn manager(write: &Write) -> Option<&FieldManager> {
+    let definition = &write.definition;
+    let cell = definition.field_managers.0.get(&write.subresource)?;
+    Some(cell.get_or_init(|| make(definition, &write.subresource)))
+}
+
+fn make(definition: &Definition, subresource: &str) -> FieldManager {
+    let manager = FieldManager::new(settings(definition, subresource));
+    let Backing::Builtin { gvk, .. } = &definition.backing else {
+        return manager;
+    };
+    let mut empty = json!({"apiVersion": definition.api_version(), "kind": gvk.kind});
+    match builtin::decode(gvk, &mut empty) {
+        Ok(_) => manager.with_empty(empty),
+        Err(_) => manager,
+    }
+}
+
+/// The longest name of a field manager, and of a subresource in managedFields, in bytes.
+const MANAGER_LENGTH_MAX: usize = 128;
+const SUBRESOURCE_LENGTH_MAX: usize = 256;
+
+/// Checks the name of a field manager.
+pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
+    let mut errors = Vec::new();
+    if name.len() > MANAGER_LENGTH_MAX {
+        errors.push(Error::too_long(path.clone(), MANAGER_LENGTH_MAX));
+    }
+    for (index, character) in name
+        .char_indices()
+        .filter(|(_, character)| character.is_control())
+    {
+        let why = format!(
+            "invalid character U+{:04X} (at position {index})",
+            u32::from(character)
+        );
+        let mut error = Error::invalid(path.clone(), name.into(), why);
+        error.value = Some(object::go_quote(name));
+        errors.push(error);
+    }
+    errors
+}
+
+/// Checks `metadata.managedFields`, as far as field managers leave it to validation.
+pub(crate) fn validate(object: &Value) -> Vec<Error> {
+    let path = Path::new("metadata").child("managedFields");
+    let mut errors = Vec::new();
+    for (index, entry) in entries(object).iter().enumerate() {
+        let path = path.index(index);
+        errors.extend(validate_manager(
+            &path.child("manager"),
+            object::text(entry, &["manager"]),
+        ));
+        if object::text(entry, &["subresource"]).len() > SUBRESOURCE_LENGTH_MAX {
+            errors.push(Error::too_long(path.child("subresource"), SUBRESOURCE_LENGTH_MAX));
+        }
+    }
+    errors
+}
+
+/// Whether a written object asks for its managers to be forgotten.
+pub(crate) fn is_cleared(object: &Value) -> bool {
+    object::meta(object, "managedFields")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+}
+
+/// The versions of a custom resource, which differ in their names only.
+#[derive(Debug)]
+struct CustomVersions(Vec<String>);
+
+impl Converter for CustomVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        if !self.0.iter().any(|known| known == api_version) {
+            let why = format!("request to convert CR to an invalid group/version: {api_version}");
+            return Err(ConvertError::Failed(why));
+        }
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        Ok(object)
+    }
+}
+
+/// The one built-in kind that is served in two versions of a group.
+#[derive(Debug)]
+struct AutoscalerVersions;
+
+impl Converter for AutoscalerVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        builtin::horizontal_pod_autoscaler::convert(object, api_version).ok_or(ConvertError::MissingVersion)
+    }
+}
+
+fn settings(definition: &Definition, subresource: &str) -> Settings {
+    let subject = &definition.subject;
+    let api_version = definition.api_version();
+    let schemas = match &definition.backing {
+        Backing::Builtin { gvk, .. } => builtin_schemas(gvk),
+        Backing::Custom(version) => version.merge_schemas.clone(),
+    };
+    let converter: Option<Arc<dyn Converter>> = match &definition.backing {
+        Backing::Custom(_) => Some(Arc::new(CustomVersions(schemas.keys().cloned().collect()))),
+        Backing::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(AutoscalerVersions)),
+        Backing::Builtin { .. } => None,
+    };
+    let reset = reset_fields(definition, subresource);
+    // What a status is written with counts in no version of a custom resource.
+    let versions: Vec<String> = match (&definition.backing, subresource) {
+        (Backing::Custom(_), "status") => schemas.keys().cloned().collect(),
+        _ => vec![api_version],
+    };
+    let reset_fields = FieldSet::from_value(&reset)
+        .map(|set| {
+            versions
+                .into_iter()
+                .map(|version| (version, set.clone()))
+                .collect()
+        })
+        .unwrap_or_default();
+    Settings {
+        group: subject.group.clone(),
+        version: definition.version.clone(),
+        kind: subject.kind.clone(),
+        subresource: subresource.to_owned(),
+        schemas,
+        reset_fields,
+        converter,
+    }
+}
+
+/// The schemas of all versions that a built-in kind is served in, by apiVersion.
+fn builtin_schemas(gvk: &builtin::Gvk) -> BTreeMap<String, Schema> {
+    let versions: &[&str] = match (gvk.group, gvk.kind) {
+        ("autoscaling", "HorizontalPodAutoscaler") => &["v1", "v2"],
+        _ => &[gvk.version],
+    };
+    let schema = |version: &&str| {
+        let schema = Schema::builtin(gvk.group, version, gvk.kind)?;
+        Some((crate::resource::api_version(gvk.group, version), schema))
+    };
+    versions.iter().filter_map(schema).collect()
+}
+
+/// What a writer never owns, as FieldsV1.
+fn reset_fields(definition: &Definition, subresource: &str) -> Value {
+    match (&definition.backing, subresource) {
+        (Backing::Builtin { gvk, .. }, _) => builtin::reset_fields(gvk, subresource),
+        (Backing::Custom(version), "") if version.has_status => json!({"f:status": {}}),
+        (Backing::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
+        (Backing::Custom(_), _) => json!({}),
+    }
+}
+
+/// Server-side apply to the Scale of an object. The storage of custom resources cannot convert a changed Scale.
+pub(crate) fn apply_scale(
+    registry: &Registry,
+    write: &Write,
+    live: &Value,
+    config: &Value,
+    force: bool,
+) -> Result<Value, Status> {
+    let now = registry.timestamp();
+    let applied = FieldManager::scale()
+        .apply(Some(live), config, &write.manager, force, &now)
+        .map_err(refusal)?;
+    let same = |part: &str| applied.get(part) == live.get(part);
+    if write.definition.is_custom() && !same("spec") {
+        let name = object::name(config);
+        let namespace = object::text(config, &["metadata", "namespace"]);
+        return Err(status::plain(format!(
+            "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+        )));
+    }
+    Ok(applied)
+}
+
+/// Records who changed the Scale of an object.
+pub(crate) fn update_scale(registry: &Registry, write: &Write, live: &Value, wanted: Value) -> Value {
+    FieldManager::scale().update(Some(live), wanted, &write.manager, &registry.timestamp())
+}
+
+/// The managers of an object as far as its Scale shows them.
+pub(crate) struct ScaleManagers {
+    paths: ReplicasPaths,
+    api_version: String,
+}
+
+impl ScaleManagers {
+    /// `replicas`: where the object keeps them.
+    pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
+        let path: Vec<PathElement> = replicas.iter().map(|name| PathElement::field(name)).collect();
+        let api_version = definition.api_version();
+        let versions = match &definition.backing {
+            Backing::Builtin { .. } => vec![api_version.clone()],
+            Backing::Custom(version) => version.merge_schemas.keys().cloned().collect(),
+        };
+        let paths = versions
+            .into_iter()
+            .map(|version| (version, Some(path.clone())))
+            .collect();
+        Self { paths, api_version }
+    }
+
+    /// Puts those who own the replicas of an object into its Scale.
+    pub(crate) fn show(&self, object: &Value, scale: &mut Value) {
+        let entries = scale::to_scale(entries(object), &self.paths).unwrap_or_default();
+        structured_merge::managed_fields::set_entries(scale, entries);
+    }
+
+    /// Takes the managers of a written Scale over into its object.
+    pub(crate) fn take_over(&self, live: &Value, scale: &Value, object: &mut Value) {
+        let taken = scale::to_resource(entries(live), entries(scale), &self.paths, &self.api_version);
+        if let Ok(taken) = taken {
+            structured_merge::managed_fields::set_entries(object, taken);
+        }
+    }
+}
+
+/// Checks that the managed fields of an object can be read.
+///
+/// # Errors
+/// The text that the real server has for what is wrong.
+pub(crate) fn check(object: &Value) -> Result<(), String> {
+    let decoded = structured_merge::managed_fields::Managed::decode(entries(object));
+    decoded.map(drop).map_err(|error| error.to_string())
+}
+
+fn entries(object: &Value) -> &[Value] {
+    structured_merge::managed_fields::entries(object).unwrap_or_default()
+}

@@ -1,0 +1,334 @@
+//! API aggregation: the APIService objects, their condition `Available`, and the servers of extension APIs.
+//!
+//! The conditions are computed when an APIService, a Service or its endpoints are written: nothing polls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::{Value, json};
+
+use crate::builtin::tree::{at, list, text};
+use crate::http::proxy::ClientIdentity;
+use crate::object;
+use crate::registry::Registry;
+use crate::resource::{Definition, builtin_catalog};
+use crate::store::Stored;
+
+const GROUP: &str = "apiregistration.k8s.io";
+const TABLE: &str = "apiservices.apiregistration.k8s.io";
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+const LOCAL: &str = "Local APIServices are always available";
+const CUSTOM_GROUP_PRIORITY: i64 = 1000;
+const CUSTOM_VERSION_PRIORITY: i64 = 100;
+
+/// The versions of groups that other servers answer for.
+#[derive(Debug, Default)]
+pub(crate) struct Aggregation {
+    remotes: RwLock<Arc<Remotes>>,
+    /// Held while the objects are brought up to date.
+    updating: Mutex<()>,
+    custom: Mutex<Custom>,
+    /// How this server proves itself to the others.
+    pub(crate) identity: Option<ClientIdentity>,
+}
+
+/// The groups and versions that definitions serve.
+#[derive(Debug, Default)]
+struct Custom {
+    /// The number of resources of each.
+    counts: BTreeMap<(String, String), usize>,
+    /// Those whose number has become zero, or was zero, since the objects were brought up to date.
+    changed: BTreeSet<(String, String)>,
+}
+
+/// By group and version.
+type Remotes = BTreeMap<(String, String), Arc<Remote>>;
+
+/// A server of an extension API.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) namespace: String,
+    pub(crate) service: String,
+    /// Where the Service leads; `None` while it leads nowhere.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) authorities: Vec<u8>,
+    pub(crate) is_insecure: bool,
+}
+
+impl Aggregation {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.remotes.read().is_empty()
+    }
+
+    /// Counts the definitions that are served in the place of others.
+    pub(crate) fn served(&self, before: &[Arc<Definition>], after: &[Arc<Definition>]) {
+        let key = |definition: &Arc<Definition>| {
+            let subject = &definition.subject;
+            (subject.group.clone(), definition.version.clone())
+        };
+        let Custom { counts, changed } = &mut *self.custom.lock();
+        for definition in after {
+            let count = counts.entry(key(definition)).or_default();
+            *count += 1;
+            if *count == 1 {
+                changed.insert(key(definition));
+            }
+        }
+        for definition in before {
+            let key = key(definition);
+            let left = counts.get(&key).map_or(0, |count| count.saturating_sub(1));
+            if left == 0 {
+                counts.remove(&key);
+                changed.insert(key);
+            } else {
+                counts.insert(key, left);
+            }
+        }
+    }
+
+    /// The server that answers for a path below `/apis/GROUP/VERSION`.
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<Remote>> {
+        let remotes = self.remotes.read();
+        if remotes.is_empty() {
+            return None;
+        }
+        let mut parts = path.strip_prefix("/apis/")?.split('/');
+        let key = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        remotes.get(&key).cloned()
+    }
+
+    /// The groups that other servers answer for, with their versions.
+    pub(crate) fn groups(&self) -> BTreeMap<String, Vec<String>> {
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (group, version) in self.remotes.read().keys() {
+            groups.entry(group.clone()).or_default().push(version.clone());
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by_key(|version| crate::http::discovery::version_priority(version));
+        }
+        groups
+    }
+}
+
+/// Returns true if a write of the resource may change an APIService or its condition.
+pub(crate) fn concerns(registry: &Registry, definition: &Definition) -> bool {
+    let is = |group: &str, resource: &str| definition.is(group, resource);
+    is(GROUP, "apiservices")
+        || (!registry.aggregation.is_empty()
+            && (is("", "services") || is("", "endpoints") || is("discovery.k8s.io", "endpointslices")))
+}
+
+/// Brings the APIService objects, their conditions and the table of servers up to date.
+pub(crate) fn update(registry: &Registry) {
+    let Some(definition) = builtin_catalog().find(GROUP, "v1", "apiservices") else {
+        return;
+    };
+    let _updating = registry.aggregation.updating.lock();
+    keep_automatic(registry, &definition);
+    let mut remotes = Remotes::new();
+    for stored in registry.store.list(TABLE, "").objects {
+        let service = &stored.value;
+        let key = |field: &str| text(service, &["spec", field]).to_owned();
+        let condition = match remote(registry, service) {
+            None => condition(true, "Local", LOCAL),
+            Some((remote, fault)) => {
+                remotes.insert((key("group"), key("version")), Arc::new(remote));
+                match fault {
+                    None => condition(true, "Passed", "all checks passed"),
+                    Some((reason, message)) => condition(false, reason, &message),
+                }
+            }
+        };
+        set_condition(registry, &definition, &stored, condition);
+    }
+    *registry.aggregation.remotes.write() = Arc::new(remotes);
+}
+
+/// Creates and deletes the objects of the groups whose definitions have come or gone. Its cost does not depend on the
+/// number of definitions.
+pub(crate) fn update_custom(registry: &Registry) {
+    if registry.aggregation.custom.lock().changed.is_empty() {
+        return;
+    }
+    let Some(definition) = builtin_catalog().find(GROUP, "v1", "apiservices") else {
+        return;
+    };
+    let _updating = registry.aggregation.updating.lock();
+    let changed: Vec<_> = {
+        let Custom { counts, changed } = &mut *registry.aggregation.custom.lock();
+        let changed = std::mem::take(changed);
+        changed
+            .into_iter()
+            .map(|key| (counts.contains_key(&key), key))
+            .collect()
+    };
+    for (is_served, key) in changed {
+        if is_served {
+            keep(registry, &definition, custom_service(&key));
+        } else if let Some(stored) = registry.store.get(TABLE, &format!("{}.{}", key.1, key.0))
+            && is_automatic(&stored)
+        {
+            let _ = registry
+                .store
+                .delete(&definition.table, &definition.storage, &stored);
+        }
+    }
+}
+
+fn custom_service((group, version): &(String, String)) -> Value {
+    local(
+        group,
+        version,
+        "true",
+        CUSTOM_GROUP_PRIORITY,
+        CUSTOM_VERSION_PRIORITY,
+    )
+}
+
+fn is_automatic(stored: &Stored) -> bool {
+    text(&stored.value, &["metadata", "labels", AUTOMANAGED]) == "true"
+}
+
+/// Creates the objects of built-in groups and of definitions that are missing, and deletes those of groups that nobody
+/// serves any more.
+fn keep_automatic(registry: &Registry, definition: &Definition) {
+    let served = {
+        let custom = &mut *registry.aggregation.custom.lock();
+        custom.changed.clear();
+        custom.counts.clone()
+    };
+    for stored in registry.store.list(TABLE, "").objects {
+        let key = |field: &str| text(&stored.value, &["spec", field]).to_owned();
+        if is_automatic(&stored) && !served.contains_key(&(key("group"), key("version"))) {
+            let _ = registry
+                .store
+                .delete(&definition.table, &definition.storage, &stored);
+        }
+    }
+    let builtin = crate::bootstrap::api_services().into_iter();
+    for service in builtin.chain(served.keys().map(custom_service)) {
+        keep(registry, definition, service);
+    }
+}
+
+/// Creates an object of a group that this server answers for, unless there is one.
+fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
+    let name = object::name(&service).to_owned();
+    if registry.store.get(TABLE, &name).is_some() {
+        return;
+    }
+    let now = registry.timestamp();
+    let mut condition = condition(true, "Local", LOCAL);
+    condition["lastTransitionTime"] = now.as_str().into();
+    service["status"] = json!({"conditions": [condition]});
+    object::set_meta(&mut service, "uid", Some(registry.random.uuid().into()));
+    object::set_meta(&mut service, "creationTimestamp", Some(now.into()));
+    let created = registry
+        .store
+        .create(&definition.table, &definition.storage, &name, service);
+    if let Err(error) = created {
+        tracing::error!(name, ?error, "an APIService could not be stored");
+    }
+}
+
+/// The APIService of a group and version that this server answers for itself.
+pub(crate) fn local(
+    group: &str,
+    version: &str,
+    managed: &str,
+    group_priority: i64,
+    version_priority: i64,
+) -> Value {
+    let mut spec = json!({
+        "version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority,
+    });
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": format!("{version}.{group}"), "labels": {AUTOMANAGED: managed}},
+        "spec": spec, "status": {},
+    })
+}
+
+fn condition(available: bool, reason: &str, message: &str) -> Value {
+    json!({
+        "type": "Available", "status": if available { "True" } else { "False" },
+        "reason": reason, "message": message,
+    })
+}
+
+/// Writes a condition if it says something new.
+fn set_condition(registry: &Registry, definition: &Definition, stored: &Arc<Stored>, mut condition: Value) {
+    let conditions = list(&stored.value, &["status", "conditions"]);
+    let old = conditions
+        .iter()
+        .find(|known| text(known, &["type"]) == "Available");
+    let same = |field: &str| old.is_some_and(|old| text(old, &[field]) == text(&condition, &[field]));
+    if same("status") && same("reason") && same("message") {
+        return;
+    }
+    let since = old
+        .filter(|_| same("status"))
+        .map(|old| at(old, &["lastTransitionTime"]).clone());
+    condition["lastTransitionTime"] = since.unwrap_or_else(|| registry.timestamp().into());
+    let mut service = (*stored.value).clone();
+    service["status"] = json!({"conditions": [condition]});
+    // One that changed meanwhile is looked at again after that change.
+    let _ = registry
+        .store
+        .update(&definition.table, &definition.storage, stored, service);
+}
+
+/// Why a server cannot be reached: reason and message.
+type Fault = (&'static str, String);
+
+/// The server of an APIService that has one, and why it is not available.
+fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>)> {
+    let reference = at(service, &["spec", "service"]);
+    if !reference.is_object() {
+        return None;
+    }
+    let (namespace, name) = (text(reference, &["namespace"]), text(reference, &["name"]));
+    let port = at(reference, &["port"]).as_u64().unwrap_or(443);
+    let found = locate(registry, namespace, name, port);
+    let bundle = crate::webhook_client::bundle(at(service, &["spec"]));
+    let remote = Remote {
+        namespace: namespace.to_owned(),
+        service: name.to_owned(),
+        address: found.as_ref().ok().copied(),
+        authorities: bundle,
+        is_insecure: at(service, &["spec", "insecureSkipTLSVerify"]) == &Value::Bool(true),
+    };
+    Some((remote, found.err()))
+}
+
+/// Where a Service leads.
+fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> Result<SocketAddr, Fault> {
+    if let Some(address) = registry.routes.get(namespace, name) {
+        return Ok(address);
+    }
+    let key = format!("{namespace}/{name}");
+    let place = format!("service/{name} in {namespace:?}");
+    let Some(service) = registry.store.get("services", &key) else {
+        return Err(("ServiceNotFound", format!("{place} is not present")));
+    };
+    let ports = list(&service.value, &["spec", "ports"]);
+    let Some(found) = ports
+        .iter()
+        .find(|known| at(known, &["port"]).as_u64() == Some(port))
+    else {
+        return Err((
+            "ServicePortError",
+            format!("{place} is not listening on port {port}"),
+        ));
+    };
+    let port_name = text(found, &["name"]);
+    crate::webhook_client::endpoint_of(registry, namespace, name, port_name).ok_or_else(|| {
+        let message = format!("endpoints for {place} have no addresses with port name {port_name:?}");
+        ("MissingEndpoints", message)
+    })
+}

@@ -1,0 +1,171 @@
+//! Nobody grants what they do not hold: the check of roles and bindings before they are written.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::identity::authn::User;
+use crate::identity::authz::coverage::missing;
+use crate::identity::authz::rbac::{self, GROUP, Unresolved, aggregate, list};
+use crate::identity::authz::rule::{Rule, compact, go_list};
+use crate::identity::authz::{Attributes, authorize, rules_of_user};
+use crate::object::{self, go_quote};
+use crate::registry::Registry;
+use crate::status::{self, Status};
+use crate::write::Write;
+
+/// Checks a role or a binding that is about to be created, or changed from `old`. Other objects pass.
+///
+/// # Errors
+/// If the writer does not hold what the object grants and may neither `escalate` the role nor `bind` it.
+pub(crate) fn check(
+    registry: &Registry,
+    write: &Write,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let subject = &write.definition.subject;
+    if subject.group != GROUP || write.user.is_master() || !write.subresource.is_empty() {
+        return Ok(());
+    }
+    if old.is_some_and(|old| only_releases(object, old)) {
+        return Ok(());
+    }
+    match subject.resource.as_str() {
+        "roles" | "clusterroles" => check_role(registry, write, object, old),
+        "rolebindings" | "clusterrolebindings" => check_binding(registry, write, object),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a change is one that lets garbage collection finish: owners and finalizers only.
+fn only_releases(object: &Value, old: &Value) -> bool {
+    let mut object = object.clone();
+    for field in ["ownerReferences", "finalizers", "managedFields"] {
+        object::copy_meta(&mut object, old, field);
+    }
+    without_empty(object) == without_empty(old.clone())
+}
+
+/// An object without what Go takes for equal to nothing.
+fn without_empty(mut object: Value) -> Value {
+    fn prune(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(prune);
+                fields.retain(|_, value| !is_empty(value));
+            }
+            Value::Array(items) => items.iter_mut().for_each(prune),
+            _ => {}
+        }
+    }
+    fn is_empty(value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        }
+    }
+    prune(&mut object);
+    object
+}
+
+fn check_role(registry: &Registry, write: &Write, role: &Value, old: Option<&Value>) -> Result<(), Status> {
+    let asked = Attributes {
+        name: &write.name,
+        namespace: &write.namespace,
+        ..about(&write.user, "escalate", &write.definition.subject.resource)
+    };
+    if authorize(registry, &asked).allowed {
+        return Ok(());
+    }
+    let rules: Vec<Rule> = list(role, "rules").iter().map(Rule::read).collect();
+    confirm(registry, write, &rules).map_err(|why| forbidden(write, role, &why))?;
+    if aggregates(role) || old.is_some_and(aggregates) {
+        let why = "must have cluster-admin privileges to use the aggregationRule";
+        confirm(registry, write, &Rule::full_authority()).map_err(|_| forbidden(write, role, why))?;
+    }
+    Ok(())
+}
+
+fn aggregates(role: &Value) -> bool {
+    let selectors = object::get(role, &["aggregationRule", "clusterRoleSelectors"]);
+    selectors
+        .and_then(Value::as_array)
+        .is_some_and(|selectors| !selectors.is_empty())
+}
+
+fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> Result<(), Status> {
+    let Some(reference) = binding.get("roleRef") else {
+        return Ok(());
+    };
+    let resource = match object::text(reference, &["kind"]) {
+        "Role" => "roles",
+        "ClusterRole" => "clusterroles",
+        _ => "",
+    };
+    let asked = Attributes {
+        group: object::text(reference, &["apiGroup"]),
+        name: object::text(reference, &["name"]),
+        namespace: &write.namespace,
+        ..about(&write.user, "bind", resource)
+    };
+    if !resource.is_empty() && authorize(registry, &asked).allowed {
+        return Ok(());
+    }
+    let rules =
+        rbac::rules(registry, reference, &write.namespace).map_err(|error| unresolved(write, &error))?;
+    confirm(registry, write, &rules).map_err(|why| forbidden(write, binding, &why))
+}
+
+fn about<'a>(user: &'a User, verb: &'a str, resource: &'a str) -> Attributes<'a> {
+    Attributes {
+        user,
+        verb,
+        is_resource: true,
+        group: GROUP,
+        resource,
+        subresource: "",
+        namespace: "",
+        name: "",
+        path: "",
+        selected_node: "",
+    }
+}
+
+/// The real server reads the role by the path of the request, and so names the wrong resource.
+fn unresolved(write: &Write, error: &Unresolved) -> Status {
+    match error {
+        Unresolved::Missing { name, .. } => status::not_found(&write.definition.subject, name),
+        Unresolved::Kind(_) => status::plain(error.to_string()),
+    }
+}
+
+fn forbidden(write: &Write, object: &Value, why: &str) -> Status {
+    status::forbidden(&write.definition.subject, object::name(object), why)
+}
+
+/// Whether the writer holds some rules; the text says what is missing.
+fn confirm(registry: &Registry, write: &Write, wanted: &[Rule]) -> Result<(), String> {
+    let user = &write.user;
+    let (held, errors) = rules_of_user(registry, user, &write.namespace);
+    let missing = missing(&held, wanted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let lines: BTreeSet<String> = compact(missing).iter().map(Rule::to_string).collect();
+    let lines: Vec<String> = lines.into_iter().collect();
+    let mut why = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        go_quote(&user.name),
+        go_list(&user.groups),
+        lines.join("\n")
+    );
+    if !errors.is_empty() {
+        let errors = errors.iter().map(|error| unresolved(write, error).to_string());
+        let errors = aggregate(errors.collect());
+        why = format!("{why}; resolution errors: [{errors}]");
+    }
+    Err(why)
+}

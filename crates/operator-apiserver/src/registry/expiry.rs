@@ -1,0 +1,109 @@
+//! Events are deleted some time after their last write: `--event-ttl` of kube-apiserver.
+//!
+//! There is no background task: each request for events first deletes those whose time is over.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::gvr::Gvr;
+use crate::registry::Registry;
+use crate::resource::Definition;
+use crate::store::TableId;
+
+/// The time that events are kept by default.
+pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// The limit of events that one request deletes; the next one goes on.
+const EXPIRED_MAX: usize = 10_000;
+
+/// The table of events; both groups of events share it.
+const TABLE: &str = "events";
+
+/// When events expire.
+#[derive(Debug)]
+pub(crate) struct Expiry {
+    /// Zero keeps events forever.
+    pub(crate) ttl: Duration,
+    due: Mutex<Due>,
+}
+
+#[derive(Debug, Default)]
+struct Due {
+    times: HashMap<Arc<str>, SystemTime>,
+    order: BTreeSet<(SystemTime, Arc<str>)>,
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self {
+            ttl: EVENT_TTL,
+            due: Mutex::default(),
+        }
+    }
+}
+
+impl Due {
+    fn remove(&mut self, key: &str) {
+        if let Some((key, time)) = self.times.remove_entry(key) {
+            self.order.remove(&(time, key));
+        }
+    }
+
+    fn set(&mut self, key: &str, time: SystemTime) {
+        self.remove(key);
+        let key: Arc<str> = key.into();
+        self.times.insert(key.clone(), time);
+        self.order.insert((time, key));
+    }
+}
+
+/// Returns true for both resources of events.
+pub(crate) fn is_expiring(definition: &Definition) -> bool {
+    &*definition.table == TABLE && !definition.is_custom()
+}
+
+/// Starts the time of the events that were stored before the server started.
+pub(crate) fn begin(registry: &Registry) {
+    for event in registry.store.list(TABLE, "").objects {
+        written(registry, &event.key);
+    }
+}
+
+/// Starts the time of an event anew after it was written, or forgets one that was deleted.
+pub(crate) fn written(registry: &Registry, key: &str) {
+    let expiry = &registry.expiry;
+    let end = registry.clock.now().checked_add(expiry.ttl);
+    let end = end.filter(|_| !expiry.ttl.is_zero() && registry.store.get(TABLE, key).is_some());
+    let mut due = expiry.due.lock();
+    match end {
+        Some(end) => due.set(key, end),
+        None => due.remove(key),
+    }
+}
+
+/// Deletes the events whose time is over. Finalizers do not keep them, as they do not in kube-apiserver.
+pub(crate) fn expire(registry: &Registry) {
+    let now = registry.clock.now();
+    let expired: Vec<Arc<str>> = {
+        let due = registry.expiry.due.lock();
+        let expired = due.order.iter().take_while(|(time, _)| *time <= now);
+        expired.take(EXPIRED_MAX).map(|(_, key)| key.clone()).collect()
+    };
+    if expired.is_empty() {
+        return;
+    }
+    let table: TableId = TABLE.into();
+    let storage = Arc::new(Gvr::new("", "v1", "events"));
+    for key in expired {
+        if let Some(event) = registry.store.get(TABLE, &key)
+            && let Err(error) = registry.store.delete(&table, &storage, &event)
+        {
+            // Written again at the same time, so its time begins anew; or the disk is full.
+            tracing::debug!(%key, ?error, "event was not deleted when its time was over");
+            return;
+        }
+        registry.expiry.due.lock().remove(&key);
+    }
+}

@@ -1,0 +1,20 @@
+//! Custom resources: from a CustomResourceDefinition to a served resource.
+
+mod catalog;
+pub(crate) mod conversion;
+pub(crate) mod scale;
+mod strategy;
+pub(crate) mod version;
+
+pub(crate) use self::catalog::CustomCatalog;
+pub(crate) use self::strategy::{prepare_for_delete, prepare_for_update};
+pub(crate) use self::version::CustomVersion;
+use crate::resource::Definition;
+
+/// The table of CustomResourceDefinitions.
+pub(crate) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Whether writes to this resource change what is served.
+pub(crate) fn is_definition_table(definition: &Definition) -> bool {
+    definition.is("apiextensions.k8s.io", "customresourcedefinitions")
+}

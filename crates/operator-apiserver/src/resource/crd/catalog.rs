@@ -1,0 +1,70 @@
+//! The resources that definitions define. A change costs the same however many definitions there are.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use crate::http::discovery::Documents;
+use crate::resource::Definition;
+
+/// The number of parts of a catalog. A change copies one of them.
+const SHARDS: u64 = 256;
+
+type Shard = BTreeMap<Arc<str>, Vec<Arc<Definition>>>;
+
+/// The served resources by their table, `plural.group`: one for each version, in the order of discovery. Cloning shares
+/// them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CustomCatalog {
+    shards: BTreeMap<u64, Arc<Shard>>,
+    documents: Arc<OnceLock<Documents>>,
+}
+
+impl CustomCatalog {
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
+        let versions = self.versions(&format!("{resource}.{group}"));
+        versions
+            .iter()
+            .find(|definition| definition.version == version)
+            .cloned()
+    }
+
+    /// The versions of a resource.
+    pub(crate) fn versions(&self, table: &str) -> &[Arc<Definition>] {
+        let shard = self.shards.get(&shard_of(table));
+        shard
+            .and_then(|shard| shard.get(table))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// All resources, in no particular order but for the versions of each.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
+        self.shards.values().flat_map(|shard| shard.values()).flatten()
+    }
+
+    /// The documents about the resources. They are made when they are first asked for.
+    pub(crate) fn documents(&self) -> &Documents {
+        self.documents.get_or_init(|| Documents::new(self))
+    }
+
+    /// Replaces the versions of a resource.
+    pub(crate) fn set(&mut self, table: &Arc<str>, definitions: Vec<Arc<Definition>>) {
+        let before = self.versions(table).iter();
+        if before.len() == definitions.len() && before.zip(&definitions).all(|(a, b)| Arc::ptr_eq(a, b)) {
+            return;
+        }
+        self.documents = Arc::default();
+        let shard = Arc::make_mut(self.shards.entry(shard_of(table)).or_default());
+        if definitions.is_empty() {
+            shard.remove(table);
+        } else {
+            shard.insert(table.clone(), definitions);
+        }
+    }
+}
+
+fn shard_of(table: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    table.hash(&mut hasher);
+    hasher.finish() % SHARDS
+}

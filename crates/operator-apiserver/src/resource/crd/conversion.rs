@@ -1,0 +1,260 @@
+//! Conversion of custom resources between versions by a webhook.
+//!
+//! A webhook is asked before an object is served ([`prepare`]) or stored ([`to_storage`]); what it says is kept, so that
+//! serving the same object again in the same version costs nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::object;
+use crate::registry::Registry;
+use crate::resource::{Backing, Definition};
+use crate::status::{self, Status};
+use crate::webhook_client::WebhookClient;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+const USER_AGENT: &str = "kube-apiserver";
+const V1: &str = "apiextensions.k8s.io/v1";
+const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
+/// Converted objects that are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// What tells one converted object from all others: the stored object, and the version.
+type Key = ([u8; 32], String);
+
+/// The conversion webhook of a definition, and what it said.
+#[derive(Debug)]
+pub(crate) struct Conversion {
+    client: WebhookClient,
+    /// The API version of the reviews.
+    review_version: &'static str,
+    converted: Mutex<HashMap<Key, Arc<Value>>>,
+}
+
+impl Conversion {
+    /// Reads the specification of a CRD; `None` if objects are only relabelled.
+    pub(crate) fn read(spec: &Value) -> Option<Arc<Self>> {
+        if object::text(spec, &["conversion", "strategy"]) != "Webhook" {
+            return None;
+        }
+        let config = object::get(spec, &["conversion", "webhook", "clientConfig"])?;
+        let versions = object::get(spec, &["conversion", "webhook", "conversionReviewVersions"]);
+        let mut versions = versions.and_then(Value::as_array).into_iter().flatten();
+        let review_version = versions.find_map(|version| match version.as_str()? {
+            "v1" => Some(V1),
+            "v1beta1" => Some(V1BETA1),
+            _ => None,
+        });
+        Some(Arc::new(Self {
+            client: WebhookClient::new(config),
+            review_version: review_version.unwrap_or(V1),
+            converted: Mutex::default(),
+        }))
+    }
+
+    /// A stored object in another version, if it has been converted.
+    pub(crate) fn known(&self, stored: &Value, api_version: &str) -> Option<Arc<Value>> {
+        self.converted.lock().get(&key(stored, api_version)).cloned()
+    }
+
+    fn remember(&self, converted: Vec<(Key, Value)>) {
+        let mut known = self.converted.lock();
+        if known.len() + converted.len() > REMEMBERED_MAX {
+            known.clear();
+        }
+        known.extend(converted.into_iter().map(|(key, value)| (key, Arc::new(value))));
+    }
+
+    /// Asks the webhook for objects in another version.
+    async fn convert(
+        &self,
+        registry: &Registry,
+        objects: &[&Value],
+        wanted: &str,
+    ) -> Result<Vec<Value>, Status> {
+        let Some(first) = objects.first() else {
+            return Ok(Vec::new());
+        };
+        let kind = format!(
+            "{}, Kind={}",
+            object::text(first, &["apiVersion"]),
+            object::text(first, &["kind"])
+        );
+        let uid = registry.random.uuid();
+        let review = json!({
+            "kind": "ConversionReview", "apiVersion": self.review_version,
+            "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
+        });
+        let answer = self.client.post(registry, USER_AGENT, &review, TIMEOUT).await;
+        let converted = match answer {
+            Ok(answer) => read_response(self.review_version, &answer, &uid),
+            Err(error) => Err(error.why().to_owned()),
+        };
+        let converted = converted.map_err(|why| format!("conversion webhook for {kind} failed: {why}"));
+        let finished = converted.and_then(|converted| {
+            finish(objects, converted, wanted)
+                .map_err(|why| format!("conversion webhook for {kind} returned {why}"))
+        });
+        finished.map_err(status::plain)
+    }
+}
+
+fn key(stored: &Value, api_version: &str) -> Key {
+    let digest = Sha256::digest(stored.to_string().as_bytes());
+    (digest.into(), api_version.to_owned())
+}
+
+/// The objects in an answer, or what is wrong with it.
+fn read_response(review_version: &str, answer: &Value, uid: &str) -> Result<Vec<Value>, String> {
+    let version = object::text(answer, &["apiVersion"]);
+    let kind = object::text(answer, &["kind"]);
+    // Answers of v1beta1 need neither a type nor a uid.
+    let is_strict = review_version == V1;
+    if is_strict && (version != V1 || kind != "ConversionReview") {
+        // A version without a group is shown with the slash of the empty group.
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(format!(
+            "expected webhook response of {V1}, Kind=ConversionReview, got {slash}{version}, Kind={kind}"
+        ));
+    }
+    let response = answer.get("response").filter(|response| response.is_object());
+    let response = response.ok_or("no response provided")?;
+    let text = |path: &[&str]| object::text(response, path);
+    if is_strict && text(&["uid"]) != uid {
+        return Err(format!("expected response.uid={uid:?}, got {:?}", text(&["uid"])));
+    }
+    let state = text(&["result", "status"]);
+    if state != "Success" {
+        return Err(match text(&["result", "message"]) {
+            "" => format!("response.result.status was '{state}', not 'Success'"),
+            message => message.to_owned(),
+        });
+    }
+    let objects = response.get("convertedObjects").and_then(Value::as_array);
+    Ok(objects.cloned().unwrap_or_default())
+}
+
+/// Checks what a webhook made of objects, and gives it the metadata that it must not change.
+fn finish(objects: &[&Value], converted: Vec<Value>, wanted: &str) -> Result<Vec<Value>, String> {
+    if converted.len() != objects.len() {
+        return Err(format!("{} objects, expected {}", converted.len(), objects.len()));
+    }
+    let pairs = objects.iter().zip(converted).enumerate();
+    pairs
+        .map(|(index, (original, mut converted))| {
+            let wrong = |why: String| format!("invalid converted object at index {index}: {why}");
+            let version = object::text(&converted, &["apiVersion"]);
+            if version != wanted {
+                return Err(wrong(format!(
+                    "invalid groupVersion (expected {wanted}, received {version})"
+                )));
+            }
+            check_identity(original, &converted).map_err(wrong)?;
+            restore_metadata(original, &mut converted)
+                .map_err(|why| format!("invalid metadata in object at index {index}: {why}"))?;
+            Ok(converted)
+        })
+        .collect()
+}
+
+/// Kind, name, namespace and uid are nobody's to change.
+fn check_identity(original: &Value, converted: &Value) -> Result<(), String> {
+    let same: [(&str, &[&str]); 4] = [
+        ("kind", &["kind"]),
+        ("name", &["metadata", "name"]),
+        ("namespace", &["metadata", "namespace"]),
+        ("UID", &["metadata", "uid"]),
+    ];
+    for (what, path) in same {
+        let (before, after) = (object::text(original, path), object::text(converted, path));
+        if before != after {
+            return Err(format!("must have the same {what}: {before} != {after}"));
+        }
+    }
+    Ok(())
+}
+
+/// Of metadata, only labels and annotations may be converted.
+fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), String> {
+    let mut metadata = original
+        .get("metadata")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let given = match converted.get("metadata") {
+        Some(Value::Object(given)) => given.clone(),
+        None | Some(Value::Null) => Map::new(),
+        Some(_) => return Err("missing metadata in converted object".to_owned()),
+    };
+    for field in ["labels", "annotations"] {
+        match given.get(field) {
+            None | Some(Value::Null) => drop(metadata.remove(field)),
+            Some(Value::Object(texts)) if texts.values().all(Value::is_string) => {
+                metadata.insert(field.to_owned(), Value::Object(texts.clone()));
+            }
+            Some(_) => {
+                return Err(format!(
+                    "metadata.{field} of converted object is not a map of strings"
+                ));
+            }
+        }
+    }
+    if let Some(converted) = converted.as_object_mut() {
+        converted.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    Ok(())
+}
+
+fn webhook(definition: &Definition) -> Option<(&super::CustomVersion, &Conversion)> {
+    match &definition.backing {
+        Backing::Custom(version) => Some((version, version.conversion.as_deref()?)),
+        Backing::Builtin { .. } => None,
+    }
+}
+
+/// Has stored objects converted that are not in the version of the definition, all in one call. Then the definition can
+/// serve them.
+pub(crate) async fn prepare(
+    registry: &Registry,
+    definition: &Definition,
+    stored: impl IntoIterator<Item = &Arc<Value>>,
+) -> Result<(), Status> {
+    let Some((version, conversion)) = webhook(definition) else {
+        return Ok(());
+    };
+    let wanted = version.api_version.as_str();
+    let missing: Vec<&Value> = stored
+        .into_iter()
+        .map(|stored| &**stored)
+        .filter(|stored| object::text(stored, &["apiVersion"]) != wanted)
+        .filter(|stored| conversion.known(stored, wanted).is_none())
+        .collect();
+    let converted = conversion.convert(registry, &missing, wanted).await?;
+    let keys = missing.iter().map(|stored| key(stored, wanted));
+    conversion.remember(keys.zip(converted).collect());
+    Ok(())
+}
+
+/// An object of a request as it is stored.
+pub(crate) async fn to_storage(
+    registry: &Registry,
+    definition: &Definition,
+    object: Value,
+) -> Result<Value, Status> {
+    let Some((version, conversion)) = webhook(definition) else {
+        return Ok(definition.to_storage(object));
+    };
+    if version.api_version == version.storage_api_version {
+        return Ok(object);
+    }
+    let wanted = &version.storage_api_version;
+    let converted = conversion.convert(registry, &[&object], wanted).await?;
+    let mut stored = converted.into_iter().next().unwrap_or(object);
+    version.fit_storage(&mut stored);
+    Ok(stored)
+}

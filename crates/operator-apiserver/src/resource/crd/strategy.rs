@@ -1,0 +1,36 @@
+//! What the server does to a CustomResourceDefinition itself before it is written.
+
+use serde_json::Value;
+
+use crate::object;
+use crate::registry::establish::{CLEANUP_FINALIZER, set_condition};
+
+/// A write of the spec leaves the status alone, but for a new storage version; one of the status leaves the rest.
+pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value) {
+    if subresource == "status" {
+        let mut kept = old.clone();
+        object::copy_field(&mut kept, crd, "status");
+        object::copy_meta(&mut kept, crd, "managedFields");
+        *crd = kept;
+        return;
+    }
+    object::copy_field(crd, old, "status");
+    structural_schema::crd::prepare_for_update(crd);
+}
+
+/// A CRD that is deleted stays until its instances are gone.
+pub(crate) fn prepare_for_delete(crd: &mut Value, now: &str) {
+    let mut finalizers: Vec<Value> = object::finalizers(crd).into_iter().map(Value::from).collect();
+    if !finalizers.iter().any(|known| known == CLEANUP_FINALIZER) {
+        finalizers.push(CLEANUP_FINALIZER.into());
+        object::set_meta(crd, "finalizers", Some(finalizers.into()));
+    }
+    set_condition(
+        crd,
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        now,
+    );
+}

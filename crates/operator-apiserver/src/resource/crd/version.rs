@@ -1,0 +1,244 @@
+//! One version of a custom resource: its rules, read from the CRD once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use structural_schema::Outcome;
+use structural_schema::field::Error;
+use structural_schema::jsonpath::JsonPath;
+use structured_merge::Schema;
+use tokio_util::sync::CancellationToken;
+
+use super::conversion::Conversion;
+use super::scale::Scale;
+use crate::builtin::Column;
+use crate::http::table::{self, NAME_DESCRIPTION};
+use crate::object;
+
+/// What a version of a CRD says.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    pub(crate) api_version: String,
+    /// `group/version` of the stored form.
+    pub(crate) storage_api_version: String,
+    /// The types of all versions of the CRD, by apiVersion.
+    pub(crate) merge_schemas: BTreeMap<String, Schema>,
+    pub(crate) has_status: bool,
+    pub(crate) scale: Option<Scale>,
+    pub(crate) columns: Vec<PrinterColumn>,
+    /// JSON paths such as `.spec.color`.
+    pub(crate) selectable_fields: Vec<String>,
+    pub(crate) schema: structural_schema::Schema,
+    pub(crate) storage_schema: structural_schema::Schema,
+    /// The revision of the CRD that this is read from: objects stored before it may not fit the schema.
+    pub(crate) since: u64,
+    /// A text that no other definition has, and no other state of this one with another schema.
+    pub(crate) identity: String,
+    pub(crate) deprecation: Option<String>,
+    /// Whether the CRD is on its way out: nothing is created any more.
+    pub(crate) terminating: bool,
+    /// Cancelled when the CRD says something else or is gone: watches end, as they do when the real server takes the
+    /// storage of a custom resource down.
+    pub(crate) retired: CancellationToken,
+    /// The webhook that converts between versions; without one, objects are relabelled.
+    pub(crate) conversion: Option<Arc<Conversion>>,
+}
+
+/// A column of `kubectl get`.
+#[derive(Debug)]
+pub(crate) struct PrinterColumn {
+    pub(crate) column: Column,
+    pub(crate) json_path: Option<JsonPath>,
+}
+
+impl PrinterColumn {
+    /// What an object shows in this column: null where it has nothing of the column's type.
+    fn cell(&self, object: &Value, now: i64) -> Value {
+        let value = self.json_path.as_ref().and_then(|path| path.first(object));
+        let Some(value) = value else {
+            return Value::Null;
+        };
+        match (self.column.kind.as_str(), value) {
+            ("string", Value::String(_)) => value.clone(),
+            ("string", Value::Null) => "<no value>".into(),
+            ("string", other) => other.to_string().into(),
+            ("integer", Value::Number(number)) => {
+                let whole = number.as_f64().unwrap_or_default().trunc() as i64;
+                number.as_i64().unwrap_or(whole).into()
+            }
+            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+            ("date", Value::String(time)) => table::age(time, now).into(),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl CustomVersion {
+    /// Brings a body into the form that its schema gives it, and names what the schema does not know.
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        let unknown = self
+            .schema
+            .decode(object)
+            .map_err(|malformed| malformed.to_string())?;
+        make_whole(object);
+        Ok(unknown)
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        self.schema.default(object);
+    }
+
+    pub(crate) fn prepare_for_create(&self, object: &mut Value) {
+        if self.has_status
+            && let Some(map) = object.as_object_mut()
+        {
+            map.remove("status");
+        }
+    }
+
+    pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {
+        match subresource {
+            "" if self.has_status => object::copy_field(object, old, "status"),
+            "status" => {
+                let mut kept = old.clone();
+                object::copy_field(&mut kept, object, "status");
+                object::copy_meta(&mut kept, object, "managedFields");
+                *object = kept;
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything but metadata, and status where that is written apart, counts as a change.
+    pub(crate) fn generation_changed(&self, old: &Value, new: &Value) -> bool {
+        let counts = |key: &str| key != "metadata" && !(self.has_status && key == "status");
+        let part = |object: &Value| -> Vec<(String, Value)> {
+            let fields = object.as_object().into_iter().flatten();
+            fields
+                .filter(|(key, _)| counts(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        };
+        part(old) != part(new)
+    }
+
+    pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
+        let mut outcome = self.schema.check(object, None);
+        outcome.errors.extend(self.check_scale(object, true));
+        outcome
+    }
+
+    pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
+        let is_status = subresource == "status";
+        let mut outcome = if is_status {
+            self.schema.check_status(object, Some(old))
+        } else {
+            self.schema.check(object, Some(old))
+        };
+        outcome.errors.extend(self.check_scale(object, !is_status));
+        outcome
+    }
+
+    fn check_scale(&self, object: &Value, with_spec: bool) -> Vec<Error> {
+        let scale = self.scale.as_ref();
+        scale.map_or_else(Vec::new, |scale| scale.check(object, with_spec))
+    }
+
+    pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
+        let path = format!(".{label}");
+        if !self.selectable_fields.contains(&path) {
+            return Err(format!("field label not supported: {label}"));
+        }
+        let fields: Vec<&str> = label.split('.').collect();
+        Ok(match object::get(object, &fields) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Null) | None => String::new(),
+            Some(other) => other.to_string(),
+        })
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        let name = Column {
+            name: "Name".to_owned(),
+            kind: "string".to_owned(),
+            format: "name".to_owned(),
+            description: NAME_DESCRIPTION.to_owned(),
+            priority: 0,
+        };
+        std::iter::once(name)
+            .chain(self.columns.iter().map(|column| column.column.clone()))
+            .collect()
+    }
+
+    pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        let name = Value::from(object::name(object));
+        std::iter::once(name)
+            .chain(self.columns.iter().map(|column| column.cell(object, now)))
+            .collect()
+    }
+
+    /// A stored object in this version: the apiVersion is changed, and what the schema has become since the object
+    /// was stored is applied to it.
+    pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
+        let same_version = object::text(stored, &["apiVersion"]) == self.api_version;
+        let revision: u64 = object::resource_version(stored).parse().unwrap_or_default();
+        if same_version && (revision == 0 || revision > self.since) {
+            return stored.clone();
+        }
+        let converted = self
+            .conversion
+            .as_ref()
+            .filter(|_| !same_version)
+            .and_then(|conversion| conversion.known(stored, &self.api_version));
+        let mut object = match converted {
+            Some(converted) => Arc::unwrap_or_clone(converted),
+            None => relabelled((**stored).clone(), &self.api_version),
+        };
+        self.schema.prune(&mut object);
+        self.schema.drop_nulls(&mut object);
+        self.schema.default(&mut object);
+        Arc::new(object)
+    }
+
+    /// An object of this version as it is stored: what the storage version does not know is lost.
+    pub(crate) fn to_storage(&self, object: Value) -> Value {
+        if self.api_version == self.storage_api_version {
+            return object;
+        }
+        let mut stored = relabelled(object, &self.storage_api_version);
+        self.fit_storage(&mut stored);
+        stored
+    }
+
+    /// Brings an object of the storage version into the form of its schema.
+    pub(crate) fn fit_storage(&self, stored: &mut Value) {
+        self.storage_schema.prune(stored);
+        self.storage_schema.default(stored);
+    }
+}
+
+/// The largest number up to which floats tell all whole numbers apart.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Writes floats without a fraction as whole numbers, as Go's encoder does.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(make_whole),
+        Value::Array(list) => list.iter_mut().for_each(make_whole),
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() <= EXACT_FLOAT_MAX {
+                *number = (float as i64).into();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn relabelled(mut object: Value, api_version: &str) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), api_version.into());
+    }
+    object
+}

@@ -1,0 +1,288 @@
+//! What is served: definitions of resources, and the catalogue of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use structured_merge::builtin::{Type, types};
+
+use super::shared_storage;
+use crate::builtin::{self, Gvk, Strategy};
+use crate::gvr::Gvr;
+use crate::patch::managed_fields::FieldManagers;
+use crate::resource::crd::CustomVersion;
+use crate::status::Subject;
+use crate::store::TableId;
+
+/// A resource in one version.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) subject: Subject,
+    pub(crate) version: String,
+    /// The table that keeps its objects, whatever the version.
+    pub(crate) table: TableId,
+    /// Group, version and plural under which its events are known.
+    pub(crate) storage: Arc<Gvr>,
+    pub(crate) singular: String,
+    pub(crate) list_kind: String,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: Vec<String>,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) subresources: Vec<Subresource>,
+    pub(crate) backing: Backing,
+    pub(crate) field_managers: FieldManagers,
+}
+
+/// A subresource, and the type of its body.
+#[derive(Debug)]
+pub(crate) struct Subresource {
+    pub(crate) name: String,
+    pub(crate) verbs: Vec<String>,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+/// Where the rules of a kind come from.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    Builtin {
+        gvk: &'static Gvk,
+        strategy: &'static Strategy,
+    },
+    Custom(Arc<CustomVersion>),
+}
+
+impl Definition {
+    /// `apps/v1`, `v1`.
+    pub(crate) fn api_version(&self) -> String {
+        api_version(&self.subject.group, &self.version)
+    }
+
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self.backing, Backing::Custom(_))
+    }
+
+    /// The type of a built-in kind.
+    pub(crate) fn builtin_type(&self) -> Option<&'static Type> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
+            Backing::Custom(_) => None,
+        }
+    }
+
+    /// The resource as errors of its storage name it: both groups of events have the storage of the core group.
+    pub(crate) fn stored_subject(&self) -> &Subject {
+        static CORE_EVENTS: LazyLock<Subject> = LazyLock::new(|| Subject {
+            group: String::new(),
+            resource: "events".to_owned(),
+            kind: "Event".to_owned(),
+        });
+        if self.is("events.k8s.io", "events") {
+            &CORE_EVENTS
+        } else {
+            &self.subject
+        }
+    }
+
+    /// The folder of its objects in the storage of a real server, which error texts name.
+    pub(crate) fn storage_folder(&self) -> String {
+        let Subject { group, resource, .. } = &self.subject;
+        match (group.as_str(), resource.as_str()) {
+            ("", "endpoints") => "services/endpoints".to_owned(),
+            ("", "nodes") => "minions".to_owned(),
+            ("", "replicationcontrollers") => "controllers".to_owned(),
+            ("", "services") => "services/specs".to_owned(),
+            ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{resource}"),
+            _ if self.is_custom() => format!("{group}/{resource}"),
+            _ => resource.clone(),
+        }
+    }
+
+    /// The key of an object in the table.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+
+    /// What the keys of a namespace's objects begin with; all keys for the empty namespace.
+    pub(crate) fn key_prefix(&self, namespace: &str) -> String {
+        if self.namespaced && !namespace.is_empty() {
+            format!("{namespace}/")
+        } else {
+            String::new()
+        }
+    }
+
+    /// Waits until the resource is not served in this form any more: its CRD changed, or is gone.
+    pub(crate) async fn retired(&self) {
+        match &self.backing {
+            Backing::Custom(version) => version.retired.cancelled().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        matches!(&self.backing, Backing::Custom(version) if version.retired.is_cancelled())
+    }
+
+    pub(crate) fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Whether this is a built-in resource of the given group and plural.
+    pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
+        !self.is_custom() && self.subject.group == group && self.subject.resource == resource
+    }
+}
+
+/// `group/version`, or the version alone for the core group.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// All definitions of one origin, in discovery order.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    definitions: Vec<Arc<Definition>>,
+    by_path: HashMap<String, Arc<Definition>>,
+}
+
+impl Catalog {
+    pub(crate) fn new(definitions: Vec<Arc<Definition>>) -> Self {
+        let by_path = definitions
+            .iter()
+            .map(|definition| {
+                let subject = &definition.subject;
+                let path = path(&subject.group, &definition.version, &subject.resource);
+                (path, definition.clone())
+            })
+            .collect();
+        Self { definitions, by_path }
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
+        self.by_path.get(&path(group, version, resource)).cloned()
+    }
+
+    pub(crate) fn definitions(&self) -> &[Arc<Definition>] {
+        &self.definitions
+    }
+
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.definitions
+            .iter()
+            .any(|definition| definition.subject.group == group)
+    }
+}
+
+fn path(group: &str, version: &str, resource: &str) -> String {
+    format!("{group}/{version}/{resource}")
+}
+
+/// The built-in resources: the same table for every server.
+pub(crate) fn builtin_catalog() -> &'static Catalog {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(builtin_definitions()));
+    &CATALOG
+}
+
+fn builtin_definitions() -> Vec<Arc<Definition>> {
+    let all = builtin::resources();
+    all.iter()
+        .filter(|resource| !resource.name.contains('/'))
+        .map(|resource| Arc::new(builtin_definition(resource, all)))
+        .collect()
+}
+
+fn builtin_definition(resource: &'static builtin::Resource, all: &'static [builtin::Resource]) -> Definition {
+    let subject = Subject {
+        group: resource.served_group.to_owned(),
+        resource: resource.name.to_owned(),
+        kind: resource.gvk.kind.to_owned(),
+    };
+    let (table, storage) = shared_storage::of(resource.served_group, resource.served_version, resource.name);
+    let prefix = format!("{}/", resource.name);
+    let subresources: Vec<Subresource> = all
+        .iter()
+        .filter(|sub| {
+            sub.served_group == resource.served_group && sub.served_version == resource.served_version
+        })
+        .filter_map(|sub| Some((sub, sub.name.strip_prefix(&prefix)?)))
+        .map(|(sub, name)| Subresource {
+            name: name.to_owned(),
+            verbs: owned(sub.verbs),
+            group: sub.gvk.group.to_owned(),
+            version: sub.gvk.version.to_owned(),
+            kind: sub.gvk.kind.to_owned(),
+        })
+        .collect();
+    Definition {
+        table,
+        storage,
+        version: resource.served_version.to_owned(),
+        singular: resource.singular.to_owned(),
+        list_kind: format!("{}List", resource.gvk.kind),
+        namespaced: resource.namespaced,
+        verbs: owned(resource.verbs),
+        short_names: owned(resource.short_names),
+        categories: owned(resource.categories),
+        field_managers: FieldManagers::new(subresources.iter().map(|sub| sub.name.as_str())),
+        subresources,
+        backing: Backing::Builtin {
+            gvk: &resource.gvk,
+            strategy: builtin::strategy(&resource.gvk),
+        },
+        subject,
+    }
+}
+
+/// The bodies of `serviceaccounts/token`, as far as they are read and tracked like objects.
+pub(crate) fn token_requests() -> &'static Arc<Definition> {
+    static DEFINITION: LazyLock<Arc<Definition>> = LazyLock::new(|| {
+        const GVK: &Gvk = &Gvk {
+            group: "authentication.k8s.io",
+            version: "v1",
+            kind: "TokenRequest",
+        };
+        let (table, storage) = shared_storage::of(GVK.group, GVK.version, "tokenrequests");
+        Arc::new(Definition {
+            subject: Subject {
+                group: GVK.group.to_owned(),
+                resource: "tokenrequests".to_owned(),
+                kind: GVK.kind.to_owned(),
+            },
+            version: GVK.version.to_owned(),
+            table,
+            storage,
+            singular: "tokenrequest".to_owned(),
+            list_kind: String::new(),
+            namespaced: true,
+            verbs: owned(&["create"]),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            field_managers: FieldManagers::new(std::iter::once("token")),
+            subresources: Vec::new(),
+            backing: Backing::Builtin {
+                gvk: GVK,
+                strategy: builtin::strategy(GVK),
+            },
+        })
+    });
+    &DEFINITION
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}

@@ -1,0 +1,248 @@
+//! Where kinds differ: every question that the generic registry asks a [`Definition`].
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use structural_schema::Outcome;
+
+use super::shared_storage;
+use super::{Backing, Definition};
+use crate::builtin::{self, MetadataChecks};
+use crate::http::table;
+use crate::object;
+use crate::resource::crd;
+use crate::status::{self, Status};
+
+impl Definition {
+    /// Whether the definition of the kind is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        matches!(&self.backing, Backing::Custom(version) if version.terminating)
+    }
+
+    pub(crate) fn has_generation(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.has_generation,
+            Backing::Custom(_) => true,
+        }
+    }
+
+    pub(crate) fn allows_unconditional_update(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.allow_unconditional_update,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn allows_create_on_update(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.allow_create_on_update,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn returns_deleted_object(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.returns_deleted_object,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    pub(crate) fn orphans_by_default(&self) -> bool {
+        match &self.backing {
+            Backing::Builtin { strategy, .. } => strategy.orphans_by_default,
+            Backing::Custom(_) => false,
+        }
+    }
+
+    /// Brings a body into the form of its type, and names the fields that the type does not have.
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => {
+                builtin::decode(gvk, object).map_err(|error| self.undecodable(&error.to_string()))
+            }
+            Backing::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
+        }
+    }
+
+    fn undecodable(&self, why: &str) -> Status {
+        let kind = &self.subject.kind;
+        status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {kind}: {why}",
+            object::go_quote(&self.version)
+        ))
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                structural_schema::crd::default(object);
+            }
+            Backing::Builtin { gvk, .. } => builtin::default(gvk, object),
+            Backing::Custom(version) => version.default(object),
+        }
+    }
+
+    pub(crate) fn prepare_for_create(&self, object: &mut Value) {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                structural_schema::crd::prepare_for_create(object);
+            }
+            Backing::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
+            Backing::Custom(version) => version.prepare_for_create(object),
+        }
+        if self.has_generation() {
+            object::set_meta(object, "generation", Some(1.into()));
+        }
+    }
+
+    pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+                crd::prepare_for_update(subresource, object, old);
+            }
+            Backing::Builtin { gvk, .. } => {
+                builtin::prepare_for_update(gvk, subresource, object, old);
+            }
+            Backing::Custom(version) => version.prepare_for_update(subresource, object, old),
+        }
+        if self.has_generation() {
+            let bump = i64::from(subresource != "status" && self.generation_changed(old, object));
+            let generation = object::generation(old) + bump;
+            object::set_meta(object, "generation", Some(generation.into()));
+        }
+    }
+
+    fn generation_changed(&self, old: &Value, new: &Value) -> bool {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::generation_changed(gvk, old, new),
+            Backing::Custom(version) => version.generation_changed(old, new),
+        }
+    }
+
+    /// What is wrong with a new object, metadata apart, and what its writer is warned of.
+    pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+                errors: structural_schema::crd::validate_new(object),
+                warnings: structural_schema::crd::warnings(object, None),
+            },
+            Backing::Builtin { gvk, .. } => Outcome {
+                errors: builtin::validate_create(gvk, object),
+                warnings: builtin::warnings(gvk, object, None),
+            },
+            Backing::Custom(version) => version.validate_create(object),
+        }
+    }
+
+    /// What is wrong with a changed object, metadata apart, and what its writer is warned of.
+    pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
+        match &self.backing {
+            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+                errors: match subresource {
+                    "status" => structural_schema::crd::validate_status_update(object),
+                    _ => structural_schema::crd::validate_update(object, old),
+                },
+                warnings: structural_schema::crd::warnings(object, Some(old)),
+            },
+            Backing::Builtin { gvk, .. } => Outcome {
+                errors: builtin::validate_update(gvk, subresource, object, old),
+                warnings: builtin::warnings(gvk, object, Some(old)),
+            },
+            Backing::Custom(version) => version.validate_update(subresource, object, old),
+        }
+    }
+
+    /// What is wrong with a name of this kind.
+    pub(crate) fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
+            Backing::Custom(_) => {
+                builtin::names::dns_subdomain(name.trim_end_matches(if is_prefix { '-' } else { '\0' }))
+            }
+        }
+    }
+
+    /// How often validation looks at the metadata of a changed object.
+    pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::metadata_checks(gvk, subresource),
+            Backing::Custom(_) => MetadataChecks {
+                standard_finalizers: false,
+                ..builtin::PLAIN_METADATA_CHECKS
+            },
+        }
+    }
+
+    /// The value of a field label; an error carries the text for a label that is not supported.
+    pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {
+        match label {
+            "metadata.name" => return Ok(object::name(object).to_owned()),
+            "metadata.namespace" if self.namespaced => {
+                return Ok(object::namespace(object).to_owned());
+            }
+            _ => {}
+        }
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => builtin::field_label(gvk, object, label),
+            Backing::Custom(version) => version.field_label(object, label),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<builtin::Column> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => {
+                let columns = builtin::columns(gvk);
+                if columns.is_empty() {
+                    table::generic_columns()
+                } else {
+                    columns
+                }
+            }
+            Backing::Custom(version) => version.columns(),
+        }
+    }
+
+    pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        match &self.backing {
+            Backing::Builtin { gvk, .. } => {
+                let cells = builtin::cells(gvk, object, now);
+                if cells.is_empty() {
+                    table::generic_cells(object, now)
+                } else {
+                    cells
+                }
+            }
+            Backing::Custom(version) => version.cells(object, now),
+        }
+    }
+
+    /// A stored object in this version.
+    pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
+        match &self.backing {
+            Backing::Builtin { .. } => shared_storage::serve(self, stored),
+            Backing::Custom(version) => version.serve(stored),
+        }
+    }
+
+    /// Whether two versions of a resource are the same one.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        self.version == other.version && self.subject.group == other.subject.group
+    }
+
+    /// An object of this version in another version of the resource: as a webhook has converted it, else relabelled.
+    pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
+        let object = match &self.backing {
+            Backing::Builtin { .. } => self.to_storage(object),
+            Backing::Custom(_) => object,
+        };
+        Arc::unwrap_or_clone(other.serve(&Arc::new(object)))
+    }
+
+    /// An object of this version as it is stored.
+    pub(crate) fn to_storage(&self, object: Value) -> Value {
+        match &self.backing {
+            Backing::Builtin { .. } => shared_storage::to_storage(self, object),
+            Backing::Custom(version) => version.to_storage(object),
+        }
+    }
+}
