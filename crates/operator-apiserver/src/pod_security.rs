@@ -7,8 +7,8 @@ mod check;
 
 use std::fmt;
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use crate::builtin::tree::{at, text};
 

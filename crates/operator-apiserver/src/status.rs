@@ -4,8 +4,8 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field;
 use serde_json::{Map, Value, json};
-use structural_schema::field;
 
 use crate::object::go_quote;
 

@@ -1,9 +1,10 @@
 //! What must hold for any bytes; shared by the fuzz targets and a test that tries some.
 
+use apimachinery::jsonpath;
+use kubernetes_cel::{self as cel, types::Type};
 use serde_json::{Value, json};
-use structural_schema::cel::{self, types::Type};
+use structural_schema::Schema;
 use structural_schema::crd::{self, diff, lint};
-use structural_schema::{Schema, jsonpath};
 
 fn parts<const N: usize>(bytes: &[u8]) -> Option<[&[u8]; N]> {
     let parts: Vec<&[u8]> = bytes.splitn(N, |byte| *byte == 0).collect();

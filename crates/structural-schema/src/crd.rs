@@ -12,14 +12,12 @@ mod keyword;
 pub mod lint;
 mod structural;
 
-pub(crate) use column::resolve as resolve_field_path;
-
 use std::collections::BTreeMap;
 
+use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::{Map, Value, json};
 
-use crate::field::{Error, Path};
-use crate::names;
 use crate::node::{self, Node};
 
 const MAX_DEPRECATION_WARNING: usize = 256;
@@ -190,7 +188,7 @@ fn unchecked_formats(crd: &Value) -> Vec<String> {
         let Some(Ok(schema)) = schema else { continue };
         schema.walk(&mut |node| {
             if !node.format.is_empty() && !crate::format::is_recognized(&node.kind, &node.format) {
-                let warning = format!("unrecognized format {}", crate::go::quote(&node.format));
+                let warning = format!("unrecognized format {}", apimachinery::go::quote(&node.format));
                 if !warnings.contains(&warning) {
                     warnings.push(warning);
                 }
@@ -668,7 +666,7 @@ fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Erro
         }
         value if value.starts_with("unapproved") => {}
         value
-            if crate::go::url::parse_reference(&value)
+            if apimachinery::go::url::parse_reference(&value)
                 .is_ok_and(|url| !url.host.is_empty() && !url.scheme.is_empty()) => {}
         value => {
             let detail = format!(

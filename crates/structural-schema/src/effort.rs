@@ -72,7 +72,7 @@ impl<'e> Place<'e> {
     /// The place of a property or an item: this place with a text behind it.
     pub(crate) fn with(&self, text: &str) -> Self {
         let mut path = self.path.clone();
-        crate::field::append(&mut path, text);
+        apimachinery::field::append(&mut path, text);
         Self { path, ..*self }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::sync::LazyLock;
 
+use apimachinery::go::{ip, url};
+use apimachinery::{names, time};
 use regex::Regex;
-
-use crate::go::{ip, time, url};
-use crate::names;
 
 /// Whether the server checks the format for values of this type, which may be empty; others are ignored with a warning.
 pub(crate) fn is_recognized(kind: &str, format: &str) -> bool {
@@ -54,10 +53,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("ipv6", |text| text.contains(':') && ip::parse_ip(text).is_some()),
     ("cidr", |text| ip::parse_cidr(text).is_some()),
     ("mac", ip::is_mac),
-    ("uuid", |text| is_uuid(text, None)),
-    ("uuid3", |text| is_uuid(text, Some('3'))),
-    ("uuid4", |text| is_uuid(text, Some('4'))),
-    ("uuid5", |text| is_uuid(text, Some('5'))),
+    ("uuid", |text| names::is_uuid(text, None)),
+    ("uuid3", |text| names::is_uuid(text, Some('3'))),
+    ("uuid4", |text| names::is_uuid(text, Some('4'))),
+    ("uuid5", |text| names::is_uuid(text, Some('5'))),
     ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     ("isbn10", is_isbn10),
     ("isbn13", is_isbn13),
@@ -116,29 +115,6 @@ fn is_email(text: &str) -> bool {
 
 fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && matches(&HOSTNAME, text)
-}
-
-fn is_uuid(text: &str, version: Option<char>) -> bool {
-    let hex: String = text.chars().filter(|c| *c != '-').collect();
-    if hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return false;
-    }
-    // Each of the four dashes may be left out.
-    let mut seen = 0;
-    for c in text.chars() {
-        match c {
-            '-' if ![8, 12, 16, 20].contains(&seen) => return false,
-            '-' => {}
-            _ => seen += 1,
-        }
-    }
-    if text.matches("--").count() > 0 {
-        return false;
-    }
-    let Some(version) = version else { return true };
-    let variant = hex.chars().nth(16).map(|c| c.to_ascii_lowercase());
-    let has_variant = matches!(variant, Some('8' | '9' | 'a' | 'b'));
-    hex.chars().nth(12) == Some(version) && (version == '3' || has_variant)
 }
 
 fn digits_only(text: &str) -> String {

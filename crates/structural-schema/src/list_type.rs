@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, Path};
+use apimachinery::go;
 use serde_json::{Map, Value};
 
-use crate::field::{Error, Path};
-use crate::go;
 use crate::node::Node;
 
 /// The duplicates in all lists of `value` that are sets or maps.

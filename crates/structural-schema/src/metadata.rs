@@ -1,10 +1,9 @@
 //! `metadata` of resources, embedded ones too: unknown fields dropped, wrong types refused, contents checked.
 
+use apimachinery::field::{Error, ErrorType, Path, append};
+use apimachinery::{go, names, time};
 use serde_json::{Map, Value};
 
-use crate::field::{Error, ErrorType, Path, append};
-use crate::go;
-use crate::names;
 use crate::node::Node;
 use crate::prune::report;
 
@@ -144,7 +143,7 @@ fn coerce_resource(
         {
             return Err(MalformedMetadata {
                 path: path.child(name).to_string(),
-                shown: Some(crate::field::render(value)),
+                shown: Some(apimachinery::field::render(value)),
                 reason: "must be a string".to_owned(),
             });
         }
@@ -234,7 +233,7 @@ fn check_field(
             Some(_) => Ok(()),
             None => Err(mismatch(other, &field, "int64")),
         },
-        (Kind::Time, Value::String(text)) if go::time::parse_rfc3339(text, false).is_some() => Ok(()),
+        (Kind::Time, Value::String(text)) if time::parse_rfc3339(text, false).is_some() => Ok(()),
         (Kind::Time, Value::String(text)) => Err(time_error(text)),
         (Kind::Time, other) => Err(mismatch(other, "", "string")),
         (Kind::TextMap, Value::Object(map)) => map.values().try_for_each(|value| match value {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::field::{Error, Path};
+use apimachinery::go;
+use kubernetes_cel::regexp::{Patterns, Regexp};
 use serde_json::{Map, Value};
 
-use crate::field::{Error, Path};
 use crate::format;
-use crate::go::regexp::{Patterns, Regexp};
 
 /// Deeper schemas are refused: everything that walks a schema recurses.
 pub const MAX_DEPTH: usize = 256;
@@ -198,8 +199,11 @@ impl Parser<'_> {
         };
         if depth > MAX_DEPTH {
             let detail = format!("schemas may not be nested deeper than {MAX_DEPTH} levels");
-            self.errors
-                .push(Error::new(crate::field::ErrorType::Invalid, path.clone(), detail));
+            self.errors.push(Error::new(
+                apimachinery::field::ErrorType::Invalid,
+                path.clone(),
+                detail,
+            ));
             return Node::default();
         }
         let mut node = Node::default();
@@ -405,7 +409,7 @@ impl Parser<'_> {
 
     fn integer(&mut self, map: &Map<String, Value>, name: &str, path: &Path) -> Option<i64> {
         let value = map.get(name).filter(|value| !value.is_null())?;
-        let whole = value.as_i64().or_else(|| whole(value.as_f64()?));
+        let whole = value.as_i64().or_else(|| go::whole(value.as_f64()?));
         if whole.is_none() {
             self.wrong(path, name, value, "an integer");
         }
@@ -468,16 +472,6 @@ fn is_present(value: Option<&Value>) -> bool {
         Some(Value::Object(map)) => !map.is_empty(),
         Some(_) => true,
     }
-}
-
-/// A float that is a whole number within the range in which floats are exact.
-pub(crate) fn whole(value: f64) -> Option<i64> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the value is whole and within ±2^53"
-    )]
-    (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
 }
 
 impl Node {
@@ -574,5 +568,35 @@ impl Node {
         {
             node.walk(visit);
         }
+    }
+}
+
+impl kubernetes_cel::Schema for Node {
+    fn kind(&self) -> &str {
+        if self.int_or_string { "" } else { &self.kind }
+    }
+
+    fn format(&self) -> &str {
+        &self.format
+    }
+
+    fn items(&self) -> Option<&dyn kubernetes_cel::Schema> {
+        self.items.as_deref().map(|items| items as _)
+    }
+
+    fn property(&self, name: &str) -> Option<&dyn kubernetes_cel::Schema> {
+        Self::property(self, name).map(|property| property as _)
+    }
+
+    fn is_map(&self) -> bool {
+        self.additional_schema().is_some()
+    }
+
+    fn list_type(&self) -> Option<&str> {
+        self.list_type.as_deref()
+    }
+
+    fn list_map_keys(&self) -> &[String] {
+        &self.list_map_keys
     }
 }

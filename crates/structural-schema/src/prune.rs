@@ -1,8 +1,8 @@
 //! Fields that a schema does not name are dropped, and their paths reported.
 
+use apimachinery::field::append;
 use serde_json::Value;
 
-use crate::field::append;
 use crate::node::{AdditionalProperties, Node};
 
 /// The fields that every resource has whatever its schema says.

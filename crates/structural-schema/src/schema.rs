@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::field::{Error, ErrorType, Path};
 use serde_json::Value;
 
-use crate::cel::rule::Rules;
-use crate::field::{Error, ErrorType, Path};
 use crate::metadata::{self, MalformedMetadata};
 use crate::node::{self, Node};
+use crate::outcome::Outcome;
+use crate::rule::Rules;
 use crate::{default, list_type, prune, validate};
 
 /// A compiled schema of one version of a custom resource. Cloning shares it.
@@ -36,15 +37,6 @@ struct Inner {
     source: Value,
     root: Node,
     rules: Rules,
-}
-
-/// What the checks of a write found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Why the write is refused; empty when it is not.
-    pub errors: Vec<Error>,
-    /// What the client is told in `Warning` headers.
-    pub warnings: Vec<String>,
 }
 
 impl Schema {

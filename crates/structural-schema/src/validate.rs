@@ -7,13 +7,14 @@ pub(crate) use ratchet::Correlation;
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::go;
+use kubernetes_cel::regexp::Regexp;
 use serde_json::{Map, Value};
 
 use crate::effort::{Effort, Place};
-use crate::field::{Error, ErrorType, Path};
-use crate::go::regexp::Regexp;
+use crate::format;
 use crate::node::{AdditionalProperties, Node, Pattern};
-use crate::{format, go};
 
 /// Checks `value`; errors are reported below `base`. What `old` has unchanged is forgiven.
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> Vec<Error> {
@@ -51,7 +52,7 @@ struct Problem {
 
 impl Problem {
     fn new(kind: ErrorType, path: &Place<'_>, value: &Value, detail: String) -> Self {
-        let value = crate::field::render(value);
+        let value = apimachinery::field::render(value);
         path.effort.report(value.len());
         Self {
             value: Some(value),
@@ -226,9 +227,7 @@ fn check_type(value: &Value, schema: &Node, path: &Place<'_>) -> Found {
         }
         return type_problem(path, &types.join(","), "null");
     }
-    let is_whole = value
-        .as_f64()
-        .is_some_and(|float| crate::node::whole(float).is_some());
+    let is_whole = value.as_f64().is_some_and(|float| go::whole(float).is_some());
     let fits = types.contains(&kind)
         || kind == "number" && is_whole && types.contains(&"integer")
         || kind == "integer" && types.contains(&"number");

@@ -1,9 +1,9 @@
 //! What holds for every schema and every object: nothing panics, pruning and defaulting are idempotent, and what has
 //! not changed is never refused.
 
+use kubernetes_cel as cel;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use structural_schema::cel;
 use structural_schema::{Schema, crd};
 
 fn value() -> impl Strategy<Value = Value> {

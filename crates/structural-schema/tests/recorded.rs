@@ -29,8 +29,8 @@ struct Answer {
 }
 
 impl Answer {
-    fn refused(errors: &[structural_schema::field::Error]) -> Self {
-        let cause = |error: &structural_schema::field::Error| {
+    fn refused(errors: &[apimachinery::field::Error]) -> Self {
+        let cause = |error: &apimachinery::field::Error| {
             (
                 error.field.to_string(),
                 normalise(&error.message()),

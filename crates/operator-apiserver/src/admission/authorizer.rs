@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use structural_schema::cel::Host;
-use structural_schema::cel::value::Value;
+use kubernetes_cel::Host;
+use kubernetes_cel::value::Value;
 
 use super::attributes::Attributes;
 use crate::identity::authn::{self, User};

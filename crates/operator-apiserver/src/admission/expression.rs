@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use kubernetes_cel::ast::describe;
+use kubernetes_cel::types::{ObjectType, Type};
+use kubernetes_cel::value::{Value, from_json};
+use kubernetes_cel::{Activation, Checked, Failure, Lookup, Variables, check, evaluate, parse};
 use serde_json::Value as Json;
-use structural_schema::cel::ast::describe;
-use structural_schema::cel::types::{ObjectType, Type};
-use structural_schema::cel::value::{Value, from_json};
-use structural_schema::cel::{Activation, Checked, Failure, Lookup, Variables, check, evaluate, parse};
 
 /// What one expression may cost.
 pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;

@@ -31,10 +31,10 @@ mod volume;
 mod volume_source;
 mod workload;
 
+use apimachinery::field::{Error, Path};
 use check::Check;
 pub(crate) use check::{is_empty_selector, selects};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::Gvk;
 

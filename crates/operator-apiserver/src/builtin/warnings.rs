@@ -4,8 +4,8 @@ mod kinds;
 
 use std::collections::{HashMap, HashSet};
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::quantity::Quantity;
 use super::tree::{at, entries, list, text};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
-use structural_schema::field::{Error, Path};
 use structured_merge::scale::{self, ReplicasPaths};
 use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,

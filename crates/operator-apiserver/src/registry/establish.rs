@@ -8,8 +8,8 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apimachinery::jsonpath::JsonPath;
 use serde_json::{Value, json};
-use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use apimachinery::field::{Error, Path};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
-use structural_schema::field::{Error, Path};
 
 use super::{Registry, Write};
 use crate::object;
@@ -272,7 +272,7 @@ fn set_cluster_address(
         None => {
             let why = "failed to allocate a serviceIP: range is full";
             Some(Error::new(
-                structural_schema::field::ErrorType::Internal,
+                apimachinery::field::ErrorType::Internal,
                 path().child("clusterIPs"),
                 why,
             ))

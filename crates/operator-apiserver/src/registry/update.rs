@@ -197,7 +197,7 @@ impl Registry {
 }
 
 fn must_be_specified(write: &Write) -> Status {
-    use structural_schema::field::{Error, Path};
+    use apimachinery::field::{Error, Path};
     let error = Error::invalid(
         Path::new("metadata").child("resourceVersion"),
         0.into(),

@@ -1,11 +1,11 @@
 //! The conversion stanza.
 
+use apimachinery::field::{Error, Path};
+use apimachinery::go::url;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::{enumeration, text_at};
-use crate::field::{Error, Path};
-use crate::go::url;
-use crate::names;
 
 /// The errors of the stanza; `check_bundle` when a certificate that cannot be read is refused.
 pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut Vec<Error>) {

@@ -1,10 +1,10 @@
 //! Defaults must survive pruning and be valid themselves.
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
 
-use crate::cel::rule::Rules;
-use crate::field::{Error, Path};
 use crate::node::Node;
+use crate::rule::Rules;
 use crate::{metadata, prune, validate};
 
 /// The errors of all defaults in a schema.

@@ -6,10 +6,10 @@
 
 mod schema;
 
+use apimachinery::field::Path;
 use serde_json::Value;
 
 use super::{flag, text_at, versions};
-use crate::field::Path;
 use crate::node::{self, Node};
 
 /// What a change means for what exists.

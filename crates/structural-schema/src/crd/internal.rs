@@ -1,8 +1,7 @@
 //! The server's internal form of versions: what is common to all stands at the top, and errors print Go structs.
 
+use apimachinery::go;
 use serde_json::{Map, Value};
-
-use crate::go;
 
 /// Which parts are the same in all versions, and so stand at the top.
 #[derive(Clone, Copy, Debug)]

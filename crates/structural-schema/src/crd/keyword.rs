@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
 
-use super::column;
 use super::internal;
-use crate::cel::declared::declare;
-use crate::cel::rule::{Problem, compile};
-use crate::field::{Error, Path};
+use crate::field_path;
 use crate::node::{AdditionalProperties, Node, Rule, Unsupported};
 use crate::prune::META_FIELDS;
+use crate::rule::{Problem, compile, declare};
 
 /// What the place in the schema forbids.
 #[derive(Clone, Debug, Default)]
@@ -422,7 +421,7 @@ impl Checker {
             let detail = "must not contain line breaks";
             self.invalid(field_path.clone(), rule.field_path.as_str(), detail);
         }
-        if node.structural_obstacle().is_none() && column::resolve(&rule.field_path, node).is_err() {
+        if node.structural_obstacle().is_none() && field_path::resolve(&rule.field_path, node).is_err() {
             self.invalid(field_path, rule.field_path.as_str(), "must be a valid path");
         }
     }

@@ -5,11 +5,11 @@ mod hint;
 mod place;
 mod schema;
 
+use apimachinery::field::Path;
+use apimachinery::jsonpath::JsonPath;
 use serde_json::Value;
 
 use super::{flag, text_at, versions};
-use crate::field::Path;
-use crate::jsonpath::JsonPath;
 use crate::node::{self, Node};
 
 /// How bad a finding is.
@@ -83,7 +83,7 @@ fn server_errors(crd: &Value) -> Vec<Finding> {
     super::default(&mut whole);
     super::prepare_for_create(&mut whole);
     let errors = super::validate_create(&whole);
-    let shown = |error: &crate::field::Error| !error.field.as_str().starts_with("status.");
+    let shown = |error: &apimachinery::field::Error| !error.field.as_str().starts_with("status.");
     errors
         .iter()
         .filter(|error| shown(error))

@@ -1,6 +1,7 @@
 //! Whether a schema is structural: a type everywhere, and value validations that add nothing but restrictions.
 
-use crate::field::{Error, Path};
+use apimachinery::field::{Error, Path};
+
 use crate::node::{AdditionalProperties, Node};
 
 #[derive(Clone, Copy, PartialEq)]

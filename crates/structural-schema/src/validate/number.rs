@@ -1,11 +1,11 @@
 //! Bounds and ranges of numbers.
 
+use apimachinery::field::ErrorType;
+use apimachinery::go;
 use serde_json::{Number, Value};
 
 use super::{Found, Problem};
 use crate::effort::Place;
-use crate::field::ErrorType;
-use crate::go;
 use crate::node::{Bound, Node};
 
 /// The range of the type and format, then `multipleOf`, `minimum`, `maximum`.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kubernetes_cel::value::Value;
 use serde_json::{Value as Json, json};
-use structural_schema::cel::value::Value;
 
 use super::{Body, Bound, Policy, Subjects, Unconverted};
 use crate::admission::attributes::Attributes;

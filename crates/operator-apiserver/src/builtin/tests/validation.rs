@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
-use structural_schema::field::{Error, Path};
 
 use super::recorded::{Step, scenarios};
 use crate::builtin::tree::{at, list, object_in, set_if_nil, text};

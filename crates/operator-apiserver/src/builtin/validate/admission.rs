@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::Check;
 use crate::admission::expression::{Environment, Mentions, Returns};

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, Path};
+use kubernetes_cel::types::Type;
+use kubernetes_cel::value::RESERVED;
 use serde_json::Value;
-use structural_schema::cel::types::Type;
-use structural_schema::cel::value::RESERVED;
-use structural_schema::field::{Error, Path};
 
 use super::admission::{compiles, match_conditions, rule_with_operations};
 use super::check::Check;

@@ -1,7 +1,7 @@
 //! Affinity of pods, and selectors of nodes.
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::Check;
 use crate::builtin::names;

@@ -1,7 +1,7 @@
 //! API services: which server answers for a version of a group.
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::Check;
 use crate::builtin::names;

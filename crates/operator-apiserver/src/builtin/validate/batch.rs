@@ -1,7 +1,7 @@
 //! Jobs and CronJobs.
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
-use structural_schema::field::{Error, Path};
 
 use super::check::{Check, selector_is_valid, selects};
 use super::pod;

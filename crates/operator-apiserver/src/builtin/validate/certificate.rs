@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, Path};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::Check;
 use crate::builtin::tree::{at, list, text};

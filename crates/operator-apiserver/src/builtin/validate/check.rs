@@ -1,7 +1,7 @@
 //! Collecting what is wrong with an object, and the checks that many kinds share.
 
+use apimachinery::field::{Error, ErrorType, Path, render};
 use serde_json::Value;
-use structural_schema::field::{Error, ErrorType, Path, render};
 
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;

@@ -1,7 +1,7 @@
 //! Events, in the core group and in `events.k8s.io`. Errors name the fields as the core group does.
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::{Check, GoPrint, render_go};
 use crate::builtin::names;

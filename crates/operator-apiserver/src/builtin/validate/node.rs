@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, ErrorType, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, ErrorType, Path};
 
 use super::check::{Check, GoPrint, render_go};
 use super::container;

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
-use structural_schema::field::{Error, Path};
 
 use super::check::Check;
 use super::{affinity, container, security, volume};

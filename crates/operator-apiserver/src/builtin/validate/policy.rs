@@ -1,7 +1,7 @@
 //! What limits others: disruption budgets, autoscalers and flow control.
 
+use apimachinery::field::{Path, render};
 use serde_json::Value;
-use structural_schema::field::{Path, render};
 
 use super::check::{Check, NEGATIVE, render_selector};
 use crate::builtin::quantity::Quantity;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use apimachinery::field::{Path, render};
 use serde_json::Value;
-use structural_schema::field::{Path, render};
 
 use super::check::Check;
 use super::container::{any_resource_name, is_native, is_standard, resource_name};

@@ -1,7 +1,7 @@
 //! Roles and bindings.
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::{Check, GoPrint, render_go, selector_is_valid};
 use crate::builtin::names;

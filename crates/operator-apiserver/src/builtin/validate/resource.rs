@@ -1,7 +1,7 @@
 //! Kinds whose specification is fixed once they exist: addresses, claims of devices, classes of volumes.
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::{Check, GoPrint, render_go};
 use crate::builtin::names;

@@ -1,7 +1,7 @@
 //! Questions about access.
 
+use apimachinery::field::{Path, render};
 use serde_json::{Map, Value};
-use structural_schema::field::{Path, render};
 
 use super::check::{Check, GoPrint, render_go};
 use crate::builtin::tree::{at, is_zero, list, text};

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::{Check, GoPrint, descending_path, render_go};
 use crate::builtin::tree::{at, list, text};

@@ -1,7 +1,7 @@
 //! What a status may say, and how it may change.
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::Check;
 use super::container;

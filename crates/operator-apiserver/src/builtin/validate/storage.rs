@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::affinity;
 use super::check::{Check, GoPrint, render_go};

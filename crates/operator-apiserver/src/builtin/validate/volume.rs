@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::Path;
 use serde_json::Value;
-use structural_schema::field::Path;
 
 use super::check::{Check, descending_path};
 use super::volume_source::{self, Owner};

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
+use apimachinery::field::{Error, Path};
 use regex::Regex;
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::{Check, no_backsteps};
 use crate::builtin::names;

@@ -1,7 +1,7 @@
 //! Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::check::{
     Check, GoPrint, is_empty_selector, number_of, render_go, render_selector, selector_is_valid, selects,

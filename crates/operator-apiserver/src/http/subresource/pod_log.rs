@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use apimachinery::field::{Error, Path};
 use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

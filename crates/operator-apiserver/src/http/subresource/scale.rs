@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use apimachinery::field;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
-use structural_schema::field;
 
 use crate::builtin::{self, Gvk};
 use crate::codec::{Form, Transform};

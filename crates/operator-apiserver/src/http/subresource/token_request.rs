@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use apimachinery::field::{Error, Path};
 use http::StatusCode;
 use serde_json::{Value, json};
-use structural_schema::field::{Error, Path};
 
 use crate::admission::{self, Operation};
 use crate::clock::{rfc3339, unix_seconds};

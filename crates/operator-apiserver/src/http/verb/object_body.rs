@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use apimachinery::field::{Error, Path};
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::options::{self, FieldValidation};
 use crate::codec::body::{self, Media};

@@ -1,8 +1,8 @@
 //! Query parameters as options.
 
+use apimachinery::field::{Error, Path};
 use http::header::USER_AGENT;
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 use super::patch;
 use crate::http::call::Call;

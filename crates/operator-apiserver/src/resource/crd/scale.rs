@@ -1,7 +1,7 @@
 //! Where a custom resource has its replicas, and what they may be.
 
+use apimachinery::field::{Error, Path};
 use serde_json::Value;
-use structural_schema::field::{Error, Path};
 
 /// Where the scale subresource finds its numbers, as JSON paths.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apimachinery::field::Error;
+use apimachinery::jsonpath::JsonPath;
 use serde_json::Value;
 use structural_schema::Outcome;
-use structural_schema::field::Error;
-use structural_schema::jsonpath::JsonPath;
 use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
 

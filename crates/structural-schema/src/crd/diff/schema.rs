@@ -1,10 +1,10 @@
 //! Two schemas of one version, keyword by keyword.
 
+use apimachinery::field::Path;
+use apimachinery::go;
 use serde_json::Value;
 
 use super::{Change, Changes, changed};
-use crate::field::Path;
-use crate::go;
 use crate::node::{AdditionalProperties, Bound, Node};
 
 /// A schema, and the JSON that it was read from.

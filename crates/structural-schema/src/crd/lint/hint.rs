@@ -1,6 +1,6 @@
 //! What to do about the errors that a server reports most.
 
-use crate::field::Error;
+use apimachinery::field::Error;
 
 /// A part of the error's path or text, and the fix. The first that fits is given.
 const FIXES: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! Paths of the server's internal form, as paths in the definition that was written.
 
-use crate::field::Path;
+use apimachinery::field::Path;
 
 /// What the server calls by a name of its own: prefixes, and what they are in `apiextensions.k8s.io/v1`.
 ///

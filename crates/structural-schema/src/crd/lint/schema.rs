@@ -1,10 +1,10 @@
 //! What is accepted in a schema, but does not do what its author wants.
 
+use apimachinery::field::Path;
+use apimachinery::go;
 use serde_json::Value;
 
 use super::{Linter, Severity};
-use crate::field::Path;
-use crate::go;
 use crate::node::Node;
 
 pub(super) fn lint(root: &Node, path: &Path, linter: &mut Linter) {

@@ -1,0 +1,288 @@
+//! Field paths and field errors, worded as Kubernetes words them
+//! (`k8s.io/apimachinery/pkg/util/validation/field`).
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::go;
+
+/// The path of a field inside an object: `spec.containers[0].name`, `metadata.labels[app]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(String);
+
+/// The longest path that is shown. A key can be as long as a request, and each field below it repeats it.
+const MAX_PATH: usize = 1024;
+
+/// Appends to a path as far as there is room.
+pub fn append(path: &mut String, text: &str) {
+    const MORE: &str = "…";
+    let room = MAX_PATH.saturating_sub(path.len());
+    if text.len() <= room {
+        return path.push_str(text);
+    }
+    if path.ends_with(MORE) {
+        return;
+    }
+    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
+    path.push_str(text.get(..end.unwrap_or(0)).unwrap_or(""));
+    path.push_str(MORE);
+}
+
+impl Path {
+    fn with(&self, parts: &[&str]) -> Self {
+        let mut path = self.0.clone();
+        parts.iter().for_each(|part| append(&mut path, part));
+        Self(path)
+    }
+
+    /// A path that starts at the field `name`; the empty name is the object itself. Paths are cut at 1,024 bytes.
+    pub fn new(name: &str) -> Self {
+        Self::default().with(&[name])
+    }
+
+    /// The field `name` below this path.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        let dot = if self.0.is_empty() { "" } else { "." };
+        self.with(&[dot, name])
+    }
+
+    /// The list item `index` below this path.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        self.with(&["[", &index.to_string(), "]"])
+    }
+
+    /// The map entry `key` below this path.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        self.with(&["[", key, "]"])
+    }
+
+    /// The path that the real server's messages show for an object as a whole: `<nil>`.
+    pub fn nil() -> Self {
+        Self("<nil>".to_owned())
+    }
+
+    /// Whether this is the object itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The path as text; empty for the object itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorType {
+    /// A value is missing: `FieldValueRequired`.
+    Required,
+    /// A value appears twice in a set: `FieldValueDuplicate`.
+    Duplicate,
+    /// A value is malformed or out of range: `FieldValueInvalid`.
+    Invalid,
+    /// A value is none of the allowed ones: `FieldValueNotSupported`.
+    NotSupported,
+    /// A value must not be given here: `FieldValueForbidden`.
+    Forbidden,
+    /// A text is too long: `FieldValueTooLong`.
+    TooLong,
+    /// A list has too many items: `FieldValueTooMany`.
+    TooMany,
+    /// A value refers to something that does not exist: `FieldValueNotFound`.
+    NotFound,
+    /// A value has the wrong type: `FieldValueTypeInvalid`.
+    TypeInvalid,
+    /// The server failed while it checked: `InternalError`.
+    Internal,
+}
+
+impl ErrorType {
+    /// The `reason` of the cause in a Status, such as `FieldValueInvalid`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    /// The words that begin the message, such as `Invalid value`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
+            Self::Internal => "Internal error",
+        }
+    }
+}
+
+/// One thing that is wrong with one field of an object.
+///
+/// ```
+/// use apimachinery::field::{Error, Path};
+/// let error = Error::invalid(Path::new("spec").child("replicas"), (-1).into(), "must be greater than or equal to 0");
+/// assert_eq!(error.to_string(), "spec.replicas: Invalid value: -1: must be greater than or equal to 0");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error {
+    /// What kind of error this is.
+    pub kind: ErrorType,
+    /// Where: `<nil>` is written for the empty path by some of the real server's validators.
+    pub field: Path,
+    /// The value that was found, already rendered as Kubernetes renders it; `None` leaves it out of the message.
+    pub value: Option<String>,
+    /// Why, in words; may be empty.
+    pub detail: String,
+}
+
+/// Renders a value as Go's `field.Error` does: texts quoted, the rest as JSON.
+pub fn render(value: &Value) -> String {
+    match value {
+        Value::String(text) => go::quote(text),
+        Value::Number(number) => go::number(number),
+        other => go::json(other),
+    }
+}
+
+impl Error {
+    /// An error of the given kind whose message has no value.
+    pub fn new(kind: ErrorType, field: Path, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            field,
+            value: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// `Invalid value: VALUE: DETAIL`.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers build the value for this error"
+    )]
+    pub fn invalid(field: Path, value: Value, detail: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorType::Invalid,
+            field,
+            value: Some(render(&value)),
+            detail: detail.into(),
+        }
+    }
+
+    /// `Invalid value: VALUE: DETAIL` with the cause `FieldValueTypeInvalid`.
+    pub fn type_invalid(field: Path, value: &Value, detail: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorType::TypeInvalid,
+            field,
+            value: Some(render(value)),
+            detail: detail.into(),
+        }
+    }
+
+    /// `Required value: DETAIL`.
+    pub fn required(field: Path, detail: impl Into<String>) -> Self {
+        Self::new(ErrorType::Required, field, detail)
+    }
+
+    /// `Forbidden: DETAIL`.
+    pub fn forbidden(field: Path, detail: impl Into<String>) -> Self {
+        Self::new(ErrorType::Forbidden, field, detail)
+    }
+
+    /// `Duplicate value: VALUE`.
+    pub fn duplicate(field: Path, value: &Value) -> Self {
+        Self {
+            kind: ErrorType::Duplicate,
+            field,
+            value: Some(render(value)),
+            detail: String::new(),
+        }
+    }
+
+    /// `Unsupported value: VALUE: supported values: "a", "b"`.
+    pub fn not_supported(field: Path, value: &Value, supported: &[&str]) -> Self {
+        let detail = if supported.is_empty() {
+            String::new()
+        } else {
+            let quoted: Vec<String> = supported.iter().map(|text| go::quote(text)).collect();
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self {
+            kind: ErrorType::NotSupported,
+            field,
+            value: Some(render(value)),
+            detail,
+        }
+    }
+
+    /// `Too long: may not be more than MAX bytes`.
+    pub fn too_long(field: Path, max: usize) -> Self {
+        Self::new(
+            ErrorType::TooLong,
+            field,
+            format!(
+                "may not be more than {max} {}",
+                if max == 1 { "byte" } else { "bytes" }
+            ),
+        )
+    }
+
+    /// `Too many: FOUND: must have at most MAX items`.
+    pub fn too_many(field: Path, found: usize, max: usize) -> Self {
+        Self {
+            kind: ErrorType::TooMany,
+            field,
+            value: Some(found.to_string()),
+            detail: format!(
+                "must have at most {max} {}",
+                if max == 1 { "item" } else { "items" }
+            ),
+        }
+    }
+
+    /// The message without the path, as it stands in a Status cause: `Invalid value: -1: must be …`.
+    pub fn message(&self) -> String {
+        let mut text = self.kind.text().to_owned();
+        if let Some(value) = &self.value {
+            text.push_str(": ");
+            text.push_str(value);
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message())
+    }
+}
+
+impl std::error::Error for Error {}

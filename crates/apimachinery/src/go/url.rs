@@ -1,0 +1,239 @@
+//! URLs as Go's `net/url` reads them with `ParseRequestURI`.
+
+/// The parts of a parsed URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Url {
+    /// The scheme in lower case, without the colon.
+    pub scheme: String,
+    /// User and password, as they are written.
+    pub user: Option<String>,
+    /// Host with the port, if any.
+    pub host: String,
+    /// The path, unescaped.
+    pub path: String,
+    /// The path as it is written.
+    pub raw_path: String,
+    /// The query without the question mark, as it is written.
+    pub raw_query: String,
+    /// All after the scheme in a URL such as `mailto:a@b`.
+    pub opaque: String,
+    /// The fragment without the `#`.
+    pub fragment: String,
+}
+
+/// `url.ParseRequestURI`: parses an absolute URI or an absolute path. A `#` does not begin a fragment.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_request_uri(text: &str) -> Result<Url, String> {
+    parse(text, true).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))
+}
+
+/// `url.Parse`: parses an absolute URI or a relative reference, with its fragment.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_reference(text: &str) -> Result<Url, String> {
+    let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
+    let mut url = parse(rest, false).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))?;
+    url.fragment = fragment.to_owned();
+    Ok(url)
+}
+
+fn parse(text: &str, via_request: bool) -> Result<Url, String> {
+    if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+        return Err("net/url: invalid control character in URL".to_owned());
+    }
+    if text.is_empty() && via_request {
+        return Err("empty url".to_owned());
+    }
+    let (scheme, rest) = split_scheme(text)?;
+    let mut url = Url {
+        scheme: scheme.to_ascii_lowercase(),
+        ..Url::default()
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    url.raw_query = query.to_owned();
+    if !rest.starts_with('/') {
+        if !url.scheme.is_empty() {
+            url.opaque = rest.to_owned();
+            return Ok(url);
+        }
+        if via_request {
+            return Err("invalid URI for request".to_owned());
+        }
+        if rest.split('/').next().is_some_and(|first| first.contains(':')) {
+            return Err("first path segment in URL cannot contain colon".to_owned());
+        }
+    }
+    let mut path = rest;
+    if let Some(after) = rest.strip_prefix("//")
+        && (!url.scheme.is_empty() || !via_request && !rest.starts_with("///"))
+    {
+        let end = after.find('/').unwrap_or(after.len());
+        let (authority, tail) = after.split_at(end);
+        parse_authority(authority, &mut url)?;
+        path = tail;
+    }
+    url.path = unescape(path, false)?;
+    url.raw_path = path.to_owned();
+    Ok(url)
+}
+
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+    for (index, c) in text.char_indices() {
+        match c {
+            'a'..='z' | 'A'..='Z' => {}
+            '0'..='9' | '+' | '-' | '.' if index > 0 => {}
+            '0'..='9' | '+' | '-' | '.' => return Ok(("", text)),
+            ':' if index == 0 => return Err("missing protocol scheme".to_owned()),
+            ':' => {
+                let (scheme, rest) = text.split_at(index);
+                return Ok((scheme, rest.get(1..).unwrap_or("")));
+            }
+            _ => return Ok(("", text)),
+        }
+    }
+    Ok(("", text))
+}
+
+fn parse_authority(authority: &str, url: &mut Url) -> Result<(), String> {
+    let host = match authority.rsplit_once('@') {
+        Some((user, host)) => {
+            let valid = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
+            if !user.chars().all(valid) {
+                return Err("net/url: invalid userinfo".to_owned());
+            }
+            url.user = Some(user.to_owned());
+            host
+        }
+        None => authority,
+    };
+    check_host(host)?;
+    url.host = unescape(host, true)?;
+    Ok(())
+}
+
+fn check_host(host: &str) -> Result<(), String> {
+    let port = if host.starts_with('[') {
+        let Some(end) = host.rfind(']') else {
+            return Err("missing ']' in host".to_owned());
+        };
+        host.get(end + 1..).unwrap_or("")
+    } else {
+        host.find(':').and_then(|colon| host.get(colon..)).unwrap_or("")
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    if !port.is_empty() && (!port.starts_with(':') || !digits.bytes().all(|b| b.is_ascii_digit())) {
+        return Err(format!("invalid port {} after host", super::quote(port)));
+    }
+    Ok(())
+}
+
+fn unescape(text: &str, host: bool) -> Result<String, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut index = 0;
+    while let Some(byte) = bytes.get(index) {
+        if *byte == b'%' {
+            let digits = bytes.get(index + 1..index + 3);
+            let value = digits
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            let Some(value) = value else {
+                let bad: String = text.get(index..).unwrap_or("%").chars().take(3).collect();
+                return Err(format!("invalid URL escape {}", super::quote(&bad)));
+            };
+            out.push(value);
+            index += 3;
+            continue;
+        }
+        if host && (*byte == b' ' || b"\"<>\\^`{|}".contains(byte)) && *byte < 0x80 {
+            let c = char::from(*byte).to_string();
+            return Err(format!("invalid character {} in host name", super::quote(&c)));
+        }
+        out.push(*byte);
+        index += 1;
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+impl Url {
+    /// Returns the host without port and brackets.
+    pub fn hostname(&self) -> &str {
+        if let Some(rest) = self.host.strip_prefix('[') {
+            return rest.split(']').next().unwrap_or(rest);
+        }
+        self.host.split(':').next().unwrap_or(&self.host)
+    }
+
+    /// Returns the port; empty if there is none.
+    pub fn port(&self) -> &str {
+        let after = match self.host.rfind(']') {
+            Some(end) => self.host.get(end + 1..).unwrap_or(""),
+            None => &self.host,
+        };
+        after.rsplit_once(':').map_or("", |(_, port)| port)
+    }
+
+    /// Returns the path as it is written in the URL.
+    pub fn escaped_path(&self) -> String {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"$&+,/:;=@-_.~!*'()[]%".contains(byte);
+        if self.raw_path.bytes().all(|byte| plain(&byte)) {
+            return self.raw_path.clone();
+        }
+        let mut out = String::new();
+        for byte in self.path.bytes() {
+            if (byte.is_ascii_alphanumeric() || b"$&+,/:;=@-_.~".contains(&byte)) && byte != b'%' {
+                out.push(char::from(byte));
+            } else {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        out
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.scheme.is_empty() {
+            write!(f, "{}:", self.scheme)?;
+        }
+        if !self.opaque.is_empty() {
+            write!(f, "{}", self.opaque)?;
+        } else {
+            if !self.scheme.is_empty() || !self.host.is_empty() || self.user.is_some() {
+                if !self.host.is_empty() || !self.path.is_empty() || self.user.is_some() {
+                    write!(f, "//")?;
+                }
+                if let Some(user) = &self.user {
+                    write!(f, "{user}@")?;
+                }
+                write!(f, "{}", self.host)?;
+            }
+            write!(f, "{}", self.escaped_path())?;
+        }
+        if !self.raw_query.is_empty() {
+            write!(f, "?{}", self.raw_query)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_url() {
+        let url = parse_request_uri("https://user:p@[::1]:80/a%20b?c=d").unwrap();
+        assert_eq!(
+            (url.hostname(), url.port(), url.path.as_str()),
+            ("::1", "80", "/a b")
+        );
+        assert_eq!(url.escaped_path(), "/a%20b");
+        assert!(parse_request_uri("not valid!").is_err());
+        assert!(parse_request_uri("http://a b/").is_err());
+        assert!(parse_request_uri("/path").is_ok());
+    }
+}

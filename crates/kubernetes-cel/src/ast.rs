@@ -1,0 +1,178 @@
+//! Expressions, after macros have been expanded.
+
+use std::sync::Arc;
+
+/// A node of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// Unique within its expression; types are found by it.
+    pub id: u32,
+    /// Where it stands in the source, counted in characters.
+    pub offset: usize,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A constant.
+    Literal(Literal),
+    /// A variable or a type.
+    Ident(String),
+    /// `operand.field`, or `has(operand.field)`.
+    Select {
+        /// What is selected from.
+        operand: Box<Expr>,
+        /// The field's name.
+        field: String,
+        /// Whether this only asks if the field is there.
+        test_only: bool,
+    },
+    /// A function or operator; methods have a target.
+    Call {
+        /// The name; operators are written `_+_`.
+        function: String,
+        /// The receiver of a method.
+        target: Option<Box<Expr>>,
+        /// The arguments.
+        args: Vec<Expr>,
+    },
+    /// `[a, ?b]`: items, and whether each is optional.
+    List(Vec<(Expr, bool)>),
+    /// `{k: v, ?k: v}`: key, value, whether the entry is optional.
+    Map(Vec<(Expr, Expr, bool)>),
+    /// `Type{field: value, ?field: value}`: field, value, whether the field is optional.
+    Struct(String, Vec<(String, Expr, bool)>),
+    /// A loop, which is what macros become.
+    Comprehension(Box<Comprehension>),
+}
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// `null`.
+    Null,
+    /// `true`.
+    Bool(bool),
+    /// `1`.
+    Int(i64),
+    /// `1u`.
+    Uint(u64),
+    /// `1.0`.
+    Double(f64),
+    /// `'a'`.
+    String(Arc<str>),
+    /// `b'a'`.
+    Bytes(Arc<[u8]>),
+}
+
+/// A fold over a list or map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comprehension {
+    /// The item of a list or the key of a map; with a second variable, index or key.
+    pub variable: String,
+    /// The item or value.
+    pub second: Option<String>,
+    /// What is walked.
+    pub range: Expr,
+    /// The accumulator.
+    pub accumulator: String,
+    /// Its first value.
+    pub init: Expr,
+    /// Whether to go on.
+    pub condition: Expr,
+    /// Its next value.
+    pub step: Expr,
+    /// The value of the whole.
+    pub result: Expr,
+}
+
+/// Something wrong with an expression, and where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Issue {
+    /// Offset in characters.
+    pub offset: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The offset of an issue that concerns the whole source.
+pub const NOWHERE: usize = usize::MAX;
+/// The limit of issues that a description lists.
+const MAX_ISSUES: usize = 100;
+/// Longer lines are not shown.
+const MAX_SNIPPET: usize = 16 << 10;
+
+/// Describes issues in the format of the reference implementation: each with its line of source and a marker below it.
+pub fn describe(source: &str, issues: &[Issue]) -> String {
+    let mut sorted: Vec<&Issue> = issues.iter().collect();
+    sorted.sort_by_key(|issue| issue.offset);
+    let lines: Vec<&str> = source.split('\n').collect();
+    let mut described: Vec<String> = sorted
+        .iter()
+        .take(MAX_ISSUES)
+        .map(|issue| describe_one(&lines, issue))
+        .collect();
+    if sorted.len() > MAX_ISSUES {
+        described.push(format!(
+            "{} more errors were truncated",
+            sorted.len() - MAX_ISSUES
+        ));
+    }
+    described.join("\n")
+}
+
+fn describe_one(lines: &[&str], issue: &Issue) -> String {
+    if issue.offset == NOWHERE {
+        return format!("ERROR: <input>:-1:0: {}", issue.message);
+    }
+    let (mut line, mut column) = (0, issue.offset);
+    for text in lines {
+        let len = text.chars().count();
+        if column <= len || line + 1 == lines.len() {
+            break;
+        }
+        column -= len + 1;
+        line += 1;
+    }
+    let head = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.message);
+    let text = lines.get(line).copied().unwrap_or("");
+    if text.len() >= MAX_SNIPPET {
+        return head;
+    }
+    let text = text.replace('\t', " ");
+    let wide = |c: char| !c.is_ascii();
+    let mut mark: String = text
+        .chars()
+        .take(column)
+        .map(|c| if wide(c) { '．' } else { '.' })
+        .collect();
+    mark.push(if text.chars().nth(column).is_some_and(wide) {
+        '＾'
+    } else {
+        '^'
+    });
+    format!("{head}\n | {text}\n | {mark}")
+}
+
+/// Returns the direct parts of an expression.
+pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
+    match &expr.kind {
+        Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
+        Kind::Select { operand, .. } => vec![operand],
+        Kind::Call { target, args, .. } => target.as_deref().into_iter().chain(args).collect(),
+        Kind::List(items) => items.iter().map(|(item, _)| item).collect(),
+        Kind::Map(entries) => entries.iter().flat_map(|(key, value, _)| [key, value]).collect(),
+        Kind::Struct(_, fields) => fields.iter().map(|(_, value, _)| value).collect(),
+        Kind::Comprehension(fold) => {
+            vec![&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
+        }
+    }
+}
+
+/// Returns true if the expression mentions a variable of this name.
+pub fn mentions(expr: &Expr, name: &str) -> bool {
+    matches!(&expr.kind, Kind::Ident(found) if found == name)
+        || children(expr).into_iter().any(|child| mentions(child, name))
+}

@@ -1,0 +1,251 @@
+//! Constants that can only fail when they run are refused before, by validators of the checked tree and by the planner.
+
+use apimachinery::{go, time};
+
+use crate::ast::{Expr, Issue, Kind, Literal, children};
+use crate::library;
+use crate::regexp::{self, Patterns};
+use crate::types::Type;
+use crate::value::Value;
+
+/// The types that a clause of a format string takes, by the names that messages use, and what the message says.
+const CLAUSES: &[(char, &[&str], &str)] = &[
+    (
+        's',
+        &[
+            "list",
+            "map",
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "string",
+            "google.protobuf.Timestamp",
+            "bytes",
+            "google.protobuf.Duration",
+            "type",
+            "null_type",
+        ],
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    ),
+    (
+        'd',
+        &["int", "uint"],
+        "decimal clause can only be used on integers",
+    ),
+    (
+        'f',
+        &["double", "string"],
+        "fixed-point clause can only be used on doubles",
+    ),
+    (
+        'e',
+        &["double", "string"],
+        "scientific clause can only be used on doubles",
+    ),
+    (
+        'b',
+        &["int", "uint", "bool"],
+        "only integers and bools can be formatted as binary",
+    ),
+    ('x', HEX, HEX_ONLY),
+    ('X', HEX, HEX_ONLY),
+    ('o', &["int", "uint"], "octal clause can only be used on integers"),
+];
+const HEX: &[&str] = &["int", "uint", "string", "bytes"];
+const HEX_ONLY: &str = "only integers, byte buffers, and strings can be formatted as hex";
+
+/// Validates the constants of a checked expression. The patterns among them are kept.
+pub(crate) fn validate<'t>(
+    expr: &Expr,
+    type_of: &dyn Fn(&Expr) -> &'t Type,
+    patterns: &mut Patterns,
+) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    arguments(expr, "duration", &mut is_bad_duration, &mut issues);
+    arguments(expr, "timestamp", &mut is_bad_timestamp, &mut issues);
+    let mut is_bad_pattern =
+        |literal: &Literal| matches!(literal, Literal::String(text) if patterns.compile(text).is_err());
+    arguments(expr, "matches", &mut is_bad_pattern, &mut issues);
+    // Bad patterns of these functions are reported by the planner.
+    let mut others = Vec::new();
+    arguments(expr, "find", &mut is_bad_pattern, &mut others);
+    arguments(expr, "findAll", &mut is_bad_pattern, &mut others);
+    formats(expr, type_of, &mut issues);
+    issues
+}
+
+fn arguments(expr: &Expr, wanted: &str, is_bad: &mut dyn FnMut(&Literal) -> bool, issues: &mut Vec<Issue>) {
+    if let Kind::Call { function, args, .. } = &expr.kind
+        && function == wanted
+        && let Some(last) = if wanted == "findAll" {
+            args.first()
+        } else {
+            args.last()
+        }
+        && let Kind::Literal(literal) = &last.kind
+        && is_bad(literal)
+    {
+        issues.push(Issue {
+            offset: last.offset,
+            message: format!("invalid {function} argument"),
+        });
+    }
+    for child in children(expr) {
+        arguments(child, wanted, is_bad, issues);
+    }
+}
+
+fn is_bad_duration(literal: &Literal) -> bool {
+    matches!(literal, Literal::String(text) if time::parse_duration(text).is_none())
+}
+
+fn is_bad_timestamp(literal: &Literal) -> bool {
+    let is_convertible = matches!(literal, Literal::String(_) | Literal::Int(_));
+    is_convertible && library::call_constant("timestamp", &[Value::of(literal)]).is_err()
+}
+
+/// Format strings beside a list of arguments.
+fn formats<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Vec<Issue>) {
+    if let Kind::Call {
+        function,
+        target: Some(target),
+        args,
+    } = &expr.kind
+        && function == "format"
+        && let Kind::Literal(Literal::String(format)) = &target.kind
+        && let [list] = args.as_slice()
+        && let Kind::List(items) = &list.kind
+    {
+        let items: Vec<&Expr> = items.iter().map(|(item, _)| item).collect();
+        if let Err((offset, message)) = check_format(format, &items, type_of) {
+            issues.push(Issue {
+                offset: offset.unwrap_or(expr.offset),
+                message,
+            });
+        }
+    }
+    for child in children(expr) {
+        formats(child, type_of, issues);
+    }
+}
+
+/// What is wrong with a format string, and the place of the argument that is to blame.
+fn check_format<'t>(
+    format: &str,
+    args: &[&Expr],
+    type_of: &dyn Fn(&Expr) -> &'t Type,
+) -> Result<(), (Option<usize>, String)> {
+    let mut used = 0;
+    let mut rest = format;
+    while let Some((_, after)) = rest.split_once('%') {
+        if let Some(escaped) = after.strip_prefix('%') {
+            rest = escaped;
+            continue;
+        }
+        if after.is_empty() {
+            return Err((None, "unexpected end of string".to_owned()));
+        }
+        let Some(arg) = args.get(used) else {
+            return Err((None, format!("index {used} out of range")));
+        };
+        let (allowed, words, tail) =
+            clause(after).map_err(|why| (None, format!("could not parse formatting clause: {why}")))?;
+        if let Some((offset, name)) = misfit(arg, allowed, type_of) {
+            let message = format!("error during formatting: {words}, was given {name}");
+            return Err((Some(offset), message));
+        }
+        used += 1;
+        rest = tail;
+    }
+    if args.len() > used {
+        let given = args.len();
+        let message = format!("too many arguments supplied to string.format (expected {used}, got {given})");
+        return Err((None, message));
+    }
+    Ok(())
+}
+
+type Clause<'f> = (&'static [&'static str], &'static str, &'f str);
+
+/// The types that the clause at the start of a text takes, the message of a wrong one, and what follows the clause.
+fn clause(text: &str) -> Result<Clause<'_>, String> {
+    let mut rest = text;
+    if let Some(after) = text.strip_prefix('.') {
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = after.get(..after.len() - rest.len()).unwrap_or("");
+        if rest.is_empty() {
+            return Err(
+                "error while parsing precision: could not find end of precision specifier".to_owned(),
+            );
+        }
+        if digits.parse::<i64>().is_err() {
+            let why = if digits.is_empty() {
+                "invalid syntax"
+            } else {
+                "value out of range"
+            };
+            return Err(format!(
+                "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
+                go::quote(digits)
+            ));
+        }
+    }
+    let mut chars = rest.chars();
+    let letter = chars.next().unwrap_or_default();
+    let (_, allowed, words) = CLAUSES
+        .iter()
+        .find(|(known, ..)| *known == letter)
+        .ok_or_else(|| format!("unrecognized formatting clause \"{letter}\""))?;
+    Ok((allowed, words, chars.as_str()))
+}
+
+/// The part of an argument that has none of the allowed types, and the name of its type.
+fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type) -> Option<(usize, String)> {
+    let found = type_of(arg);
+    let name = found.name();
+    if !matches!(found, Type::Dyn | Type::Var(_)) && !allowed.contains(&name.as_str()) {
+        return Some((arg.offset, name));
+    }
+    if !allowed.contains(&"list") {
+        return None;
+    }
+    match &arg.kind {
+        Kind::List(items) => items.iter().find_map(|(item, _)| misfit(item, allowed, type_of)),
+        Kind::Map(entries) => entries
+            .iter()
+            .flat_map(|(key, value, _)| [key, value])
+            .find_map(|part| misfit(part, allowed, type_of)),
+        _ => None,
+    }
+}
+
+/// Evaluates the conversions of constants and compiles the constant patterns, as the reference implementation does
+/// before it runs an expression.
+///
+/// # Errors
+/// The text of the reference implementation for a constant that is invalid.
+pub fn plan(expr: &Expr) -> Result<(), String> {
+    children(expr).into_iter().try_for_each(plan)?;
+    let Kind::Call { function, args, .. } = &expr.kind else {
+        return Ok(());
+    };
+    match (function.as_str(), args.as_slice()) {
+        ("bool" | "bytes" | "double" | "duration" | "int" | "string" | "timestamp" | "uint", [arg]) => {
+            let Some(value) = constant(arg) else { return Ok(()) };
+            library::call_constant(function, &[value]).map(drop)
+        }
+        ("find", [pattern]) | ("findAll", [pattern, ..]) => match &pattern.kind {
+            Kind::Literal(Literal::String(text)) => regexp::compile(text).map(drop),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn constant(expr: &Expr) -> Option<Value<'_>> {
+    let Kind::Literal(literal) = &expr.kind else {
+        return None;
+    };
+    Some(Value::of(literal))
+}

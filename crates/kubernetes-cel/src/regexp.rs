@@ -1,0 +1,150 @@
+//! Go's regular expressions (RE2): the syntax and the errors of `regexp.Compile`, and matching in bounded time.
+//!
+//! Patterns come from clients. A pattern is therefore checked when it is read, and compiled when it is first used; a
+//! program is small (classes are shared by all copies that a repetition makes); and matching counts its steps.
+
+mod class;
+mod parse;
+mod program;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use program::Program;
+
+/// The largest program of a pattern, in instructions. Go's limit is about six times as large.
+const MAX_SIZE: usize = 500_000;
+/// The largest program of all different patterns of one definition or expression.
+const MAX_TOTAL: usize = 4_000_000;
+
+/// A pattern that is known to be valid. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Regexp {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    source: String,
+    size: usize,
+    program: OnceLock<Program>,
+}
+
+/// The limit of steps was reached before the answer was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted;
+
+/// Checks a pattern.
+///
+/// # Errors
+/// The error of Go's `regexp.Compile`.
+pub fn compile(pattern: &str) -> Result<Regexp, String> {
+    let size = parse::parse(pattern)
+        .map_err(|error| format!("error parsing regexp: {error}"))?
+        .weight();
+    Ok(Regexp {
+        inner: Arc::new(Inner {
+            source: pattern.to_owned(),
+            size,
+            program: OnceLock::new(),
+        }),
+    })
+}
+
+/// The patterns of one definition or expression: each different one is kept once, and their total size is bounded.
+#[derive(Clone, Debug, Default)]
+pub struct Patterns {
+    known: HashMap<String, Result<Regexp, String>>,
+    size: usize,
+}
+
+impl Patterns {
+    /// As [`compile`].
+    pub fn compile(&mut self, pattern: &str) -> Result<Regexp, String> {
+        if let Some(known) = self.known.get(pattern) {
+            return known.clone();
+        }
+        let compiled = compile(pattern).and_then(|compiled| {
+            self.size = self.size.saturating_add(compiled.inner.size);
+            if self.size > MAX_TOTAL {
+                return Err(format!("error parsing regexp: expression too large: `{pattern}`"));
+            }
+            Ok(compiled)
+        });
+        self.known.insert(pattern.to_owned(), compiled.clone());
+        compiled
+    }
+
+    /// The pattern of a source that was compiled before.
+    pub fn get(&self, pattern: &str) -> Option<&Regexp> {
+        self.known.get(pattern)?.as_ref().ok()
+    }
+}
+
+impl Regexp {
+    fn program(&self) -> &Program {
+        let Inner { source, program, .. } = &*self.inner;
+        program.get_or_init(|| {
+            let tree = parse::parse(source).map(|tree| tree.kind);
+            Program::of(&tree.unwrap_or(parse::Kind::Never))
+        })
+    }
+
+    /// The number of instructions of the program.
+    pub fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    /// Reports whether a text contains a match.
+    ///
+    /// # Errors
+    /// If that takes more steps than are left.
+    pub fn is_match(&self, text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
+        Ok(self.program().search(text, 0, true, steps)?.is_some())
+    }
+
+    /// The range of the first match that begins at or after a position.
+    ///
+    /// # Errors
+    /// As [`Regexp::is_match`].
+    pub fn find_at(
+        &self,
+        text: &str,
+        start: usize,
+        steps: &mut u64,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        self.program().search(text, start, false, steps)
+    }
+
+    /// The ranges of all matches, as Go's `FindAllString` has them: an empty match does not touch the match before it.
+    ///
+    /// # Errors
+    /// As [`Regexp::is_match`].
+    pub fn find_all(
+        &self,
+        text: &str,
+        limit: usize,
+        steps: &mut u64,
+    ) -> Result<Vec<(usize, usize)>, Exhausted> {
+        let mut found = Vec::new();
+        let (mut at, mut last_end) = (0, None);
+        while found.len() < limit && at <= text.len() {
+            let Some((start, end)) = self.find_at(text, at, steps)? else {
+                break;
+            };
+            if start != end || last_end != Some(start) {
+                found.push((start, end));
+            }
+            last_end = Some(end);
+            let width = text
+                .get(end..)
+                .and_then(|rest| rest.chars().next())
+                .map_or(1, char::len_utf8);
+            at = if end > at { end } else { at + width };
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;

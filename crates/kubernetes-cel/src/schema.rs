@@ -1,0 +1,27 @@
+//! The schema of a JSON value, as far as expressions depend on it.
+
+use std::fmt::Debug;
+
+/// The schema of a JSON value: it decides how a value appears in an expression.
+pub trait Schema: Debug + Send + Sync {
+    /// Returns the type, such as `string`; empty if any type is allowed.
+    fn kind(&self) -> &str;
+
+    /// Returns the format of a string, such as `date-time`; empty if there is none.
+    fn format(&self) -> &str;
+
+    /// Returns the schema of the items of a list.
+    fn items(&self) -> Option<&dyn Schema>;
+
+    /// Returns the schema of a property: its own, or the one that holds for all other properties.
+    fn property(&self, name: &str) -> Option<&dyn Schema>;
+
+    /// Returns true if the value is a map with arbitrary keys. Expressions use the names of its entries unescaped.
+    fn is_map(&self) -> bool;
+
+    /// Returns `x-kubernetes-list-type`.
+    fn list_type(&self) -> Option<&str>;
+
+    /// Returns `x-kubernetes-list-map-keys`.
+    fn list_map_keys(&self) -> &[String];
+}

@@ -1,0 +1,12 @@
+//! The result of checks.
+
+use apimachinery::field::Error;
+
+/// The result of the checks of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The reasons to reject the write; empty if it is valid.
+    pub errors: Vec<Error>,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
