@@ -9,7 +9,6 @@ mod certificate_requester;
 mod certificate_signer;
 mod certificate_subject;
 mod default_toleration_seconds;
-pub(crate) mod expression;
 mod hooks;
 mod limit_ranger;
 mod matching;

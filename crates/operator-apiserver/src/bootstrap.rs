@@ -1,16 +1,13 @@
 //! The objects of a new cluster.
 
-mod table;
-
 use serde_json::{Value, json};
 
+use crate::builtin::cluster_objects;
 use crate::object;
 use crate::registry::Registry;
 use crate::resource::builtin_catalog;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
-
-pub(crate) use self::table::{api_services, node_rules};
 
 /// Stores the first objects, unless the data directory has them.
 pub(crate) fn populate(registry: &Registry) {
@@ -25,7 +22,7 @@ pub(crate) fn populate(registry: &Registry) {
             }),
         );
     }
-    for (resource, mut object) in table::objects() {
+    for (resource, mut object) in cluster_objects::objects() {
         set_transition_times(&mut object, &registry.timestamp());
         insert(registry, resource, object);
     }

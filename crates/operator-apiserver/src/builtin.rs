@@ -5,8 +5,10 @@
 //! the object as it is served.
 
 pub(crate) mod certificate_request;
+pub(crate) mod cluster_objects;
 mod decode;
 mod default;
+pub(crate) mod expression;
 mod go_fields;
 pub(crate) mod horizontal_pod_autoscaler;
 mod image;
@@ -34,7 +36,8 @@ pub(crate) use names::validate_name;
 pub(crate) use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_times,
 };
-pub(crate) use printer::{Column, cells, columns, human_duration};
+pub(crate) use printer::generic::{NAME_DESCRIPTION, age, generic_cells, generic_columns};
+pub(crate) use printer::{Column, cells, columns};
 pub(crate) use resource::{Gvk, Resource, resources};
 pub(crate) use strategy::{Strategy, strategy};
 pub(crate) use validate::{is_empty_selector, selects, validate_create, validate_update};

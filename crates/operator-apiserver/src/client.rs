@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use crate::gvr::Gvr;
-use crate::http::subresource;
-use crate::http::verb;
-use crate::http::verb::options::FieldValidation;
 use crate::identity::authn::User;
 use crate::object;
 use crate::registry::{self, ListOptions, Registry};
@@ -21,7 +18,7 @@ use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 use crate::store;
 pub use crate::store::{EventType, Resident};
-use crate::write::{Warnings, Write};
+use crate::write::{FieldValidation, Warnings, Write, object_body};
 
 /// What a client needs to know of a served resource (one entry per group and resource, in its storage version).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,25 +183,25 @@ impl Client {
     ) -> Result<Arc<Value>, Status> {
         let mut write = self.write(gvr, namespace, name, subresource)?;
         let patch = match patch {
-            Patch::Merge(patch) => verb::patch::Patch::Merge(patch),
-            Patch::Json(Value::Array(operations)) => verb::patch::Patch::Json(operations),
+            Patch::Merge(patch) => registry::patch::Patch::Merge(patch),
+            Patch::Json(Value::Array(operations)) => registry::patch::Patch::Json(operations),
             Patch::Json(_) => return Err(status::bad_request("a JSON patch is a list")),
-            Patch::Strategic(patch) => verb::patch::Patch::Strategic(patch),
+            Patch::Strategic(patch) => registry::patch::Patch::Strategic(patch),
             Patch::Apply {
                 config,
                 manager,
                 force,
             } => {
                 write.manager = manager;
-                verb::patch::Patch::Apply { config, force }
+                registry::patch::Patch::Apply { config, force }
             }
         };
-        let patching = verb::patch::Patching {
+        let patching = registry::patch::Patching {
             patch,
             validation: FieldValidation::Ignore,
             faults: Vec::new(),
         };
-        let (_, patched) = verb::patch::apply(&self.registry, &mut write, &patching).await?;
+        let (_, patched) = self.registry.patch(&mut write, &patching).await?;
         Ok(patched)
     }
 
@@ -234,7 +231,7 @@ impl Client {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        subresource::admit_and_bind(&self.registry, &write, &mut binding).await
+        registry::binding::admit_and_bind(&self.registry, &write, &mut binding).await
     }
 
     /// Every resource that is served now, built in or custom; one entry a group and resource.
@@ -315,7 +312,7 @@ fn complete(write: &Write, mut object: Value) -> Result<Value, Status> {
     let definition = &write.definition;
     let validation = FieldValidation::Ignore;
     let warnings = &write.warnings;
-    verb::object_body::complete(definition, &mut object, Vec::new(), validation, warnings)?;
+    object_body::complete(definition, &mut object, Vec::new(), validation, warnings)?;
     Ok(object)
 }
 

@@ -3,6 +3,7 @@
 //! Knows no HTTP. Where kinds differ it asks the [`Definition`] (tables of `builtin`, or a CRD's version).
 
 pub(crate) mod aggregation;
+pub(crate) mod binding;
 pub(crate) mod create;
 mod delete;
 pub(crate) mod escalation;
@@ -10,6 +11,7 @@ pub(crate) mod establish;
 pub(crate) mod expiry;
 mod list;
 pub(crate) mod metadata;
+pub(crate) mod patch;
 mod service_address;
 mod service_network;
 mod storable;

@@ -2,9 +2,14 @@
 
 pub(crate) mod crd;
 mod definition;
+mod field_managers;
+pub(crate) mod scale;
 mod shared_storage;
 mod strategy;
+mod version_priority;
 
 pub(crate) use self::definition::{
     Backing, Definition, Subresource, api_version, builtin_catalog, token_requests,
 };
+pub(crate) use self::field_managers::FieldManagers;
+pub(crate) use self::version_priority::version_priority;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bootstrap;
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
+use crate::error::Error;
 use crate::http::audit::{Audit, AuditOptions};
 use crate::http::call::{self, Body};
 use crate::http::deadline::REQUEST_MAX;
@@ -39,36 +40,6 @@ const HISTORY: Horizon = Horizon {
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a server could not be made, or could not listen.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address could not be listened on; another program may have the port.
-    #[error("cannot listen on {address}: {source}")]
-    Bind {
-        /// The address that was asked for.
-        address: std::net::SocketAddr,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The data directory could not be opened or read.
-    #[error("cannot use the data directory: {0}")]
-    DataDirectory(String),
-    /// A key of service account tokens could not be used.
-    #[error("cannot use the {which}: {problem}")]
-    ServiceAccountKey {
-        /// Which one.
-        which: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The audit log cannot be kept.
-    #[error("cannot use {0}")]
-    Audit(String),
-    /// The certificates could not be made.
-    #[error("cannot make the server's certificates: {0}")]
-    Certificates(String),
-}
 
 /// One API server, isolated from all others. Clones are handles of the same server.
 ///

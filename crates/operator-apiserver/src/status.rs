@@ -356,7 +356,7 @@ pub(crate) fn invalid_patch(shown: &str, why: &str) -> Status {
 
 /// An internal error as `errors.NewInternalError` words it.
 /// A commit that could not be written down.
-pub(crate) fn not_persisted(error: &crate::store::journal::Error) -> Status {
+pub(crate) fn not_persisted(error: &impl std::fmt::Display) -> Status {
     internal(&error.to_string())
 }
 

@@ -1,5 +1,6 @@
 //! One write, as the HTTP layer or the in-process client describes it.
 
+pub(crate) mod object_body;
 mod warnings;
 
 use std::sync::Arc;
@@ -34,6 +35,15 @@ pub(crate) struct Write {
     pub(crate) in_collection: bool,
     /// When the time of the request ends.
     pub(crate) deadline: Option<tokio::time::Instant>,
+}
+
+/// What the server does about fields that a type does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
 }
 
 impl Write {

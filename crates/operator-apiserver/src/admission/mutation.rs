@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::http::subresource;
-use crate::http::verb::object_body;
-use crate::http::verb::options::FieldValidation;
 use crate::registry::Registry;
 use crate::resource::Definition;
+use crate::resource::scale;
 use crate::status::Status;
+use crate::write::FieldValidation;
 use crate::write::Write;
+use crate::write::object_body;
 
 /// An object on its way through the plug-ins that may change it.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl<'a> Subject<'a> {
     pub(super) fn finish(self, object: &mut Value) {
         let Some(changed) = self.object else { return };
         if self.write.subresource == "scale" {
-            subresource::set_replicas(&self.write.definition, object, &changed);
+            scale::set_replicas(&self.write.definition, object, &changed);
         } else {
             *object = changed;
         }
@@ -117,7 +117,7 @@ pub(super) fn has_own_body(subresource: &str) -> bool {
 /// The body that a request to a resource or to its scale carries.
 pub(super) fn body_of(write: &Write, object: &Value) -> Value {
     if write.subresource == "scale" {
-        subresource::scale_of(&write.definition, object)
+        scale::scale_of(&write.definition, object)
     } else {
         object.clone()
     }

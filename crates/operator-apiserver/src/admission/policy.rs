@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use super::authorizer;
-use super::expression::{Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope};
 use super::matching::{self, Criteria};
+use crate::builtin::expression::{
+    Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
+};
 use crate::builtin::selects;
 use crate::object;
 use crate::registry::Registry;

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use self::review::{ReviewVersion, Verdict};
 use super::attributes::Attributes;
-use super::expression::{Conditions, Mentions, PolicyVariables};
 use super::matching::{self, Criteria};
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
+use crate::builtin::expression::{Conditions, Mentions, PolicyVariables};
 use crate::metrics::Step;
 use crate::object;
 use crate::patch::json as json_patch;

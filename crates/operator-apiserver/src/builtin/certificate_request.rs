@@ -80,7 +80,7 @@ fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, 
         let attributes = request.next().read_sequence(|body| {
             // The version comes first; the public key and the attributes of the request follow.
             body.next().read_der()?;
-            let attributes = crate::identity::authn::attributes_of(body.next())?;
+            let attributes = attributes_of(body.next())?;
             body.next().read_der()?;
             while body.read_optional(|rest| rest.read_der())?.is_some() {}
             Ok(attributes)
@@ -89,6 +89,19 @@ fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, 
         request.next().read_der()?;
         Ok(attributes)
     })
+}
+
+/// A distinguished name: a sequence of sets of attributes.
+pub(crate) fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+    let sets = name.collect_sequence_of(|set| {
+        set.collect_set_of(|attribute| {
+            attribute.read_sequence(|parts| {
+                let type_ = parts.next().read_oid()?;
+                Ok((type_, parts.next().read_tagged_der()?.value().to_vec()))
+            })
+        })
+    })?;
+    Ok(sets.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod duration;
+pub(crate) mod generic;
 mod network;
 mod pod;
 mod workload;

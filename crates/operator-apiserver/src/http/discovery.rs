@@ -7,7 +7,6 @@ mod openapi;
 pub(crate) mod openid;
 mod version;
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -16,11 +15,12 @@ use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-pub(crate) use self::version::{GIT_VERSION, version_priority};
+pub(crate) use self::version::GIT_VERSION;
 use crate::codec::Asked;
 use crate::http::call::{Answer, Call};
 use crate::registry::Registry;
 use crate::resource::crd::CustomCatalog;
+use crate::resource::version_priority;
 use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 
@@ -170,6 +170,3 @@ fn negotiated(call: &Call, value: &Value) -> Result<Answer, Status> {
     let form = crate::http::pipeline::negotiated(call, Asked::Document)?;
     Ok(Answer::object(StatusCode::OK, value, form))
 }
-
-/// Sorts a version name: stable before beta before alpha, newer before older, other names last.
-pub(crate) type VersionPriority = (u8, Reverse<u32>, Reverse<u32>, String);

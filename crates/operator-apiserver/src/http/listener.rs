@@ -17,9 +17,10 @@ use tokio_util::task::TaskTracker;
 
 use self::connection::Shared;
 use self::tls::Certificates;
+use crate::error::Error;
 use crate::http::deadline;
 use crate::identity::authn::User;
-use crate::server::{ApiServer, Error};
+use crate::server::ApiServer;
 
 /// How long requests in flight may take once the listener shuts down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);

@@ -3,6 +3,8 @@
 use http::Method;
 
 use crate::builtin::names;
+use crate::identity::authn::User;
+use crate::identity::authz::Attributes;
 use crate::query::Query;
 use crate::selector::FieldSelector;
 
@@ -142,6 +144,24 @@ fn plain_verb(method: &Method) -> &'static str {
         Method::DELETE => "delete",
         Method::OPTIONS => "options",
         _ => "",
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// The attributes of a request, for the authorizers.
+    pub(crate) fn of(user: &'a User, info: &'a RequestInfo) -> Self {
+        Self {
+            user,
+            verb: info.verb,
+            is_resource: info.is_resource,
+            group: &info.group,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: info.authorized_name(),
+            path: &info.path,
+            selected_node: info.selected_node(),
+        }
     }
 }
 

@@ -26,9 +26,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status};
 use crate::write::Write;
 
-pub(crate) use self::binding::admit_and_bind;
 pub(crate) use self::review::{is_review, serve as serve_review};
-pub(crate) use self::scale::{scale_of, set_replicas};
 
 const SPECIAL: [&str; 12] = [
     "attach",
@@ -94,29 +92,6 @@ fn complete_body(write: &Write, body: &mut Value, (api_version, kind): (&str, &s
 /// The answer to a request that did what it should and has nothing to show.
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-}
-
-/// Replaces the condition of the same type in an object's status, or adds it. The time of the last transition stays
-/// while the condition's status does.
-fn set_condition(object: &mut Value, mut condition: Value) {
-    let conditions = object::child_mut(object, "status")
-        .entry("conditions")
-        .or_insert_with(|| json!([]));
-    let Some(list) = conditions.as_array_mut() else {
-        return;
-    };
-    let same = |old: &&mut Value| old.get("type") == condition.get("type");
-    match list.iter_mut().find(same) {
-        Some(old) => {
-            if old.get("status") == condition.get("status")
-                && let (Some(time), Some(new)) = (old.get("lastTransitionTime"), condition.as_object_mut())
-            {
-                new.insert("lastTransitionTime".to_owned(), time.clone());
-            }
-            *old = condition;
-        }
-        None => list.push(condition),
-    }
 }
 
 /// Returns true if the answers of a subresource have no columns.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 pub(crate) use self::bearer::{authenticate, bearer_token};
-pub(crate) use self::certificate::{attributes_of, expiry};
+pub(crate) use self::certificate::expiry;
 pub(crate) use self::impersonation::impersonate;
 use crate::builtin::names;
 

@@ -10,7 +10,6 @@ pub use self::abac::AbacPolicies;
 pub(crate) use self::node::refers_to_any;
 pub(crate) use self::rbac::{aggregate, rules_of_user};
 pub(crate) use self::rule::{Rule, go_list};
-use crate::http::request_info::RequestInfo;
 use crate::identity::authn::User;
 use crate::registry::Registry;
 use crate::status::{self, Status, Subject};
@@ -71,24 +70,6 @@ pub(crate) struct Attributes<'a> {
     pub(crate) path: &'a str,
     /// The one node whose objects the field selector of a list or a watch lets through.
     pub(crate) selected_node: &'a str,
-}
-
-impl<'a> Attributes<'a> {
-    /// What a request asks for.
-    pub(crate) fn of(user: &'a User, info: &'a RequestInfo) -> Self {
-        Self {
-            user,
-            verb: info.verb,
-            is_resource: info.is_resource,
-            group: &info.group,
-            resource: &info.resource,
-            subresource: &info.subresource,
-            namespace: &info.namespace,
-            name: info.authorized_name(),
-            path: &info.path,
-            selected_node: info.selected_node(),
-        }
-    }
 }
 
 /// A decision, and where it comes from. Refusals usually have no reason.

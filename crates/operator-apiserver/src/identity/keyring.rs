@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::server::Error;
+use crate::error::Error;
 
 /// The directory of the files, inside the data directory.
 const DIRECTORY: &str = "pki";

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 pub(crate) use self::key::KeyError;
 use self::key::{PublicKey, SigningKey};
+use crate::error::Error;
 use crate::identity::keyring::Keyring;
-use crate::server::Error;
 
 /// The issuer, unless the builder names another. Nothing is fetched from it: it is a name.
 const DEFAULT_URL: &str = "https://127.0.0.1:16443/";

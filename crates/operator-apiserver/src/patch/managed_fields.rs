@@ -1,7 +1,7 @@
 //! Who owns which field: the one door to structured-merge.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
@@ -16,18 +16,6 @@ use crate::registry::Registry;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
 use crate::write::Write;
-
-/// The field managers of a definition: one for the resource, one for each subresource, made when first needed.
-#[derive(Debug, Default)]
-pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
-
-impl FieldManagers {
-    /// Room for the managers of a resource with these subresources.
-    pub(crate) fn new<'a>(subresources: impl Iterator<Item = &'a str>) -> Self {
-        let names = std::iter::once("").chain(subresources);
-        Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
-    }
-}
 
 /// Records what a create (no `live`) or an update changed.
 pub(crate) fn update(registry: &Registry, write: &Write, live: Option<&Value>, object: &mut Value) {
@@ -96,8 +84,9 @@ pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
 
 fn manager(write: &Write) -> Option<&FieldManager> {
     let definition = &write.definition;
-    let cell = definition.field_managers.0.get(&write.subresource)?;
-    Some(cell.get_or_init(|| make(definition, &write.subresource)))
+    definition
+        .field_managers
+        .get(&write.subresource, || make(definition, &write.subresource))
 }
 
 fn make(definition: &Definition, subresource: &str) -> FieldManager {

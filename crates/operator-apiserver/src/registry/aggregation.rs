@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 
+use crate::builtin::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
 use crate::builtin::tree::{at, list, text};
 use crate::http::proxy::ClientIdentity;
 use crate::object;
@@ -18,7 +19,6 @@ use crate::store::Stored;
 
 const GROUP: &str = "apiregistration.k8s.io";
 const TABLE: &str = "apiservices.apiregistration.k8s.io";
-const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 const LOCAL: &str = "Local APIServices are always available";
 const CUSTOM_GROUP_PRIORITY: i64 = 1000;
 const CUSTOM_VERSION_PRIORITY: i64 = 100;
@@ -106,7 +106,7 @@ impl Aggregation {
             groups.entry(group.clone()).or_default().push(version.clone());
         }
         for versions in groups.values_mut() {
-            versions.sort_by_key(|version| crate::http::discovery::version_priority(version));
+            versions.sort_by_key(|version| crate::resource::version_priority(version));
         }
         groups
     }
@@ -178,7 +178,7 @@ pub(crate) fn update_custom(registry: &Registry) {
 }
 
 fn custom_service((group, version): &(String, String)) -> Value {
-    local(
+    local_api_service(
         group,
         version,
         "true",
@@ -207,7 +207,7 @@ fn keep_automatic(registry: &Registry, definition: &Definition) {
                 .delete(&definition.table, &definition.storage, &stored);
         }
     }
-    let builtin = crate::bootstrap::api_services().into_iter();
+    let builtin = api_services().into_iter();
     for service in builtin.chain(served.keys().map(custom_service)) {
         keep(registry, definition, service);
     }
@@ -231,27 +231,6 @@ fn keep(registry: &Registry, definition: &Definition, mut service: Value) {
     if let Err(error) = created {
         tracing::error!(name, ?error, "an APIService could not be stored");
     }
-}
-
-/// The APIService of a group and version that this server answers for itself.
-pub(crate) fn local(
-    group: &str,
-    version: &str,
-    managed: &str,
-    group_priority: i64,
-    version_priority: i64,
-) -> Value {
-    let mut spec = json!({
-        "version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority,
-    });
-    if !group.is_empty() {
-        spec["group"] = group.into();
-    }
-    json!({
-        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-        "metadata": {"name": format!("{version}.{group}"), "labels": {AUTOMANAGED: managed}},
-        "spec": spec, "status": {},
-    })
 }
 
 fn condition(available: bool, reason: &str, message: &str) -> Value {

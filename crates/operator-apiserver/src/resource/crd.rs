@@ -1,7 +1,10 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource.
 
 mod catalog;
+pub(crate) mod condition;
 pub(crate) mod conversion;
+pub(crate) mod definitions;
+pub(crate) mod names;
 pub(crate) mod scale;
 mod strategy;
 pub(crate) mod version;

@@ -8,7 +8,7 @@ use structured_merge::builtin::{Type, types};
 use super::shared_storage;
 use crate::builtin::{self, Gvk, Strategy};
 use crate::gvr::Gvr;
-use crate::patch::managed_fields::FieldManagers;
+use crate::resource::FieldManagers;
 use crate::resource::crd::CustomVersion;
 use crate::status::Subject;
 use crate::store::TableId;

@@ -8,7 +8,6 @@ use structural_schema::Outcome;
 use super::shared_storage;
 use super::{Backing, Definition};
 use crate::builtin::{self, MetadataChecks};
-use crate::http::table;
 use crate::object;
 use crate::resource::crd;
 use crate::status::{self, Status};
@@ -193,7 +192,7 @@ impl Definition {
             Backing::Builtin { gvk, .. } => {
                 let columns = builtin::columns(gvk);
                 if columns.is_empty() {
-                    table::generic_columns()
+                    builtin::generic_columns()
                 } else {
                     columns
                 }
@@ -207,7 +206,7 @@ impl Definition {
             Backing::Builtin { gvk, .. } => {
                 let cells = builtin::cells(gvk, object, now);
                 if cells.is_empty() {
-                    table::generic_cells(object, now)
+                    builtin::generic_cells(object, now)
                 } else {
                     cells
                 }

@@ -5,8 +5,8 @@ use structured_merge::Schema;
 use structured_merge::typed::overlay;
 
 use super::{Binding, Body, Bound, Invocation, Policy, Subjects, Unconverted, configuration_fault};
-use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::admission::mutation::{Reinvocation, Subject};
+use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::object;
 use crate::patch::json as json_patch;
 use crate::resource::{Backing, Definition};
@@ -165,7 +165,7 @@ impl Mutation {
         &self,
         subject: &mut Subject<'_>,
         target: &Definition,
-        variables: &crate::admission::expression::PolicyVariables,
+        variables: &crate::builtin::expression::PolicyVariables,
         params: Option<&Json>,
     ) -> Result<Result<(), String>, Status> {
         let Some(live) = subject.object().cloned() else {

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Body, Bound, Policy, Subjects, Unconverted};
 use crate::admission::attributes::Attributes;
-use crate::admission::expression::{BUDGET, Environment, Program, Returns, Scope};
+use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::object;
 use crate::status::{self, Status};
 

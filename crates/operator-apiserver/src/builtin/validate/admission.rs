@@ -6,7 +6,7 @@ use apimachinery::field::{Error, Path};
 use serde_json::Value;
 
 use super::check::Check;
-use crate::admission::expression::{Environment, Mentions, Returns};
+use crate::builtin::expression::{Environment, Mentions, Returns};
 use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 

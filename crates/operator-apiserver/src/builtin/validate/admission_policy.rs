@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::admission::{compiles, match_conditions, rule_with_operations};
 use super::check::Check;
-use crate::admission::expression::{Environment, Mentions, Returns};
+use crate::builtin::expression::{Environment, Mentions, Returns};
 use crate::builtin::names;
 use crate::builtin::tree::{at, is_zero, list, text};
 

@@ -15,8 +15,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::ServerIdentity;
+use crate::error::Error;
 use crate::identity::keyring::Keyring;
-use crate::server::Error;
 
 /// A certificate and its key, both as PEM.
 #[derive(Debug)]

@@ -247,7 +247,7 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
             "type": DISRUPTION_ALLOWED, "status": "False", "reason": "InsufficientPods", "message": "",
             "observedGeneration": observed, "lastTransitionTime": now,
         });
-        super::set_condition(&mut taken, exhausted);
+        crate::registry::binding::set_condition(&mut taken, exhausted);
     }
     let change = |_: &Value| Ok(taken.clone());
     let of_budget = Write {
@@ -279,7 +279,7 @@ async fn delete(registry: &Registry, write: &Write, mut options: DeleteOptions) 
                 "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
                 "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
             });
-            super::set_condition(&mut pod, target);
+            crate::registry::binding::set_condition(&mut pod, target);
             Ok(pod)
         })?;
         if options.resource_version.is_some() {

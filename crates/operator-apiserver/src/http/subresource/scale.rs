@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use apimachinery::field;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::builtin::{self, Gvk};
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::table::{self, IncludeObject};
 use crate::http::verb;
-use crate::http::verb::options::{self, FieldValidation};
+use crate::http::verb::options;
 use crate::object;
 use crate::patch::managed_fields::{self, ScaleManagers};
 use crate::patch::{json as json_patch, merge};
 use crate::registry::Registry;
+use crate::resource::Definition;
 use crate::resource::crd::conversion;
-use crate::resource::{Backing, Definition};
-use crate::status::{self, Status, Subject};
+use crate::resource::scale::{ScalePaths, get, set};
+use crate::status::{self, Status};
 use crate::write::Write;
+use crate::write::{FieldValidation, object_body};
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -28,7 +29,7 @@ pub(super) async fn serve(
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
-    let paths = Paths::of(definition);
+    let paths = ScalePaths::of(definition);
     let info = &call.info;
     if info.verb == "get" {
         let stored = registry.get(definition, &info.namespace, &info.name)?;
@@ -82,22 +83,10 @@ fn answer(
     Ok(super::transient(StatusCode::OK, scale, form))
 }
 
-/// The Scale of an object.
-pub(crate) fn scale_of(definition: &Definition, object: &Value) -> Value {
-    Paths::of(definition).scale(object)
-}
-
-/// Gives an object the replicas that a Scale wants.
-pub(crate) fn set_replicas(definition: &Definition, object: &mut Value, scale: &Value) {
-    let replicas = scale.pointer("/spec/replicas").cloned();
-    let paths = Paths::of(definition);
-    set(object, &paths.spec_replicas, replicas.unwrap_or_else(|| 0.into()));
-}
-
 /// The Scale that the request wants, with its managers, from the one that is.
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
-    if call.info.verb != "update" && media.starts_with(verb::patch::APPLY_PATCH) {
+    if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {
         return verb::patch::parse_configuration(call)
             .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
     }
@@ -107,7 +96,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
         check_type(&wanted)?;
     }
     if call.info.verb == "update" {
-        verb::object_body::check_name(&wanted, &write.name)?;
+        object_body::check_name(&wanted, &write.name)?;
         check_uid(write, &wanted, live)?;
     }
     if let Some(spec) = wanted.get_mut("spec").and_then(Value::as_object_mut) {
@@ -192,140 +181,5 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
                 "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32";
             Err(status::invalid_patch(&scale.to_string(), why))
         }
-    }
-}
-
-/// Where an object keeps the numbers of its Scale.
-struct Paths {
-    spec_replicas: Vec<String>,
-    status_replicas: Vec<String>,
-    selector: Option<Vec<String>>,
-}
-
-impl Paths {
-    fn of(definition: &Definition) -> Self {
-        let split = |path: &str| path.split('.').skip(1).map(str::to_owned).collect();
-        match &definition.backing {
-            Backing::Custom(version) if version.scale.is_some() => {
-                let scale = version.scale.as_ref();
-                let path = |text: Option<&String>| split(text.map_or("", String::as_str));
-                Self {
-                    spec_replicas: path(scale.map(|scale| &scale.spec_replicas)),
-                    status_replicas: path(scale.map(|scale| &scale.status_replicas)),
-                    selector: scale.and_then(|scale| scale.label_selector.as_deref()).map(split),
-                }
-            }
-            _ => Self {
-                spec_replicas: split(".spec.replicas"),
-                status_replicas: split(".status.replicas"),
-                selector: Some(split(".spec.selector")),
-            },
-        }
-    }
-
-    fn spec_replicas_text(&self) -> String {
-        self.spec_replicas.iter().map(|name| format!(".{name}")).collect()
-    }
-
-    /// Replicas are never negative; built-in kinds say so of the Scale, custom ones later of the object.
-    fn check(&self, definition: &Definition, name: &str, replicas: &Value) -> Result<(), Status> {
-        if definition.is_custom() || replicas.as_i64().is_none_or(|replicas| replicas >= 0) {
-            return Ok(());
-        }
-        let scale = Subject {
-            group: "autoscaling".to_owned(),
-            resource: "scales".to_owned(),
-            kind: "Scale".to_owned(),
-        };
-        let path = field::Path::new("spec").child("replicas");
-        let error = field::Error::invalid(path, replicas.clone(), "must be greater than or equal to 0");
-        Err(status::invalid(&scale, name, &[error]))
-    }
-
-    fn scale(&self, object: &Value) -> Value {
-        let number = |path: &[String]| get(object, path).and_then(Value::as_i64);
-        let mut metadata = Map::new();
-        for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-            if let Some(value) = object::meta(object, field) {
-                metadata.insert(field.to_owned(), value.clone());
-            }
-        }
-        let mut spec = json!({});
-        if let Some(replicas) = number(&self.spec_replicas).filter(|replicas| *replicas != 0) {
-            spec["replicas"] = replicas.into();
-        }
-        let mut status = json!({"replicas": number(&self.status_replicas).unwrap_or_default()});
-        let selector = self
-            .selector
-            .as_deref()
-            .and_then(|path| get(object, path))
-            .map(selector_text)
-            .unwrap_or_default();
-        if !selector.is_empty() {
-            status["selector"] = selector.into();
-        }
-        json!({
-            "kind": "Scale", "apiVersion": "autoscaling/v1",
-            "metadata": metadata, "spec": spec, "status": status,
-        })
-    }
-}
-
-fn get<'v>(object: &'v Value, path: &[String]) -> Option<&'v Value> {
-    path.iter().try_fold(object, |value, field| value.get(field))
-}
-
-fn set(object: &mut Value, path: &[String], value: Value) {
-    let Some((first, rest)) = path.split_first() else {
-        *object = value;
-        return;
-    };
-    if !object.is_object() {
-        *object = Value::Object(Map::new());
-    }
-    if let Some(map) = object.as_object_mut() {
-        set(map.entry(first.clone()).or_insert(Value::Null), rest, value);
-    }
-}
-
-/// A label selector, or a map of labels, as one text.
-fn selector_text(selector: &Value) -> String {
-    let labels = match selector.get("matchLabels") {
-        Some(labels) => labels,
-        None if selector.get("matchExpressions").is_none() => selector,
-        None => &Value::Null,
-    };
-    if let Value::String(text) = selector {
-        return text.clone();
-    }
-    let mut terms: Vec<String> = labels
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
-        .collect();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    for expression in expressions.into_iter().flatten() {
-        terms.push(expression_text(expression));
-    }
-    terms.sort();
-    terms.join(",")
-}
-
-fn expression_text(expression: &Value) -> String {
-    let key = object::text(expression, &["key"]);
-    let values: Vec<&str> = expression
-        .get("values")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let values = values.join(",");
-    match object::text(expression, &["operator"]) {
-        "In" => format!("{key} in ({values})"),
-        "NotIn" => format!("{key} notin ({values})"),
-        "DoesNotExist" => format!("!{key}"),
-        _ => key.to_owned(),
     }
 }

@@ -10,15 +10,7 @@ use crate::patch::managed_fields;
 use crate::registry::{ListOptions, RevisionMatch};
 use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
-
-/// What the server does about fields that a type does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
+use crate::write::FieldValidation;
 
 /// `fieldManager`, or what the user agent begins with.
 pub(crate) fn field_manager(call: &Call) -> String {

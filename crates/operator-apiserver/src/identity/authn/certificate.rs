@@ -7,9 +7,10 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 use yasna::models::ObjectIdentifier;
-use yasna::{ASN1Result, BERReader, Tag};
+use yasna::{ASN1Result, Tag};
 
 use super::{AUTHENTICATED, CREDENTIAL_ID, User};
+use crate::builtin::certificate_request::attributes_of;
 
 /// The common name, with the organisations as groups; known by the fingerprint of the certificate.
 pub(super) fn user(der: &[u8]) -> Option<User> {
@@ -99,19 +100,6 @@ pub(crate) fn expiry(der: &[u8]) -> Option<Timestamp> {
     };
     let time = DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
     time.to_zoned(TimeZone::UTC).ok().map(|time| time.timestamp())
-}
-
-/// A distinguished name: a sequence of sets of attributes.
-pub(crate) fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
-    let sets = name.collect_sequence_of(|set| {
-        set.collect_set_of(|attribute| {
-            attribute.read_sequence(|parts| {
-                let type_ = parts.next().read_oid()?;
-                Ok((type_, parts.next().read_tagged_der()?.value().to_vec()))
-            })
-        })
-    })?;
-    Ok(sets.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 //!
 //! Pure apart from the store, which is read with each request.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::{Attributes, Decision, Rule};
-use crate::bootstrap;
+use crate::builtin::cluster_objects;
 use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
 use crate::registry::Registry;
@@ -57,8 +59,9 @@ pub(super) fn authorize(registry: &Registry, asked: &Attributes<'_>) -> Decision
 
 /// The rules that hold for every kubelet: those of the role `system:node`.
 fn by_rules(asked: &Attributes<'_>) -> Decision {
-    let rules = bootstrap::node_rules();
-    if rules.iter().any(|rule: &Rule| rule.allows(asked)) {
+    static RULES: LazyLock<Vec<Rule>> =
+        LazyLock::new(|| cluster_objects::node_rules().iter().map(Rule::read).collect());
+    if RULES.iter().any(|rule| rule.allows(asked)) {
         return Decision::allow("");
     }
     Decision::default()

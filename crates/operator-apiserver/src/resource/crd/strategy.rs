@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::condition::{CLEANUP_FINALIZER, set_condition};
 use crate::object;
-use crate::registry::establish::{CLEANUP_FINALIZER, set_condition};
 
 /// A write of the spec leaves the status alone, but for a new storage version; one of the status leaves the rest.
 pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value) {

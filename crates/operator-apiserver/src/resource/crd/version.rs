@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::conversion::Conversion;
 use super::scale::Scale;
 use crate::builtin::Column;
-use crate::http::table::{self, NAME_DESCRIPTION};
+use crate::builtin::{NAME_DESCRIPTION, age};
 use crate::object;
 
 /// What a version of a CRD says.
@@ -68,7 +68,7 @@ impl PrinterColumn {
                 number.as_i64().unwrap_or(whole).into()
             }
             ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
-            ("date", Value::String(time)) => table::age(time, now).into(),
+            ("date", Value::String(time)) => age(time, now).into(),
             _ => Value::Null,
         }
     }

@@ -9,17 +9,17 @@ use crate::object;
 
 /// The names of `spec.names` or `status.acceptedNames`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Names {
-    pub(super) plural: String,
-    pub(super) singular: String,
-    pub(super) short_names: Vec<String>,
-    pub(super) kind: String,
-    pub(super) list_kind: String,
-    pub(super) categories: Vec<String>,
+pub(crate) struct Names {
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) categories: Vec<String>,
 }
 
 impl Names {
-    pub(super) fn read(names: &Value) -> Self {
+    pub(crate) fn read(names: &Value) -> Self {
         let text = |field: &str| object::text(names, &[field]).to_owned();
         let list = |field: &str| -> Vec<String> {
             names
@@ -41,7 +41,7 @@ impl Names {
         }
     }
 
-    pub(super) fn write(&self) -> Value {
+    pub(crate) fn write(&self) -> Value {
         let mut names = json!({"plural": self.plural, "kind": self.kind});
         for (field, text) in [("singular", &self.singular), ("listKind", &self.list_kind)] {
             if !text.is_empty() {
@@ -59,7 +59,7 @@ impl Names {
         names
     }
 
-    pub(super) fn singular_or_default(&self) -> String {
+    pub(crate) fn singular_or_default(&self) -> String {
         if self.singular.is_empty() {
             self.kind.to_lowercase()
         } else {
@@ -67,7 +67,7 @@ impl Names {
         }
     }
 
-    pub(super) fn list_kind_or_default(&self) -> String {
+    pub(crate) fn list_kind_or_default(&self) -> String {
         if self.list_kind.is_empty() {
             format!("{}List", self.kind)
         } else {
@@ -90,7 +90,7 @@ impl Names {
     }
 
     /// Reports whether some of these names are not among later ones.
-    pub(super) fn lost_by(&self, later: &Self) -> bool {
+    pub(crate) fn lost_by(&self, later: &Self) -> bool {
         self.all().any(|name| !later.all().any(|other| other == name))
     }
 
@@ -102,31 +102,31 @@ impl Names {
 }
 
 /// Names that are refused: the reason and the text for the `NamesAccepted` condition.
-pub(super) struct NameConflict {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct NameConflict {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 /// The names that the CRDs of each group have.
 #[derive(Debug, Default)]
-pub(super) struct Taken(HashMap<String, HashMap<Name, BTreeSet<Arc<str>>>>);
+pub(crate) struct Taken(HashMap<String, HashMap<Name, BTreeSet<Arc<str>>>>);
 
 /// A name of a resource or of a kind: the two do not collide.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Name {
+pub(crate) enum Name {
     Resource(String),
     Kind(String),
 }
 
 impl Taken {
-    pub(super) fn insert(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
+    pub(crate) fn insert(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
         let taken = self.0.entry(group.to_owned()).or_default();
         for name in names.all() {
             taken.entry(name).or_default().insert(owner.clone());
         }
     }
 
-    pub(super) fn remove(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
+    pub(crate) fn remove(&mut self, group: &str, names: &Names, owner: &Arc<str>) {
         let Some(taken) = self.0.get_mut(group) else {
             return;
         };
@@ -144,14 +144,14 @@ impl Taken {
     }
 
     /// Reports whether a CRD other than this one has the name.
-    pub(super) fn by_another(&self, group: &str, name: &Name, owner: &str) -> bool {
+    pub(crate) fn by_another(&self, group: &str, name: &Name, owner: &str) -> bool {
         let owners = self.0.get(group).and_then(|taken| taken.get(name));
         owners.into_iter().flatten().any(|other| **other != *owner)
     }
 }
 
 /// Accepts each requested name that no other CRD of the group holds; keeps the accepted one otherwise.
-pub(super) fn accept(
+pub(crate) fn accept(
     requested: &Names,
     accepted: &Names,
     is_taken: &dyn Fn(&Name) -> bool,

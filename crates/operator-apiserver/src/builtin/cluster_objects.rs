@@ -3,22 +3,20 @@
 //! A line that does not begin with a space is an object: its kind, its name (with its namespace) and its fields. The
 //! lines below it are its rules. Lists are separated by commas, the core group is `core`.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
-
-use crate::identity::authz::Rule;
-use crate::registry::aggregation;
 
 const TABLE: &str = include_str!("objects-1.36.txt");
 const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 
+/// The label of the APIServices that the server keeps by itself.
+pub(crate) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
 /// A resource: group, version and plural.
-pub(super) type Resource = (&'static str, &'static str, &'static str);
+pub(crate) type Resource = (&'static str, &'static str, &'static str);
 
 /// Every object, in the order in which they refer to each other.
-pub(super) fn objects() -> Vec<(Resource, Value)> {
+pub(crate) fn objects() -> Vec<(Resource, Value)> {
     let entries = entries();
     entries
         .iter()
@@ -32,22 +30,40 @@ pub(crate) fn api_services() -> Vec<Value> {
     let services = entries.iter().filter(|entry| entry.kind == "apiservice");
     let service = |entry: &Entry| {
         let (version, group) = entry.name.split_once('.').unwrap_or((entry.name, ""));
-        aggregation::local(group, version, "onstart", entry.number(0), entry.number(1))
+        local_api_service(group, version, "onstart", entry.number(0), entry.number(1))
     };
     services.map(service).collect()
 }
 
 /// The rules of the role `system:node`.
-pub(crate) fn node_rules() -> &'static [Rule] {
-    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-        let entries = entries();
-        let role = entries
-            .iter()
-            .find(|entry| entry.kind == "clusterrole" && entry.name == "system:node");
-        let lines = role.map_or(&[][..], |role| role.lines.as_slice());
-        lines.iter().map(|line| Rule::read(&rule(line))).collect()
+pub(crate) fn node_rules() -> Vec<Value> {
+    let entries = entries();
+    let role = entries
+        .iter()
+        .find(|entry| entry.kind == "clusterrole" && entry.name == "system:node");
+    let lines = role.map_or(&[][..], |role| role.lines.as_slice());
+    lines.iter().map(|line| rule(line)).collect()
+}
+
+/// The APIService of a group and version that this server answers for itself.
+pub(crate) fn local_api_service(
+    group: &str,
+    version: &str,
+    managed: &str,
+    group_priority: i64,
+    version_priority: i64,
+) -> Value {
+    let mut spec = json!({
+        "version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority,
     });
-    &RULES
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": format!("{version}.{group}"), "labels": {AUTOMANAGED: managed}},
+        "spec": spec, "status": {},
+    })
 }
 
 /// One object of the table.

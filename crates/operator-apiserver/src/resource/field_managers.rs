@@ -1,0 +1,27 @@
+//! The field managers of a resource, which track who set which field.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use structured_merge::FieldManager;
+
+/// The field managers of a definition: one for the resource, one for each subresource, made when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct FieldManagers(HashMap<String, OnceLock<FieldManager>>);
+
+impl FieldManagers {
+    /// Room for the managers of a resource with these subresources.
+    pub(crate) fn new<'a>(subresources: impl Iterator<Item = &'a str>) -> Self {
+        let names = std::iter::once("").chain(subresources);
+        Self(names.map(|name| (name.to_owned(), OnceLock::new())).collect())
+    }
+
+    /// The manager of a subresource, or of the resource itself for the empty name; `make` makes it the first time.
+    pub(crate) fn get(
+        &self,
+        subresource: &str,
+        make: impl FnOnce() -> FieldManager,
+    ) -> Option<&FieldManager> {
+        self.0.get(subresource).map(|cell| cell.get_or_init(make))
+    }
+}
