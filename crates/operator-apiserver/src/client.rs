@@ -18,7 +18,8 @@ use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 use crate::store;
 pub use crate::store::{EventType, Resident};
-use crate::write::{FieldValidation, Warnings, Write, object_body};
+use crate::write::object_body::{self, StrictFaults};
+use crate::write::{FieldValidation, Warnings, Write};
 
 /// What a client needs to know of a served resource (one entry per group and resource, in its storage version).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -312,7 +313,13 @@ fn complete(write: &Write, mut object: Value) -> Result<Value, Status> {
     let definition = &write.definition;
     let validation = FieldValidation::Ignore;
     let warnings = &write.warnings;
-    object_body::complete(definition, &mut object, Vec::new(), validation, warnings)?;
+    object_body::complete(
+        definition,
+        &mut object,
+        StrictFaults::default(),
+        validation,
+        warnings,
+    )?;
     Ok(object)
 }
 

@@ -37,6 +37,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     parse_with(Parser::new(bytes))
 }
 
+/// Parses a body that is decoded into a struct: a field that is given twice is decoded twice into the same place, so
+/// that the members of both values count.
+pub(crate) fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
+    let mut parser = Parser::new(bytes);
+    parser.merges_duplicates = true;
+    parse_with(parser)
+}
+
 /// Parses an object that was stored. Its nesting was checked when it was.
 pub(crate) fn parse_stored(bytes: &[u8]) -> Result<Value, String> {
     let mut parser = Parser::new(bytes);
@@ -87,21 +95,31 @@ impl Formatter for GoNumbers {
     }
 }
 
-/// Returns the position in the document of the first field at each path, for sorting errors about several fields.
-/// Paths that the document does not have, or all if it does not parse, are at `usize::MAX`.
-pub(crate) fn positions(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
-    let hashes: Vec<u64> = paths.iter().map(|path| extend_hash(HASH_START, path)).collect();
+/// A field for [`positions`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) path: &'a str,
+    /// True for the place where the field is given again, false for its first.
+    pub(crate) repeated: bool,
+}
+
+/// Returns the position in the document of each field, for sorting errors about several fields.
+/// Fields that the document does not have, or all if it does not parse, are at `usize::MAX`.
+pub(crate) fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
+    let keys: Vec<(u64, bool)> = wanted
+        .iter()
+        .map(|wanted| (extend_hash(HASH_START, wanted.path), wanted.repeated))
+        .collect();
     let mut parser = Parser::new(bytes);
     parser.positions = Some(Positions {
-        found: hashes.iter().map(|hash| (*hash, usize::MAX)).collect(),
+        found: keys.iter().map(|key| (*key, usize::MAX)).collect(),
         outer: Vec::new(),
         fields: 0,
     });
     let parsed = parser.document().is_ok();
     let found = parser.positions.filter(|_| parsed).unwrap_or_default().found;
-    hashes
-        .iter()
-        .map(|hash| found.get(hash).copied().unwrap_or(usize::MAX))
+    keys.iter()
+        .map(|key| found.get(key).copied().unwrap_or(usize::MAX))
         .collect()
 }
 
@@ -109,8 +127,8 @@ pub(crate) fn positions(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
 /// length of its path.
 #[derive(Default)]
 struct Positions {
-    /// The position of the first field with this hash.
-    found: HashMap<u64, usize>,
+    /// The first position of the field with this hash, or the first where its object has it already.
+    found: HashMap<(u64, bool), usize>,
     /// The hashes of the path to the current field, one per segment.
     outer: Vec<u64>,
     /// The number of fields so far.
@@ -118,14 +136,17 @@ struct Positions {
 }
 
 impl Positions {
-    fn enter_field(&mut self, name: &str) {
+    fn enter_field(&mut self, name: &str, is_repeated: bool) {
         let hash = match self.outer.last() {
             None => extend_hash(HASH_START, name),
             Some(outer) => extend_hash(extend_hash(*outer, "."), name),
         };
         self.outer.push(hash);
-        if let Some(position) = self.found.get_mut(&hash) {
-            *position = self.fields.min(*position);
+        let passed = if is_repeated { &[false, true][..] } else { &[false] };
+        for repeated in passed {
+            if let Some(position) = self.found.get_mut(&(hash, *repeated)) {
+                *position = self.fields.min(*position);
+            }
         }
         self.fields += 1;
     }
@@ -181,6 +202,25 @@ struct Parser<'a> {
     /// The bytes that were spent on the paths of duplicates.
     duplicate_bytes: usize,
     positions: Option<Positions>,
+    /// Whether the members of a field that is given twice are combined.
+    merges_duplicates: bool,
+}
+
+/// Decodes a value into a place that has one already.
+fn merge(before: &mut Value, value: Value) {
+    match (before, value) {
+        (Value::Object(before), Value::Object(fields)) => {
+            for (name, value) in fields {
+                match before.get_mut(&name) {
+                    Some(inner) => merge(inner, value),
+                    None => {
+                        before.insert(name, value);
+                    }
+                }
+            }
+        }
+        (before, value) => *before = value,
+    }
 }
 
 impl<'a> Parser<'a> {
@@ -194,6 +234,7 @@ impl<'a> Parser<'a> {
             duplicates: Vec::new(),
             duplicate_bytes: 0,
             positions: None,
+            merges_duplicates: false,
         }
     }
 }
@@ -284,7 +325,7 @@ impl Parser<'_> {
 
     fn field(&mut self, object: &mut Map<String, Value>, name: String) -> Result<(), String> {
         if let Some(positions) = &mut self.positions {
-            positions.enter_field(&name);
+            positions.enter_field(&name, object.contains_key(&name));
         }
         self.path.0.push(Step::Field(name.clone()));
         if object.contains_key(&name) {
@@ -295,7 +336,12 @@ impl Parser<'_> {
         if let Some(positions) = &mut self.positions {
             positions.leave();
         }
-        object.insert(name, value);
+        match object.get_mut(&name) {
+            Some(before) if self.merges_duplicates => merge(before, value),
+            _ => {
+                object.insert(name, value);
+            }
+        }
         Ok(())
     }
 

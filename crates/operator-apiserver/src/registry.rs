@@ -172,7 +172,7 @@ impl Registry {
     ) -> Result<Arc<Stored>, Status> {
         self.store
             .get(&definition.table, &definition.key(namespace, name))
-            .ok_or_else(|| status::not_found(definition.stored_subject(), name))
+            .ok_or_else(|| status::not_found(&definition.subject, name))
     }
 
     /// Serves what the stored CRDs define, and asks the stored policies and webhooks: the store may have come with some.

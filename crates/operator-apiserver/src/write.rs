@@ -48,7 +48,7 @@ pub(crate) enum FieldValidation {
 
 impl Write {
     pub(crate) fn not_found(&self) -> Status {
-        status::not_found(self.definition.stored_subject(), &self.name)
+        status::not_found(&self.definition.subject, &self.name)
     }
 
     pub(crate) fn key(&self) -> String {
@@ -62,6 +62,6 @@ impl Write {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         );
-        status::conflict(self.definition.stored_subject(), &self.name, &why)
+        status::conflict(&self.definition.subject, &self.name, &why)
     }
 }

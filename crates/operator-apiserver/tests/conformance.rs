@@ -42,5 +42,6 @@ categories! {
     field_validation: "field-validation",
     list_watch: "list-watch",
     patch: "patch",
+    random: "random",
     validation: "validation",
 }

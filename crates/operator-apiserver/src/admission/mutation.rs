@@ -12,7 +12,7 @@ use crate::resource::scale;
 use crate::status::Status;
 use crate::write::FieldValidation;
 use crate::write::Write;
-use crate::write::object_body;
+use crate::write::object_body::{self, StrictFaults};
 
 /// An object on its way through the plug-ins that may change it.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
         object_body::complete(
             own,
             &mut changed,
-            Vec::new(),
+            StrictFaults::default(),
             FieldValidation::Ignore,
             &self.write.warnings,
         )?;

@@ -349,7 +349,7 @@ impl Decoder {
 }
 
 /// What Go calls a value that it cannot store. A number is named when only its size or its decimals are wrong.
-fn describe(value: &Value, go_type: &str) -> String {
+pub(super) fn describe(value: &Value, go_type: &str) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
 
-use super::decode::decode_base64;
+use super::decode::{decode_base64, describe};
 use super::go_fields::go_struct;
 
 /// Makes a tree what the Go struct of a type can hold; the text is what the converter says of the first misfit.
@@ -39,6 +39,10 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
             .try_for_each(|value| convert_field(of_value, value)),
         (FieldKind::Map(_), other) => Err(format!("cannot restore map from {}", kind(other))),
         (FieldKind::String, Value::String(_)) | (FieldKind::Boolean, Value::Bool(_)) => Ok(()),
+        // Go could convert an integer to a text, and refuses to.
+        (FieldKind::String, value) if kind(value) == "int64" => {
+            Err("cannot convert int64 to string".to_owned())
+        }
         (FieldKind::String, _) => Err("unrecognized type: string".to_owned()),
         (FieldKind::Boolean, _) => Err("unrecognized type: bool".to_owned()),
         (FieldKind::Int32, value) => convert_integer("int32", value, |number| i64::from(number as i32)),
@@ -46,9 +50,21 @@ fn convert_field(of_kind: &FieldKind, value: &mut Value) -> Result<(), String> {
         (FieldKind::Number, value) if !value.is_number() => Err("unrecognized type: float64".to_owned()),
         (FieldKind::Bytes, Value::String(text)) => check_base64(text),
         (FieldKind::Bytes, other) => Err(format!("cannot restore slice from {}", kind(other))),
-        // What decodes itself says the same in both ways.
+        (FieldKind::Time | FieldKind::MicroTime, value) if !value.is_string() => {
+            Err(cannot_unmarshal(value, "string"))
+        }
+        (FieldKind::IntOrString, value) if !value.is_string() && !value.is_i64() => {
+            Err(cannot_unmarshal(value, "int32"))
+        }
+        // Other types that decode themselves say the same in both ways.
         _ => Ok(()),
     }
+}
+
+/// Returns the error of a type that decodes itself.
+fn cannot_unmarshal(value: &Value, wanted: &str) -> String {
+    let found = describe(value, wanted);
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
 /// Go converts what is too large for the field without a word, and only fractions are refused.

@@ -8,6 +8,7 @@
 //! and the typed normal form of [`crate::builtin`] drops what Go's JSON encoding would drop.
 
 pub(crate) mod encode;
+pub(crate) mod go_order;
 mod table;
 mod wire;
 

@@ -12,10 +12,8 @@ mod token_request;
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use crate::codec::body::{self, Media};
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::verb;
@@ -51,15 +49,6 @@ pub(crate) async fn serve_bindings(
     form: Form,
 ) -> Result<Answer, Status> {
     binding::serve(registry, call, definition, form).await
-}
-
-/// The body of a request whose type is not that of the resource.
-fn decode(call: &Call, api_version: &str, kind: &str) -> Result<Value, Status> {
-    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
-    let version = api_version.rsplit('/').next().unwrap_or(api_version);
-    body::decode(&call.body, media, (api_version, kind))
-        .map(|decoded| decoded.value)
-        .map_err(|why| body::unrecognized((version, kind), media, &why, &call.body))
 }
 
 /// Checks that a body is about the object of the URL.

@@ -104,9 +104,29 @@ fn fields_that_are_given_twice_are_named_once_and_the_last_counts() {
 #[test]
 fn fields_are_found_in_the_order_of_the_document() {
     let body = br#"{"z":{"b":1,"a":[{"x":2}]},"y":3,"z":1}"#;
-    let paths = ["y", "z.a[0].x", "z", "z.a", "none", "z.b"];
-    assert_eq!(positions(body, &paths), [4, 3, 0, 2, usize::MAX, 1]);
-    assert_eq!(positions(b"{", &["z"]), [usize::MAX]);
+    let first = |path| Wanted {
+        path,
+        repeated: false,
+    };
+    let wanted = ["y", "z.a[0].x", "z", "z.a", "none", "z.b"].map(first);
+    assert_eq!(positions(body, &wanted), [4, 3, 0, 2, usize::MAX, 1]);
+    assert_eq!(positions(b"{", &[first("z")]), [usize::MAX]);
+    let again = Wanted {
+        path: "z",
+        repeated: true,
+    };
+    assert_eq!(positions(body, &[again, first("z")]), [5, 0]);
+}
+
+#[test]
+fn members_of_a_repeated_field_are_combined_for_structs() {
+    let body = br#"{"a":{"x":1,"y":{"z":1}},"a":{"x":2,"y":{}},"b":[1],"b":[]}"#;
+    let parsed = parse_typed(body).unwrap();
+    assert_eq!(parsed.value, json!({"a": {"x": 2, "y": {"z": 1}}, "b": []}));
+    assert_eq!(
+        parsed.duplicates,
+        ["duplicate field \"a\"", "duplicate field \"b\""]
+    );
 }
 
 #[test]

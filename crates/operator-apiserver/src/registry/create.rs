@@ -242,7 +242,7 @@ impl From<Status> for Refused {
 }
 
 fn exists(write: &Write, name: &str, live: &Value, draws: bool) -> Refused {
-    let subject = write.definition.stored_subject();
+    let subject = &write.definition.subject;
     Refused::Exists(if draws {
         status::generate_name_conflict(subject, name)
     } else if object::is_terminating(live) {

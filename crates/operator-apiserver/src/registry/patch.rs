@@ -7,12 +7,14 @@ use structured_merge::strategic::{self, StrategicError};
 
 use super::Registry;
 use crate::builtin::unstructured;
+use crate::codec::protobuf::go_order;
 use crate::object;
 use crate::patch::managed_fields;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, json, merge};
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
-use crate::write::{FieldValidation, Write, object_body};
+use crate::write::object_body::{self, FaultOrder, StrictFaults};
+use crate::write::{FieldValidation, Write};
 
 /// A parsed patch.
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ impl Registry {
         let write = &*write;
         let applied = |live: Option<&Value>| {
             let object = managed_fields::apply(self, write, live, config, *force)?;
-            warn(write, patching);
+            report_faults(write, patching)?;
             finish_applied(write, config, object)
         };
         if write.subresource.is_empty() && self.load(write).is_err() {
@@ -87,20 +89,40 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
         Patch::Strategic(patch) => object = strategic(write, live, patch)?,
         Patch::Apply { .. } => {}
     }
-    let shown = match &patching.patch {
-        Patch::Strategic(patch) => structured_merge::go::plain(patch),
-        _ => object.to_string(),
+    // The text is for errors alone, which are rare.
+    let shown = {
+        let patched = object.clone();
+        move || shown(write, live, &patched, &patching.patch)
     };
-    let faults = &patching.faults;
-    if patching.validation == FieldValidation::Strict && !faults.is_empty() {
-        let why = format!("strict decoding error: {}", faults.join(", "));
-        return Err(status::invalid_patch(&shown, &why));
-    }
-    warn(write, patching);
-    finish(write, object, patching.validation).map_err(|status| match decoding_error(&status) {
-        Some(why) => status::invalid_patch(&shown, why),
+    let faults = StrictFaults {
+        earlier: patching.faults.clone(),
+        duplicates: Vec::new(),
+        order: match &patching.patch {
+            _ if write.definition.is_custom() => FaultOrder::Path,
+            Patch::Strategic(_) => FaultOrder::Text,
+            _ => FaultOrder::Fields,
+        },
+    };
+    let finished = finish(write, object, faults, patching.validation);
+    finished.map_err(|status| match decoding_error(&status) {
+        Some(why) => status::invalid_patch(&shown(), why),
         None => status,
     })
+}
+
+/// Returns the text of a patched object, or of a strategic patch, as an error shows it.
+fn shown(write: &Write, live: &Value, patched: &Value, patch: &Patch) -> String {
+    let kind = (write.definition.api_version(), &write.definition.subject.kind);
+    let kind = (kind.0.as_str(), kind.1.as_str());
+    match patch {
+        _ if write.definition.is_custom() => patched.to_string(),
+        Patch::Strategic(patch) => structured_merge::go::plain(patch),
+        Patch::Json(operations) => {
+            go_order::patched_text(patched, live, &go_order::touched_by(operations), kind)
+        }
+        Patch::Merge(patch) => go_order::patched_text(patched, live, patch, kind),
+        Patch::Apply { .. } => patched.to_string(),
+    }
 }
 
 /// What the decoder of the kind has to say, if it is the decoder that refuses.
@@ -126,11 +148,21 @@ fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status
 /// Separates the kind from the reason in a decoding error.
 const CANNOT: &str = " cannot be handled as a ";
 
-fn warn(write: &Write, patching: &Patching) {
-    if patching.validation == FieldValidation::Warn {
-        for fault in &patching.faults {
-            write.warnings.add(fault.as_str());
+/// Reports what the text of an applied configuration has twice, once the configuration is merged.
+fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
+    let faults = &patching.faults;
+    match patching.validation {
+        FieldValidation::Strict if !faults.is_empty() => Err(status::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+            faults.join("\n  ")
+        ))),
+        FieldValidation::Warn => {
+            for fault in faults {
+                write.warnings.add(fault.as_str());
+            }
+            Ok(())
         }
+        FieldValidation::Strict | FieldValidation::Ignore => Ok(()),
     }
 }
 
@@ -150,11 +182,10 @@ fn check_identity(object: &Value) -> Result<(), Status> {
 /// Checks the name of an applied object and brings it into normal form.
 fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Value, Status> {
     let Backing::Custom(version) = &write.definition.backing else {
-        return finish(write, object, FieldValidation::Ignore).map_err(|status| {
-            match decoding_error(&status) {
-                Some(why) => managed_fields::unconverted(write, config, why),
-                None => status,
-            }
+        let finished = finish(write, object, StrictFaults::default(), FieldValidation::Ignore);
+        return finished.map_err(|status| match decoding_error(&status) {
+            Some(why) => managed_fields::unconverted(write, config, why),
+            None => status,
         });
     };
     check_name(write, &object)?;
@@ -167,12 +198,17 @@ fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Va
 }
 
 /// Checks the name of a patched object and brings it into normal form.
-fn finish(write: &Write, mut object: Value, validation: FieldValidation) -> Result<Value, Status> {
+fn finish(
+    write: &Write,
+    mut object: Value,
+    faults: StrictFaults<'_>,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
     check_name(write, &object)?;
     object_body::complete(
         &write.definition,
         &mut object,
-        Vec::new(),
+        faults,
         validation,
         &write.warnings,
     )?;

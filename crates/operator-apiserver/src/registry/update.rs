@@ -43,7 +43,7 @@ impl Registry {
                 return Ok(updated);
             }
         }
-        Err(status::modified(write.definition.stored_subject(), &write.name))
+        Err(status::modified(&write.definition.subject, &write.name))
     }
 
     /// Changes what is stored without admission, validation or field managers: for what the server itself does to an
@@ -59,7 +59,7 @@ impl Registry {
                 return Ok(updated);
             }
         }
-        Err(status::modified(write.definition.stored_subject(), &write.name))
+        Err(status::modified(&write.definition.subject, &write.name))
     }
 
     async fn try_update(
@@ -152,7 +152,7 @@ impl Registry {
 
     /// The resourceVersion and the uid that a client names must be the live ones.
     fn check_preconditions(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
-        let subject = write.definition.stored_subject();
+        let subject = &write.definition.subject;
         let uid = object::uid(object);
         // Validation refuses a patch of the uid.
         if write.replaces && !uid.is_empty() && uid != object::uid(old) {
@@ -204,7 +204,7 @@ fn must_be_specified(write: &Write) -> Status {
         "must be specified for an update",
     );
     // The real server names the resource here where other errors name the kind.
-    let mut subject = write.definition.stored_subject().clone();
+    let mut subject = write.definition.subject.clone();
     subject.kind.clone_from(&subject.resource);
     status::invalid(&subject, &write.name, &[error])
 }

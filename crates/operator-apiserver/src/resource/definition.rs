@@ -71,7 +71,8 @@ impl Definition {
         }
     }
 
-    /// The resource as errors of its storage name it: both groups of events have the storage of the core group.
+    /// Returns the kind as errors of its storage name it: both groups of events have the storage of the core group.
+    /// Errors that name the resource and not the kind have the group of the request.
     pub(crate) fn stored_subject(&self) -> &Subject {
         static CORE_EVENTS: LazyLock<Subject> = LazyLock::new(|| Subject {
             group: String::new(),

@@ -29,25 +29,37 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
+/// The strict decoding errors of a body beside its unknown fields, and the order of all of them.
+#[derive(Debug, Default)]
+pub(crate) struct StrictFaults<'a> {
+    /// Those that were found before the body was decoded. They come first.
+    pub(crate) earlier: Vec<String>,
+    /// Fields that are given more than once: `duplicate field "spec.replicas"`.
+    pub(crate) duplicates: Vec<String>,
+    pub(crate) order: FaultOrder<'a>,
+}
+
+/// The order of strict decoding errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum FaultOrder<'a> {
+    /// That in which the schema of a custom resource finds them.
+    #[default]
+    Path,
+    /// That of the fields in a JSON document.
+    Document(&'a [u8]),
+    /// That of a document whose fields are sorted by name.
+    Fields,
+    /// That of their texts.
+    Text,
+}
+
 /// Checks the type of an object, brings it into normal form, and reports what its type does not know.
 pub(crate) fn complete(
     definition: &Definition,
     value: &mut Value,
-    duplicates: Vec<String>,
+    faults: StrictFaults<'_>,
     validation: FieldValidation,
     warnings: &Warnings,
-) -> Result<(), Status> {
-    complete_in_order(definition, value, duplicates, validation, warnings, None)
-}
-
-/// As [`complete`]; with a JSON body, faults are reported in the order of its fields.
-pub(crate) fn complete_in_order(
-    definition: &Definition,
-    value: &mut Value,
-    duplicates: Vec<String>,
-    validation: FieldValidation,
-    warnings: &Warnings,
-    body: Option<&[u8]>,
 ) -> Result<(), Status> {
     let mistyped = mistyped(definition, value);
     let foreign = foreign_fields(definition, value);
@@ -55,6 +67,10 @@ pub(crate) fn complete_in_order(
     // An empty list clears them but in custom resources, whose metadata leaves empty lists out when it is read.
     let empty = managed_fields::is_cleared(value);
     let cleared = empty && !definition.is_custom();
+    let sorted = match faults.order {
+        FaultOrder::Fields if validation != FieldValidation::Ignore => Some(value.to_string()),
+        _ => None,
+    };
     let unknown = match foreign {
         Some(fields) => fields,
         None => definition.decode(value)?,
@@ -66,13 +82,9 @@ pub(crate) fn complete_in_order(
         object::set_meta(value, "managedFields", Some(Value::Array(Vec::new())));
     }
     if validation != FieldValidation::Ignore {
-        let body = body.filter(|_| !definition.is_custom());
-        report(
-            definition,
-            &faults(duplicates, &unknown, body),
-            validation,
-            warnings,
-        )?;
+        let found = faults.combine(&unknown, sorted.as_deref());
+        let named = (definition.subject.kind.as_str(), definition.version.as_str());
+        report(named, &found, validation, warnings)?;
     }
     if let Some(refusal) = mistyped {
         return Err(refusal);
@@ -81,29 +93,47 @@ pub(crate) fn complete_in_order(
     Ok(())
 }
 
-/// The strict decoding errors of a body, as many as the real server reports.
-fn faults(duplicates: Vec<String>, unknown: &[String], body: Option<&[u8]>) -> Vec<String> {
-    let unknown_field = |path: &String| format!("unknown field {}", go_quote(path));
-    let mut faults = duplicates;
-    let Some(body) = body else {
-        faults.extend(unknown.iter().take(json::FAULTS_MAX).map(unknown_field));
-        return faults;
-    };
-    // The typed decoder skips an unknown field before it looks for duplicates.
-    let unknown_paths: HashSet<&str> = unknown.iter().map(String::as_str).collect();
-    faults.retain(|fault| !is_unknown(&unknown_paths, fault));
-    faults.extend(unknown.iter().map(unknown_field));
-    if faults.len() > 1 {
-        let paths: Vec<&str> = faults
-            .iter()
-            .map(|fault| fault.split('"').nth(1).unwrap_or_default())
-            .collect();
-        let mut ordered: Vec<_> = json::positions(body, &paths).into_iter().zip(faults).collect();
-        ordered.sort_by_key(|(position, _)| *position);
-        faults = ordered.into_iter().map(|(_, fault)| fault).collect();
+impl StrictFaults<'_> {
+    /// Returns all strict decoding errors, as many as the real server reports.
+    pub(crate) fn combine(self, unknown: &[String], sorted: Option<&str>) -> Vec<String> {
+        // The typed decoder skips an unknown field before it looks for duplicates.
+        let unknown_paths: HashSet<&str> = unknown.iter().map(String::as_str).collect();
+        let mut found = self.duplicates;
+        found.retain(|fault| !is_unknown(&unknown_paths, fault));
+        found.extend(
+            unknown
+                .iter()
+                .map(|path| format!("unknown field {}", go_quote(path))),
+        );
+        let document = match self.order {
+            FaultOrder::Document(body) => Some(body),
+            _ => sorted.map(str::as_bytes),
+        };
+        match (self.order, document) {
+            (FaultOrder::Text, _) => found.sort(),
+            (_, Some(document)) if found.len() > 1 => found = in_order(found, document),
+            _ => {}
+        }
+        let mut faults = self.earlier;
+        faults.append(&mut found);
+        faults.truncate(json::FAULTS_MAX);
+        faults
     }
-    faults.truncate(json::FAULTS_MAX);
-    faults
+}
+
+/// Sorts strict decoding errors by the positions of their fields in a JSON document.
+fn in_order(faults: Vec<String>, document: &[u8]) -> Vec<String> {
+    let wanted: Vec<json::Wanted<'_>> = faults
+        .iter()
+        .map(|fault| json::Wanted {
+            path: fault.split('"').nth(1).unwrap_or_default(),
+            repeated: fault.starts_with("duplicate "),
+        })
+        .collect();
+    let positions = json::positions(document, &wanted);
+    let mut ordered: Vec<_> = positions.into_iter().zip(faults).collect();
+    ordered.sort_by_key(|(position, _)| *position);
+    ordered.into_iter().map(|(_, fault)| fault).collect()
 }
 
 /// Returns true if the path in a fault is that of an unknown field or is below one.
@@ -114,8 +144,8 @@ fn is_unknown(unknown: &HashSet<&str>, fault: &str) -> bool {
         .any(|end| path.get(..end).is_some_and(|parent| unknown.contains(parent)))
 }
 
-fn report(
-    definition: &Definition,
+pub(crate) fn report(
+    (kind, version): (&str, &str),
     faults: &[String],
     validation: FieldValidation,
     warnings: &Warnings,
@@ -131,42 +161,98 @@ fn report(
             }
         }
         FieldValidation::Strict => {
-            let kind = &definition.subject.kind;
             return Err(status::bad_request(format!(
-                "{kind} in version {} cannot be handled as a {kind}: strict decoding error: {}",
-                go_quote(&definition.version),
-                faults.join(", ")
+                "{} strict decoding error: {}",
+                cannot_handle(kind, version),
+                strict_text(faults)
             )));
         }
     }
     Ok(())
 }
 
+/// Joins strict decoding errors. Those of the YAML parser are one error of several lines.
+fn strict_text(faults: &[String]) -> String {
+    let is_yaml = |fault: &&String| fault.starts_with("line ");
+    let lines: Vec<&str> = faults.iter().filter(is_yaml).map(String::as_str).collect();
+    let others = faults.iter().filter(|fault| !is_yaml(fault)).map(String::as_str);
+    if lines.is_empty() {
+        return others.collect::<Vec<_>>().join(", ");
+    }
+    let lines = format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "));
+    [lines.as_str()]
+        .into_iter()
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 /// Refuses a type that no built-in API has.
-fn unregistered(definition: &Definition, api_version: &str, kind: &str) -> Option<Status> {
-    let subject = &definition.subject;
+pub(crate) fn unregistered(wanted: &WantedType<'_>, api_version: &str, kind: &str) -> Option<Status> {
     let (group, version) = match api_version.split_once('/') {
         Some(parts) => parts,
-        None if api_version.is_empty() => (subject.group.as_str(), definition.version.as_str()),
+        None if api_version.is_empty() => (wanted.group, wanted.version),
         None => ("", api_version),
     };
-    let kind = if kind.is_empty() { &subject.kind } else { kind };
+    let kind = if kind.is_empty() { wanted.kind } else { kind };
     let known = |kind: &str| {
         let types = structured_merge::builtin::types();
         types.for_kind(group, version, kind).is_some()
     };
     let list_of_known = kind.strip_suffix("List").is_some_and(known);
     // Groups that are no longer served still have their types.
-    if known(kind) || list_of_known || kind == "List" || group == "extensions" {
+    let is_older = group == "policy" && version == "v1beta1" && kind == "Eviction";
+    if known(kind) || list_of_known || kind == "List" || group == "extensions" || is_older {
         return None;
     }
     Some(status::bad_request(format!(
         "{kind} in version {quoted} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-        subject.kind,
+        wanted.kind,
         go_quote(kind),
         go_quote(if group.is_empty() { version } else { api_version }),
         quoted = go_quote(version),
     )))
+}
+
+/// A group, version and kind.
+pub(crate) struct WantedType<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+impl<'a> WantedType<'a> {
+    fn of(definition: &'a Definition) -> Self {
+        Self {
+            group: &definition.subject.group,
+            version: &definition.version,
+            kind: &definition.subject.kind,
+        }
+    }
+
+    /// Refuses an object of another kind.
+    pub(crate) fn check_kind(&self, kind: &str, version: &str) -> Result<(), Status> {
+        if kind.is_empty() || kind == self.kind {
+            return Ok(());
+        }
+        let group = match self.group {
+            "" => "core",
+            group => group.split('.').next().unwrap_or_default(),
+        };
+        Err(status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {wanted}: converting ({version}.{kind}) to ({group}.{wanted}): unknown conversion",
+            go_quote(version),
+            wanted = self.kind,
+        )))
+    }
+}
+
+/// Returns the beginning of an error about decoding a body.
+pub(crate) fn cannot_handle(kind: &str, version: &str) -> String {
+    format!(
+        "{kind} in version {} cannot be handled as a {kind}:",
+        go_quote(version)
+    )
 }
 
 /// The refusal of a custom resource that says it is of another type. It is found after the fields are checked.
@@ -236,25 +322,15 @@ fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> 
     let given = object::text(value, &["apiVersion"]);
     let kind = object::text(value, &["kind"]);
     if !definition.is_custom()
-        && let Some(refusal) = unregistered(definition, given, kind)
+        && let Some(refusal) = unregistered(&WantedType::of(definition), given, kind)
     {
         return Err(refusal);
     }
     if !definition.is_custom() {
         check_version(definition, value)?;
     }
-    if !definition.is_custom() && !kind.is_empty() && *kind != definition.subject.kind {
-        let wanted = &definition.subject.kind;
-        let group = if definition.subject.group.is_empty() {
-            "core"
-        } else {
-            definition.subject.group.split('.').next().unwrap_or_default()
-        };
-        return Err(status::bad_request(format!(
-            "{kind} in version {} cannot be handled as a {wanted}: converting ({}.{kind}) to ({group}.{wanted}): unknown conversion",
-            go_quote(&definition.version),
-            definition.version,
-        )));
+    if !definition.is_custom() {
+        WantedType::of(definition).check_kind(kind, &definition.version)?;
     }
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".to_owned(), expected.into());

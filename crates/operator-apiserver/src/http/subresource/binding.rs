@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
-use crate::http::verb;
+use crate::http::verb::{self, object_body};
 use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
@@ -21,7 +22,7 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
-    let mut body = super::decode(call, "v1", "Binding")?;
+    let mut body = object_body::read_other(call, &BINDING, &write.warnings)?;
     let find = |resource| {
         let found = registry.find("", "v1", resource);
         found.ok_or_else(status::unknown_resource)
@@ -43,3 +44,9 @@ pub(super) async fn serve(
     binding::bind(registry, &write, &body)?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
+
+const BINDING: Gvk = Gvk {
+    group: "",
+    version: "v1",
+    kind: "Binding",
+};

@@ -8,9 +8,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation};
+use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
-use crate::http::verb;
+use crate::http::verb::{self, object_body};
 use crate::object;
 use crate::registry::{DeleteOptions, ListOptions, Registry};
 use crate::resource::Definition;
@@ -32,7 +33,7 @@ pub(super) async fn serve(
     form: Form,
 ) -> Result<Answer, Status> {
     let mut write = verb::write(call, definition)?;
-    let mut eviction = super::decode(call, "policy/v1", "Eviction")?;
+    let mut eviction = object_body::read_other(call, &EVICTION, &write.warnings)?;
     super::check_place(&write, &eviction, "Eviction")?;
     super::complete_body(&write, &mut eviction, ("policy/v1", "Eviction"))?;
     admission::admit_body(registry, &write, Operation::Create, &mut eviction).await?;
@@ -42,6 +43,12 @@ pub(super) async fn serve(
     evict(registry, &write, &DeleteOptions::from_json(options)).await?;
     Ok(Answer::object(StatusCode::CREATED, &super::success(), form))
 }
+
+const EVICTION: Gvk = Gvk {
+    group: "policy",
+    version: "v1",
+    kind: "Eviction",
+};
 
 async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> Result<(), Status> {
     let mut tries = 0;

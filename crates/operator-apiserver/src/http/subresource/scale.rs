@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use crate::builtin::{self, Gvk};
+use crate::codec::body::{self, Media};
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::table::{self, IncludeObject};
@@ -90,7 +91,7 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
         return verb::patch::parse_configuration(call)
             .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
     }
-    let mut wanted = changed(call, live)?;
+    let mut wanted = changed(call, write, live)?;
     check_fields(call, write, &wanted)?;
     if call.info.verb == "update" && write.definition.is_custom() {
         check_type(&wanted)?;
@@ -155,7 +156,7 @@ fn check_type(wanted: &Value) -> Result<(), Status> {
     ))
 }
 
-fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
+fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let content_type = call.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let parse = || {
@@ -164,7 +165,16 @@ fn changed(call: &Call, live: &Value) -> Result<Value, Status> {
     };
     let mut scale = live.clone();
     match (call.info.verb, media) {
-        ("update", _) => return super::decode(call, "autoscaling/v1", "Scale"),
+        ("update", _) if write.definition.is_custom() => {
+            return body::decode(
+                &call.body,
+                Media::parse(content_type, false)?,
+                ("autoscaling/v1", "Scale"),
+            )
+            .map(|decoded| decoded.value)
+            .map_err(status::bad_request);
+        }
+        ("update", _) => return verb::object_body::read_other(call, &SCALE, &write.warnings),
         (_, "application/json-patch+json") => {
             let patch = parse()?;
             let operations = patch.value.as_array().map_or(&[][..], Vec::as_slice);

@@ -4,13 +4,18 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::options;
+use crate::builtin;
 use crate::codec::body::{self, Media};
 use crate::http::call::Call;
+use crate::json;
 use crate::object;
 use crate::resource::Definition;
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::write::Warnings;
-use crate::write::object_body::{check_name, check_version, complete_in_order, mistyped, wrong_version};
+use crate::write::object_body::{
+    FaultOrder, StrictFaults, WantedType, cannot_handle, check_name, check_version, complete, mistyped,
+    report, unregistered, wrong_version,
+};
 
 /// Reads, checks, normalises and defaults the object in a body.
 ///
@@ -25,8 +30,13 @@ pub(crate) fn read(
     let kind = definition.subject.kind.as_str();
     let named = (definition.version.as_str(), kind);
     let api_version = definition.api_version();
-    let decoded = body::decode(&call.body, media, (&api_version, kind))
-        .map_err(|why| body::unrecognized(named, media, &why, &call.body))?;
+    let is_struct = media == Media::Json && !definition.is_custom();
+    let decoded = if is_struct {
+        json::parse_typed(&call.body)
+    } else {
+        body::decode(&call.body, media, (&api_version, kind))
+    };
+    let decoded = decoded.map_err(|why| body::unrecognized(named, media, &why, &call.body))?;
     let mut value = decoded.value;
     if value.is_null() {
         value = Value::Object(Default::default());
@@ -50,14 +60,21 @@ pub(crate) fn read(
     }
     let validation = options::field_validation(call);
     let mistyped = mistyped(definition, &value).is_some();
-    let completed = complete_in_order(
-        definition,
-        &mut value,
-        decoded.duplicates,
-        validation,
-        warnings,
-        (media == Media::Json).then_some(&*call.body),
-    );
+    let faults = StrictFaults {
+        earlier: if is_struct {
+            Vec::new()
+        } else {
+            decoded.duplicates.clone()
+        },
+        duplicates: if is_struct { decoded.duplicates } else { Vec::new() },
+        order: match media {
+            _ if definition.is_custom() => FaultOrder::Path,
+            Media::Json => FaultOrder::Document(&call.body),
+            // Other forms are converted to JSON with sorted fields first.
+            Media::Yaml | Media::Protobuf => FaultOrder::Fields,
+        },
+    };
+    let completed = complete(definition, &mut value, faults, validation, warnings);
     match (completed, misnamed) {
         (Err(_), Some(misnamed)) if mistyped => Err(misnamed),
         (Err(refusal), _) | (Ok(()), Some(refusal)) => Err(refusal),
@@ -68,4 +85,72 @@ pub(crate) fn read(
             Ok(value)
         }
     }
+}
+
+/// Reads the body of a request to a subresource whose kind is not that of the resource, such as a Binding.
+pub(crate) fn read_other(call: &Call, wanted: &builtin::Gvk, warnings: &Warnings) -> Result<Value, Status> {
+    let media = Media::parse(call.header(CONTENT_TYPE), false)?;
+    let named = (wanted.version, wanted.kind);
+    let api_version = match wanted.group {
+        "" => wanted.version.to_owned(),
+        group => format!("{group}/{}", wanted.version),
+    };
+    let decoded = match media {
+        Media::Json => json::parse_typed(&call.body),
+        _ => body::decode(&call.body, media, (&api_version, wanted.kind)),
+    };
+    let decoded = decoded.map_err(|why| body::unrecognized(named, media, &why, &call.body))?;
+    let mut value = decoded.value;
+    if value.is_null() {
+        value = Value::Object(Default::default());
+    }
+    if !value.is_object() {
+        return Err(body::no_object(named, media, &value, &call.body));
+    }
+    let (given, kind) = (
+        object::text(&value, &["apiVersion"]),
+        object::text(&value, &["kind"]),
+    );
+    if given.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {given}");
+        return Err(body::untyped(wanted.kind, &why, &call.body));
+    }
+    let expected = WantedType {
+        group: wanted.group,
+        version: wanted.version,
+        kind: wanted.kind,
+    };
+    if let Some(refusal) = unregistered(&expected, given, kind) {
+        return Err(refusal);
+    }
+    let version = given.rsplit('/').next().filter(|version| !version.is_empty());
+    expected.check_kind(kind, version.unwrap_or(wanted.version))?;
+    let order = match media {
+        Media::Json => FaultOrder::Document(&call.body),
+        Media::Yaml | Media::Protobuf => FaultOrder::Fields,
+    };
+    let faults = match media {
+        Media::Json => StrictFaults {
+            duplicates: decoded.duplicates,
+            order,
+            ..StrictFaults::default()
+        },
+        Media::Yaml | Media::Protobuf => StrictFaults {
+            earlier: decoded.duplicates,
+            order,
+            ..StrictFaults::default()
+        },
+    };
+    let sorted = value.to_string();
+    let unknown = builtin::decode(wanted, &mut value).map_err(|why| {
+        status::bad_request(format!("{} {why}", cannot_handle(wanted.kind, wanted.version)))
+    })?;
+    let found = faults.combine(&unknown, Some(&sorted));
+    report(
+        (wanted.kind, wanted.version),
+        &found,
+        options::field_validation(call),
+        warnings,
+    )?;
+    Ok(value)
 }

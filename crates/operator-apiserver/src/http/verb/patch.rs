@@ -15,7 +15,6 @@ use crate::registry::Registry;
 use crate::registry::patch::{Patch, Patching, unsupported};
 use crate::resource::Definition;
 use crate::status::{self, Status};
-use crate::write::FieldValidation;
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -127,12 +126,6 @@ fn parse_apply(call: &Call) -> Result<Patching, Status> {
         let why = body::cannot_unmarshal(&parsed.value, "map[string]interface {}");
         return Err(status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
-        )));
-    }
-    if validation == FieldValidation::Strict && !parsed.duplicates.is_empty() {
-        return Err(status::bad_request(format!(
-            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
-            parsed.duplicates.join("\n  ")
         )));
     }
     Ok(Patching {
