@@ -41,6 +41,24 @@ fn push_quoted(out: &mut String, c: char) {
     }
 }
 
+/// The quoting of Go's package `time`: bytes of control and non-ASCII characters are escaped.
+pub fn quote_bytes(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            ' '..='\u{7f}' => out.push(c),
+            _ => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    out.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Whether Go prints the non-ASCII character as it is.
 fn is_printable(c: char) -> bool {
     // Rust escapes the same classes in its own debug form; the leading letter keeps combining marks unescaped.

@@ -1,24 +1,36 @@
 //! Kubernetes API machinery as pure logic, without I/O and clocks.
 //!
+//! * [`object`]: fields that every object has; objects are JSON trees
+//! * [`json`] and [`yaml`]: readers with the errors of Go's decoders, and writers
 //! * [`field`]: field paths and field errors, with the texts of Kubernetes
-//! * [`go`]: Go's text forms: quoted strings, numbers, JSON, URLs and addresses
+//! * [`names`]: validation of names, labels and addresses
+//! * [`selector`]: label and field selectors
+//! * [`quantity`] and [`mod@time`]: quantities, times and durations
 //! * [`jsonpath`]: the JSONPath of printer columns and scale paths
-//! * [`names`]: validation of names and labels
-//! * [`time`]: times and durations
+//! * [`go`]: Go's text forms: quoted strings, numbers, JSON, URLs and addresses
 //!
 //! ```
 //! use apimachinery::field::{Error, Path};
-//! use apimachinery::{names, time};
+//! use apimachinery::quantity::Quantity;
+//! use apimachinery::selector::LabelSelector;
+//! use apimachinery::{object, yaml};
 //!
-//! let path = Path::new("metadata").child("name");
-//! assert!(names::dns1123_label("my-pod").is_empty());
-//! let error = Error::required(path, "name is required");
-//! assert_eq!(error.to_string(), "metadata.name: Required value: name is required");
-//! assert_eq!(time::parse_duration("1m30s"), Some(90_000_000_000));
+//! let pod = yaml::parse("metadata:\n  name: a\n  labels: {app: web}\n")?.value;
+//! assert_eq!(object::name(&pod), "a");
+//! assert!("app=web,!canary".parse::<LabelSelector>()?.matches(&pod));
+//! assert_eq!(Quantity::parse("1.5Gi").map(|memory| memory.to_string()), Ok("1536Mi".to_owned()));
+//! let error = Error::required(Path::new("spec").child("containers"), "");
+//! assert_eq!(error.to_string(), "spec.containers: Required value");
+//! # Ok::<(), String>(())
 //! ```
 
 pub mod field;
 pub mod go;
+pub mod json;
 pub mod jsonpath;
 pub mod names;
+pub mod object;
+pub mod quantity;
+pub mod selector;
 pub mod time;
+pub mod yaml;

@@ -1,119 +1,306 @@
-//! The name formats of `k8s.io/apimachinery/pkg/util/validation`.
+//! Validation of names, keys and addresses (`k8s.io/apimachinery/pkg/util/validation`).
 //!
 //! Each function returns the messages of the real validation; a valid value has none.
 
-/// Validates an RFC 1123 subdomain.
-pub fn dns1123_subdomain(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 253);
-    let valid = !value.is_empty()
-        && value
-            .split('.')
-            .all(|part| label(part, |byte| byte.is_ascii_digit()));
-    if !valid {
-        errors.push("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')".to_owned());
+use std::net::IpAddr;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+/// The messages about one value.
+pub type Faults = Vec<String>;
+
+fn no_longer_than(text: &str, max: usize) -> Faults {
+    if text.len() > max {
+        vec![format!("must be no more than {max} characters")]
+    } else {
+        Vec::new()
     }
-    errors
 }
 
-/// Validates an RFC 1123 label.
-pub fn dns1123_label(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
-    if !label(value, |byte| byte.is_ascii_digit()) {
-        errors.push("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')".to_owned());
-    }
-    errors
+fn is_lower(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Validates an RFC 1035 label.
-pub fn dns1035_label(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
-    if !label(value, |_| false) {
-        errors.push("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')".to_owned());
-    }
-    errors
+/// Returns true if the first and the last character are `edge` and all are `inner`.
+fn is_word(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    edge(*first) && edge(*last) && bytes.iter().all(|byte| inner(*byte))
 }
 
-/// Validates a qualified name such as `example.com/name`.
-pub fn qualified_name(value: &str) -> Vec<String> {
-    const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-    let mut errors = Vec::new();
-    let mut parts = value.split('/');
-    let name = match (parts.next(), parts.next(), parts.next()) {
-        (Some(prefix), Some(name), None) => {
-            if prefix.is_empty() {
-                errors.push("prefix part must be non-empty".to_owned());
+fn is_label_text(text: &str) -> bool {
+    is_word(text, is_lower, |byte| is_lower(byte) || byte == b'-')
+}
+
+fn is_subdomain_text(text: &str) -> bool {
+    text.split('.').all(is_label_text)
+}
+
+fn is_qualified_text(text: &str) -> bool {
+    is_word(
+        text,
+        |byte| byte.is_ascii_alphanumeric(),
+        |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
+    )
+}
+
+/// Validates an RFC 1123 label such as `my-name`.
+pub fn dns1123_label(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 63);
+    if !is_label_text(text) {
+        let dotted = is_subdomain_text(text);
+        faults.push(if dotted { "must not contain dots" } else { LABEL }.to_owned());
+    }
+    faults
+}
+
+/// Validates an RFC 1035 label, which starts with a letter.
+pub fn dns1035_label(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 63);
+    if !is_label_text(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
+        faults.push(LABEL_1035.to_owned());
+    }
+    faults
+}
+
+/// Validates an RFC 1123 subdomain such as `my-name.example.com`.
+pub fn dns1123_subdomain(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 253);
+    if !is_subdomain_text(text) {
+        faults.push(SUBDOMAIN.to_owned());
+    }
+    faults
+}
+
+/// Validates an RFC 1123 subdomain whose labels may start with and contain underscores: `_sip._tcp.example.com`.
+pub fn dns1123_subdomain_with_underscore(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 253);
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        is_word(label, is_lower, |byte| is_lower(byte) || b"-_".contains(&byte))
+    };
+    if !text.split('.').all(is_label) {
+        faults.push(UNDERSCORED_SUBDOMAIN.to_owned());
+    }
+    faults
+}
+
+/// Validates a subdomain below a wildcard: `*.example.com`.
+pub fn wildcard_dns1123_subdomain(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 253);
+    if !text.strip_prefix("*.").is_some_and(is_subdomain_text) {
+        faults.push(WILDCARD.to_owned());
+    }
+    faults
+}
+
+/// Validates the key of a label: a name with an optional prefix, `example.com/my-name`.
+pub fn qualified_name(text: &str) -> Faults {
+    let mut parts = text.split('/');
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next());
+    if parts.next().is_some() {
+        return vec![format!(
+            "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        )];
+    }
+    let mut faults = Vec::new();
+    let name = match second {
+        None => first,
+        Some(name) => {
+            if first.is_empty() {
+                faults.push("prefix part must be non-empty".to_owned());
             } else {
-                errors.extend(
-                    dns1123_subdomain(prefix)
-                        .into_iter()
-                        .map(|error| format!("prefix part {error}")),
-                );
+                if first.len() > 253 {
+                    faults.push("prefix part must be no more than 253 bytes".to_owned());
+                }
+                if !is_subdomain_text(first) {
+                    faults.push(format!("prefix part {SUBDOMAIN}"));
+                }
             }
             name
         }
-        (Some(name), None, None) => name,
-        _ => {
-            errors.push(format!("a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"));
-            return errors;
-        }
     };
     if name.is_empty() {
-        errors.push("name part must be non-empty".to_owned());
+        faults.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        errors.push("name part must be no more than 63 bytes".to_owned());
+        faults.push("name part must be no more than 63 bytes".to_owned());
     }
-    if !is_qualified(name) {
-        errors.push(format!("name part {RULE}"));
+    if !is_qualified_text(name) {
+        faults.push(format!("name part {QUALIFIED}"));
     }
-    errors
+    faults
 }
 
 /// Validates the value of a label.
-pub fn label_value(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, 63);
-    if !value.is_empty() && !is_qualified(value) {
-        errors.push("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')".to_owned());
+pub fn label_value(text: &str) -> Faults {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 bytes".to_owned());
     }
-    errors
+    if !text.is_empty() && !is_qualified_text(text) {
+        faults.push(LABEL_VALUE.to_owned());
+    }
+    faults
+}
+
+/// Validates a key in a ConfigMap or Secret, which becomes a file name.
+pub fn config_key(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 253);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if text.is_empty() || !text.bytes().all(allowed) {
+        faults.push(CONFIG_KEY.to_owned());
+    }
+    match text {
+        "." | ".." => faults.push(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    faults
+}
+
+/// Validates the name of an environment variable.
+pub fn environment_name(text: &str) -> Faults {
+    let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
+    if !text.is_empty() && text.bytes().all(printable) {
+        return Vec::new();
+    }
+    vec![
+        "a valid environment variable name must consist only of printable ASCII characters other than '='"
+            .to_owned(),
+    ]
+}
+
+/// Validates the name of a port.
+pub fn port_name(text: &str) -> Faults {
+    let mut faults = no_longer_than(text, 15);
+    if text.is_empty() || !text.bytes().all(|byte| is_lower(byte) || byte == b'-') {
+        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        faults.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".to_owned());
+    }
+    faults
+}
+
+/// Validates the number of a port.
+pub fn port_number(number: i64) -> Faults {
+    if (1..=65535).contains(&number) {
+        Vec::new()
+    } else {
+        vec!["must be between 1 and 65535, inclusive".to_owned()]
+    }
+}
+
+/// Validates an IP address of either family.
+pub fn ip_address(text: &str) -> Faults {
+    if text.parse::<IpAddr>().is_ok() {
+        Vec::new()
+    } else {
+        vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+    }
+}
+
+/// Returns true for an IPv4 address.
+pub fn is_ipv4(text: &str) -> bool {
+    text.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// Returns true for an IPv6 address.
+pub fn is_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+/// Validates the address of an endpoint, or an external address of a service.
+pub fn endpoint_address(text: &str) -> Faults {
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return vec!["must be a valid IP address".to_owned()];
+    };
+    let mut faults = Vec::new();
+    if address.is_unspecified() {
+        faults.push(format!("may not be unspecified ({text})"));
+    }
+    if address.is_loopback() {
+        faults.push("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+    }
+    let (local, multicast) = match address {
+        IpAddr::V4(address) => (
+            address.is_link_local(),
+            address.octets().starts_with(&[224, 0, 0]),
+        ),
+        IpAddr::V6(address) => (
+            address.is_unicast_link_local(),
+            address
+                .segments()
+                .first()
+                .is_some_and(|first| first & 0xff0f == 0xff02),
+        ),
+    };
+    if local {
+        faults.push("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+    }
+    if multicast {
+        faults.push("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+    }
+    faults
+}
+
+/// Validates a network in CIDR notation.
+pub fn cidr(text: &str) -> Faults {
+    if parse_cidr(text).is_some() {
+        Vec::new()
+    } else {
+        vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
+    }
+}
+
+/// Parses a network; returns the address and the prefix length.
+pub fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let length: u8 = length.parse().ok()?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    (length <= max).then_some((address, length))
+}
+
+/// The message about an invalid name of an HTTP header.
+pub const HTTP_HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
+
+/// Returns true for a valid name of an HTTP header.
+pub fn is_http_header(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Validates a segment of a URL path.
-pub fn path_segment(value: &str) -> Vec<String> {
-    match value {
-        "." => return vec!["may not be '.'".to_owned()],
-        ".." => return vec!["may not be '..'".to_owned()],
-        _ => {}
+pub fn path_segment(text: &str) -> Faults {
+    let mut faults = path_segment_prefix(text);
+    if matches!(text, "." | "..") {
+        faults = vec![format!("may not be '{text}'")];
     }
-    ['/', '%']
-        .into_iter()
-        .filter(|c| value.contains(*c))
-        .map(|c| format!("may not contain '{c}'"))
-        .collect()
+    faults
 }
 
-fn too_long(value: &str, max: usize) -> Vec<String> {
-    if value.len() > max {
-        return vec![format!("must be no more than {max} bytes")];
-    }
-    Vec::new()
-}
-
-fn label(value: &str, first: impl Fn(u8) -> bool) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = value.as_bytes();
-    bytes
-        .first()
-        .is_some_and(|byte| byte.is_ascii_lowercase() || first(*byte))
-        && bytes.last().is_some_and(|byte| alphanumeric(*byte))
-        && bytes.iter().all(|byte| alphanumeric(*byte) || *byte == b'-')
-}
-
-fn is_qualified(value: &str) -> bool {
-    let bytes = value.as_bytes();
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(inner)
+/// Validates the beginning of a segment of a URL path.
+pub fn path_segment_prefix(text: &str) -> Faults {
+    let illegal = ["/", "%"].into_iter().filter(|c| text.contains(c));
+    illegal.map(|c| format!("may not contain '{c}'")).collect()
 }
 
 /// Returns true for a UUID, of any version or of the given one. Dashes may be omitted.
@@ -137,4 +324,40 @@ pub fn is_uuid(text: &str, version: Option<char>) -> bool {
     let variant = hex.chars().nth(16).map(|c| c.to_ascii_lowercase());
     let has_variant = matches!(variant, Some('8' | '9' | 'a' | 'b'));
     hex.chars().nth(12) == Some(version) && (version == '3' || has_variant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_with_dots_has_its_own_message() {
+        assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
+        assert_eq!(dns1123_label("A.b"), [LABEL]);
+        assert!(dns1123_label("1-a").is_empty());
+        assert!(!dns1035_label("1-a").is_empty());
+    }
+
+    #[test]
+    fn qualified_names_have_at_most_one_prefix() {
+        for text in ["a", "example.com/A_b.c-d", "x.y/Z"] {
+            assert!(qualified_name(text).is_empty(), "{text}");
+        }
+        assert_eq!(qualified_name("/a"), ["prefix part must be non-empty"]);
+        assert_eq!(qualified_name("").len(), 2);
+        assert!(qualified_name("a/b/c")[0].starts_with("a valid label key must"));
+    }
+
+    #[test]
+    fn limits_are_in_characters_for_names_and_in_bytes_for_labels() {
+        let long = "a".repeat(254);
+        assert_eq!(dns1123_label(&long), ["must be no more than 63 characters"]);
+        assert_eq!(dns1035_label(&long), ["must be no more than 63 characters"]);
+        assert_eq!(dns1123_subdomain(&long), ["must be no more than 253 characters"]);
+        assert_eq!(label_value(&long), ["must be no more than 63 bytes"]);
+        assert_eq!(
+            qualified_name(&format!("{long}/a")),
+            ["prefix part must be no more than 253 bytes"]
+        );
+    }
 }

@@ -2,6 +2,14 @@
 //!
 //! The only time zones are fixed offsets.
 
+mod canonical;
+
+pub use canonical::{TimeForm, canonical};
+
+use std::time::Duration;
+
+use crate::go;
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
@@ -190,40 +198,82 @@ fn fraction_text(nanos: u32) -> String {
 }
 
 /// `time.ParseDuration`: parses a duration such as `1h2m3.5s`, `-5ms` or `0`; returns nanoseconds.
-pub fn parse_duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.as_bytes().first()? {
-        b'-' => (true, text.get(1..)?),
-        b'+' => (false, text.get(1..)?),
-        _ => (false, text),
-    };
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_duration(text: &str) -> Result<i64, String> {
+    let invalid = || format!("time: invalid duration {}", go::quote_bytes(text));
+    let negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
-        return Some(0);
+        return Ok(0);
     }
     if rest.is_empty() {
-        return None;
+        return Err(invalid());
     }
-    let mut total: i128 = 0;
+    let mut total: u64 = 0;
     while !rest.is_empty() {
-        let (nanos, tail) = duration_part(rest)?;
-        total = total.checked_add(nanos)?;
-        rest = tail;
+        let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (whole, after) = rest.split_at(digits(rest));
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => after.split_at(digits(after)),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let whole = leading_number(whole).ok_or_else(invalid)?;
+        let end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        if unit.is_empty() {
+            return Err(format!(
+                "time: missing unit in duration {}",
+                go::quote_bytes(text)
+            ));
+        }
+        let scale = unit_nanos(unit).ok_or_else(|| {
+            let (unit, text) = (go::quote_bytes(unit), go::quote_bytes(text));
+            format!("time: unknown unit {unit} in duration {text}")
+        })?;
+        let part = whole
+            .checked_mul(scale)
+            .and_then(|nanos| nanos.checked_add(fraction_of(fraction, scale)));
+        total = part
+            .and_then(|part| total.checked_add(part))
+            .filter(|total| *total <= DURATION_END)
+            .ok_or_else(invalid)?;
+        rest = after;
     }
-    let total = if negative { -total } else { total };
-    i64::try_from(total).ok()
+    match i64::try_from(total) {
+        Ok(total) => Ok(if negative { -total } else { total }),
+        Err(_) if negative => Ok(i64::MIN),
+        Err(_) => Err(invalid()),
+    }
 }
 
-fn duration_part(text: &str) -> Option<(i128, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, rest) = text.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || whole.len() > 20 {
-        return None;
+/// Like [`parse_duration`], for a timeout: negative durations are zero.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let nanos = parse_duration(text)?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
+}
+
+/// The absolute value of the smallest duration.
+const DURATION_END: u64 = 1 << 63;
+
+fn leading_number(digits: &str) -> Option<u64> {
+    if digits.is_empty() {
+        return Some(0);
     }
-    let unit_end = rest
-        .find(|c: char| c.is_ascii_digit() || c == '.')
-        .unwrap_or(rest.len());
-    let (unit, tail) = rest.split_at(unit_end);
-    let scale: i128 = match unit {
+    digits.parse().ok().filter(|number| *number <= DURATION_END)
+}
+
+fn unit_nanos(unit: &str) -> Option<u64> {
+    Some(match unit {
         "ns" => 1,
         "us" | "µs" | "μs" => 1_000,
         "ms" => 1_000_000,
@@ -231,21 +281,39 @@ fn duration_part(text: &str) -> Option<(i128, &str)> {
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
         _ => return None,
-    };
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let digits: String = fraction.chars().take(18).collect();
-    let places = u32::try_from(digits.len()).ok()?;
-    let part: i128 = if digits.is_empty() {
-        0
-    } else {
-        digits.parse().ok()?
-    };
-    Some((whole * scale + part * scale / 10_i128.pow(places), tail))
+    })
+}
+
+/// The nanoseconds of decimals of a unit. Go computes them as floats, and ignores digits beyond 63 bits.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "as Go does; the result is at most the unit"
+)]
+fn fraction_of(digits: &str, unit: u64) -> u64 {
+    let (mut number, mut scale) = (0_u64, 1.0_f64);
+    for digit in digits.bytes() {
+        let next = number
+            .checked_mul(10)
+            .and_then(|number| number.checked_add(u64::from(digit - b'0')));
+        match next {
+            Some(next) if number <= (DURATION_END - 1) / 10 && next <= DURATION_END => number = next,
+            _ => break,
+        }
+        scale *= 10.0;
+    }
+    (number as f64 * (unit as f64 / scale)) as u64
+}
+
+/// Returns the Unix seconds of an RFC 3339 time; `None` if it is malformed.
+pub fn unix_seconds(text: &str) -> Option<i64> {
+    parse_rfc3339(text, false).map(|time| time.seconds)
 }
 
 /// Parses a duration of OpenAPI's format: Go's notation, or words such as `3 days`; returns nanoseconds.
 pub fn parse_loose_duration(text: &str) -> Option<i64> {
-    parse_duration(text).or_else(|| worded_duration(text))
+    parse_duration(text).ok().or_else(|| worded_duration(text))
 }
 
 fn worded_duration(text: &str) -> Option<i64> {
@@ -315,10 +383,49 @@ mod tests {
 
     #[test]
     fn durations_in_both_notations() {
-        assert_eq!(parse_duration("1h2m"), Some(3_720_000_000_000));
-        assert_eq!(parse_duration("-1.5s"), Some(-1_500_000_000));
-        assert_eq!(parse_duration("5"), None);
+        for (text, nanos) in [
+            ("1h2m", 3_720_000_000_000),
+            ("-1.5s", -1_500_000_000),
+            ("1.s", 1_000_000_000),
+            (".5s", 500_000_000),
+            ("+5s", 5_000_000_000),
+            ("1µs1μs1us", 3_000),
+            ("1.9999999999s", 1_999_999_999),
+            ("0.3333333333333333333h", 1_200_000_000_000),
+            ("9223372036854775807ns", i64::MAX),
+            ("-9223372036854775808ns", i64::MIN),
+            ("00000000000000000000000001s", 1_000_000_000),
+            ("0.9999999999999999999999s", 1_000_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(nanos), "{text}");
+        }
         assert_eq!(parse_loose_duration("3 days"), Some(259_200_000_000_000));
         assert_eq!(duration_seconds(90_500_000_000), "90.5s");
+    }
+
+    #[test]
+    fn invalid_durations_have_the_errors_of_go() {
+        for (text, error) in [
+            ("", r#"time: invalid duration """#),
+            ("x", r#"time: invalid duration "x""#),
+            ("-", r#"time: invalid duration "-""#),
+            (".s", r#"time: invalid duration ".s""#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("1h2", r#"time: missing unit in duration "1h2""#),
+            ("1.2.3s", r#"time: missing unit in duration "1.2.3s""#),
+            ("1e3s", r#"time: unknown unit "e" in duration "1e3s""#),
+            ("1\u{7}s", r#"time: unknown unit "\x07s" in duration "1\x07s""#),
+            ("5é", r#"time: unknown unit "\xc3\xa9" in duration "5\xc3\xa9""#),
+            (
+                "9223372036854775808ns",
+                r#"time: invalid duration "9223372036854775808ns""#,
+            ),
+            (
+                "99999999999999999999h",
+                r#"time: invalid duration "99999999999999999999h""#,
+            ),
+        ] {
+            assert_eq!(parse_duration(text), Err(error.to_owned()), "{text}");
+        }
     }
 }

@@ -33,7 +33,6 @@ mod lexer;
 mod library;
 mod literal;
 mod parser;
-mod quantity;
 mod schema;
 mod semver;
 

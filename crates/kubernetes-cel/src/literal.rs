@@ -97,7 +97,7 @@ fn arguments(expr: &Expr, wanted: &str, is_bad: &mut dyn FnMut(&Literal) -> bool
 }
 
 fn is_bad_duration(literal: &Literal) -> bool {
-    matches!(literal, Literal::String(text) if time::parse_duration(text).is_none())
+    matches!(literal, Literal::String(text) if time::parse_duration(text).is_err())
 }
 
 fn is_bad_timestamp(literal: &Literal) -> bool {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use apimachinery::go::ip::Cidr;
 use apimachinery::go::url::Url;
+use apimachinery::quantity::Quantity;
 use apimachinery::time::{self, Timestamp};
 use serde_json::Value as Json;
 
 use crate::ast::Literal;
-use crate::quantity::Quantity;
 use crate::schema::Schema;
 use crate::semver::Version;
 

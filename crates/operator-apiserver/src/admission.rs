@@ -33,12 +33,12 @@ use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{Reinvocation, Subject};
 use crate::metrics::Step;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::store::Along;
 use crate::write::Write;
+use apimachinery::object;
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

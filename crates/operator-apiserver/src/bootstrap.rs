@@ -1,9 +1,9 @@
 //! The objects of a new cluster.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use crate::builtin::cluster_objects;
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::builtin_catalog;
 

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 
 pub use crate::gvr::Gvr;
 use crate::identity::authn::User;
-use crate::object;
 use crate::registry::{self, ListOptions, Registry};
 use crate::resource::crd::conversion;
 use crate::resource::{Definition, builtin_catalog};
@@ -20,6 +19,7 @@ use crate::store;
 pub use crate::store::{EventType, Resident};
 use crate::write::object_body::{self, StrictFaults};
 use crate::write::{FieldValidation, Warnings, Write};
+use apimachinery::object;
 
 /// What a client needs to know of a served resource (one entry per group and resource, in its storage version).
 #[derive(Clone, Debug, PartialEq, Eq)]

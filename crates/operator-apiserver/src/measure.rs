@@ -1,8 +1,7 @@
 //! The size and the nesting of a tree. Pure.
 
+use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
-
-use crate::json::DEPTH_MAX;
 
 /// An estimate of the memory that a value needs beside its text: the value, its key, its share of the map node.
 const NODE_BYTES: usize = 72;
@@ -93,7 +92,7 @@ fn number_length(number: &serde_json::Number) -> usize {
             let digits = integer.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
             digits + usize::from(integer < 0)
         }
-        None => crate::json::to_string(&Value::Number(number.clone())).len(),
+        None => apimachinery::json::to_string(&Value::Number(number.clone())).len(),
     }
 }
 
@@ -113,7 +112,11 @@ mod tests {
         ];
         for value in values {
             let measure = Measure::of(&value);
-            assert_eq!(measure.json, crate::json::to_string(&value).len(), "{value}");
+            assert_eq!(
+                measure.json,
+                apimachinery::json::to_string(&value).len(),
+                "{value}"
+            );
         }
         assert_eq!(Measure::of(&json!([[], [{}], [{"x": "y"}]])).depth, 3);
     }

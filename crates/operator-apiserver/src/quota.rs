@@ -11,14 +11,14 @@ mod service;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use apimachinery::object;
+use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use self::scope::Selector;
 use crate::builtin::pod_resources::{Amounts, add, amounts};
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero};
 use crate::gvr::Gvr;
-use crate::object;
 
 /// The status that a ResourceQuota should have: `hard` as in its spec, and `used` as the objects of its namespace add up
 /// to. `None` if it has that status already.

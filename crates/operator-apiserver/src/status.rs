@@ -5,9 +5,8 @@
 use std::collections::HashSet;
 
 use apimachinery::field;
+use apimachinery::go::quote;
 use serde_json::{Map, Value, json};
-
-use crate::object::go_quote;
 
 /// An error answer, as `k8s.io/apimachinery/pkg/api/errors` makes it. `body` is the whole Status object.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -119,7 +118,7 @@ pub(crate) fn unauthorized() -> Status {
 }
 
 pub(crate) fn not_found(subject: &Subject, name: &str) -> Status {
-    let message = format!("{} {} not found", subject.resource_name(), go_quote(name));
+    let message = format!("{} {} not found", subject.resource_name(), quote(name));
     failure(404, "NotFound", message, Some(subject.details(name)))
 }
 
@@ -134,7 +133,7 @@ pub(crate) fn unknown_resource() -> Status {
 }
 
 pub(crate) fn already_exists(subject: &Subject, name: &str) -> Status {
-    let message = format!("{} {} already exists", subject.resource_name(), go_quote(name));
+    let message = format!("{} {} already exists", subject.resource_name(), quote(name));
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
 
@@ -143,7 +142,7 @@ pub(crate) fn generate_name_conflict(subject: &Subject, name: &str) -> Status {
     let message = format!(
         "{} {} already exists, the server was not able to generate a unique name for the object",
         subject.resource_name(),
-        go_quote(name)
+        quote(name)
     );
     let mut details = subject.details(name);
     details.insert("retryAfterSeconds".to_owned(), 1.into());
@@ -155,7 +154,7 @@ pub(crate) fn exists_while_deleted(subject: &Subject, name: &str) -> Status {
     let message = format!(
         "object is being deleted: {} {} already exists",
         subject.resource_name(),
-        go_quote(name)
+        quote(name)
     );
     failure(409, "AlreadyExists", message, Some(subject.details(name)))
 }
@@ -164,7 +163,7 @@ pub(crate) fn conflict(subject: &Subject, name: &str, why: &str) -> Status {
     let message = format!(
         "Operation cannot be fulfilled on {} {}: {why}",
         subject.resource_name(),
-        go_quote(name)
+        quote(name)
     );
     failure(409, "Conflict", message, Some(subject.details(name)))
 }
@@ -203,7 +202,7 @@ pub(crate) fn invalid_listing(
     let message = format!(
         "{} {} is invalid: {}",
         subject.kind_name(),
-        go_quote(name),
+        quote(name),
         aggregate(errors)
     );
     let mut details = details(name, &subject.group, &subject.kind);
@@ -240,11 +239,7 @@ pub(crate) fn forbidden(subject: &Subject, name: &str, why: &str) -> Status {
     let message = if name.is_empty() {
         format!("{} is forbidden: {why}", subject.resource_name())
     } else {
-        format!(
-            "{} {} is forbidden: {why}",
-            subject.resource_name(),
-            go_quote(name)
-        )
+        format!("{} {} is forbidden: {why}", subject.resource_name(), quote(name))
     };
     failure(403, "Forbidden", message, Some(subject.details(name)))
 }
@@ -268,7 +263,7 @@ pub(crate) fn with_reason(mut refused: Status, code: u16, reason: &str, cause: &
 pub(crate) fn method_not_supported(subject: &Subject, verb: &str) -> Status {
     let message = format!(
         "{verb} is not supported on resources of kind {}",
-        go_quote(&subject.resource_name())
+        quote(&subject.resource_name())
     );
     failure(
         405,

@@ -23,7 +23,7 @@ use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::stored::Stored;
 use crate::gvr::Gvr;
-use crate::object;
+use apimachinery::object;
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,8 +33,8 @@ use tokio_rustls::TlsConnector;
 use self::target::Target;
 pub(crate) use self::target::endpoint_of;
 pub(crate) use self::trust::client_config;
-use crate::object;
 use crate::registry::Registry;
+use apimachinery::object;
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -36,7 +36,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
             Value::Duration(_) => Ok(value.clone()),
             Value::String(text) => clock::parse_duration(text)
                 .map(Value::Duration)
-                .ok_or_else(|| refuse("google.protobuf.Duration")),
+                .map_err(|_| refuse("google.protobuf.Duration")),
             Value::Int(seconds) => seconds
                 .checked_mul(1_000_000_000)
                 .map(Value::Duration)

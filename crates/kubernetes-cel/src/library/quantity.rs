@@ -2,14 +2,19 @@
 
 use std::cmp::Ordering;
 
+use apimachinery::quantity::{Quantity, QuantityError};
+
 use super::Called;
-use crate::quantity::{NANO, Quantity};
 use crate::value::{Opaque, Value};
 
 pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     if let [Value::String(text)] = args {
         return match function {
-            "quantity" => Some(Quantity::parse(text).map(made)),
+            "quantity" => Some(
+                Quantity::parse(text)
+                    .map(made)
+                    .map_err(|error: QuantityError| error.to_string()),
+            ),
             "isQuantity" => Some(Ok(Value::Bool(Quantity::parse(text).is_ok()))),
             _ => None,
         };
@@ -17,42 +22,40 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     let [Value::Opaque(opaque), rest @ ..] = args else {
         return None;
     };
-    let Opaque::Quantity(quantity) = **opaque else {
+    let Opaque::Quantity(quantity) = &**opaque else {
         return None;
     };
     let other = match rest {
-        [Value::Opaque(opaque)] => match **opaque {
-            Opaque::Quantity(other) => Some(other),
+        [Value::Opaque(opaque)] => match &**opaque {
+            Opaque::Quantity(other) => Some(other.clone()),
             _ => None,
         },
-        [Value::Int(number)] => Some(Quantity(i128::from(*number) * NANO)),
+        [Value::Int(number)] => Some(Quantity::of_integer(*number)),
         _ => None,
     };
     Some(match (function, other) {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "the function says that it is approximate"
-        )]
-        ("asApproximateFloat", None) => Ok(Value::Double(quantity.0 as f64 / NANO as f64)),
-        ("sign", None) => Ok(Value::Int(if quantity.0 < 0 {
+        ("asApproximateFloat", None) => Ok(Value::Double(quantity.as_float())),
+        ("sign", None) => Ok(Value::Int(if quantity.is_zero() {
+            0
+        } else if quantity.is_negative() {
             -1
         } else {
-            i64::from(quantity.0 > 0)
+            1
         })),
-        ("isInteger", None) => Ok(Value::Bool(quantity.integer().is_some())),
+        ("isInteger", None) => Ok(Value::Bool(quantity.as_integer().is_some())),
         ("asInteger", None) => quantity
-            .integer()
+            .as_integer()
             .map(Value::Int)
             .ok_or_else(|| "cannot convert value to integer".to_owned()),
-        ("isGreaterThan", Some(other)) => Ok(Value::Bool(quantity > other)),
-        ("isLessThan", Some(other)) => Ok(Value::Bool(quantity < other)),
+        ("isGreaterThan", Some(other)) => Ok(Value::Bool(*quantity > other)),
+        ("isLessThan", Some(other)) => Ok(Value::Bool(*quantity < other)),
         ("compareTo", Some(other)) => Ok(Value::Int(match quantity.cmp(&other) {
             Ordering::Less => -1,
             Ordering::Equal => 0,
             Ordering::Greater => 1,
         })),
-        ("add", Some(other)) => Ok(made(Quantity(quantity.0.saturating_add(other.0)))),
-        ("sub", Some(other)) => Ok(made(Quantity(quantity.0.saturating_sub(other.0)))),
+        ("add", Some(other)) => Ok(made(quantity.plus(&other))),
+        ("sub", Some(other)) => Ok(made(quantity.minus(&other))),
         _ => return None,
     })
 }

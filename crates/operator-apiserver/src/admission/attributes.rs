@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use super::{Operation, mutation};
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;

@@ -1,9 +1,9 @@
 //! Who asks for a certificate is what the server knows of the requester, whatever the request says.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::identity::authn::User;
-use crate::object;
 
 pub(super) fn admit(user: &User, request: &mut Value) {
     let spec = object::child_mut(request, "spec");

@@ -1,9 +1,10 @@
 //! CertificateApproval and CertificateSigning: who answers a request for a certificate needs permission for its signer.
 
+use apimachinery::go::quote;
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::identity::authz::{self, Attributes};
-use crate::object::{self, go_quote};
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -33,7 +34,7 @@ pub(super) fn check(registry: &Registry, write: &Write, request: &Value, old: &V
     }
     let why = format!(
         "user not permitted to {verb} requests with signerName {}",
-        go_quote(signer)
+        quote(signer)
     );
     Err(status::forbidden(&write.definition.subject, &write.name, &why))
 }

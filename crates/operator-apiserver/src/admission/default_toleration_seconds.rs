@@ -1,8 +1,7 @@
 //! DefaultTolerationSeconds: pods bear a node that is not ready, or not reachable, for five minutes.
 
+use apimachinery::object;
 use serde_json::{Value, json};
-
-use crate::object;
 
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const SECONDS: i64 = 300;

@@ -1,14 +1,14 @@
 //! LimitRanger: containers get the requests and limits of their namespace where they have none, and stay within its
 //! bounds, as volume claims do.
 
+use apimachinery::object;
+use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::Operation;
 use super::attributes::Attributes;
 use crate::builtin::pod_resources::{self, Amounts, amounts};
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, list, text};
-use crate::object;
 use crate::registry::Registry;
 use crate::status::Status;
 use crate::store::Listing;

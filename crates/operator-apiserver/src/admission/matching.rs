@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
 use crate::builtin::{is_empty_selector, selects};
-use crate::object;
 use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status, Subject};
 

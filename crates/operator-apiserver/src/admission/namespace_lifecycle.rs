@@ -1,9 +1,9 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::object;
 use crate::registry::Registry;
 use crate::status::{self, Status, Subject};
 use crate::write::Write;

@@ -1,5 +1,7 @@
 //! NodeRestriction: a kubelet changes its own node, lease and CSINode, and the pods on its node.
 
+use apimachinery::go::quote;
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Operation;
@@ -7,7 +9,6 @@ use super::attributes::Attributes;
 use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
 use crate::identity::authz::refers_to_any;
-use crate::object::{self, go_quote};
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -50,7 +51,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
         (("", "pods"), "") => check_pod(attributes, node),
         (("", "pods"), "status") => check_pod_status(attributes, node),
         (("", "pods"), "eviction") => Ok(()),
-        (("", "pods"), other) => forbid(format!("unexpected pod subresource {}", go_quote(other))),
+        (("", "pods"), other) => forbid(format!("unexpected pod subresource {}", quote(other))),
         (("", "nodes"), _) => check_node(attributes, node),
         (("coordination.k8s.io", "leases"), _) => {
             if write.namespace != LEASES {
@@ -73,7 +74,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
 }
 
 fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
-    let quoted = go_quote(node);
+    let quoted = quote(node);
     let why = match attributes.operation {
         Operation::Create => match attributes.object {
             Some(pod) => mirror_fault(pod, node, attributes.registry),
@@ -87,7 +88,7 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
         }
         operation => Some(format!(
             "unexpected operation {}, node {quoted} can only create and delete mirror pods",
-            go_quote(operation.name())
+            quote(operation.name())
         )),
     };
     why.map_or(Ok(()), |why| Err(attributes.forbidden(&why)))
@@ -95,12 +96,12 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
 
 /// What a pod has that a kubelet may not create.
 fn mirror_fault(pod: &Value, node: &str, registry: &Registry) -> Option<String> {
-    let quoted = go_quote(node);
+    let quoted = quote(node);
     let annotation = object::meta(pod, "annotations").and_then(|annotations| annotations.get(MIRROR));
     if annotation.is_none() {
         return Some(format!(
             "pod does not have {} annotation, node {quoted} can only create mirror pods",
-            go_quote(MIRROR)
+            quote(MIRROR)
         ));
     }
     if text(pod, &["spec", "nodeName"]) != node {
@@ -154,7 +155,7 @@ fn mirror_fault(pod: &Value, node: &str, registry: &Registry) -> Option<String> 
 }
 
 fn check_pod_status(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
-    let quoted = go_quote(node);
+    let quoted = quote(node);
     let (Some(pod), Some(old)) = (attributes.object, attributes.old) else {
         return Ok(());
     };
@@ -170,12 +171,12 @@ fn check_pod_status(attributes: &Attributes<'_>, node: &str) -> Result<(), Statu
 }
 
 fn check_node(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
-    let quoted = go_quote(node);
+    let quoted = quote(node);
     let name = attributes.name();
     if name != node {
         return Err(attributes.forbidden(&format!(
             "node {quoted} is not allowed to modify node {}",
-            go_quote(name)
+            quote(name)
         )));
     }
     let Some(changed) = attributes.object else {

@@ -1,8 +1,7 @@
 //! TaintNodesByCondition: a new node takes no pods before it was seen to be ready.
 
+use apimachinery::object;
 use serde_json::{Value, json};
-
-use crate::object;
 
 const KEY: &str = "node.kubernetes.io/not-ready";
 const EFFECT: &str = "NoSchedule";

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::attributes::Attributes;
@@ -16,7 +17,6 @@ use crate::builtin::expression::{
     Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
 };
 use crate::builtin::selects;
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::{Definition, api_version, builtin_catalog};
 use crate::status::Status;

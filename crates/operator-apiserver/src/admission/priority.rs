@@ -1,8 +1,8 @@
 //! Priority: the number that a pod's priority class stands for.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;

@@ -1,12 +1,12 @@
 //! ResourceQuota: nothing is written that a quota of the namespace does not leave room for. What is written is charged
 //! with the same commit.
 
+use apimachinery::object;
 use serde_json::{Map, Value};
 
 use super::Operation;
 use super::attributes::Attributes;
 use crate::identity::authn::User;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::quota::{self, Change, Evaluator};
 use crate::registry::Registry;

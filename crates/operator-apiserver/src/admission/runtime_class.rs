@@ -1,11 +1,11 @@
 //! RuntimeClass: a pod has the overhead, and goes to the nodes, that its runtime class says.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::attributes::Attributes;
 use crate::builtin::pod_resources::amounts;
 use crate::builtin::tree::{at, entries, list, text};
-use crate::object;
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -27,7 +27,7 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
         return Ok(());
     }
     let Some(class) = registry.store.get(TABLE, &name) else {
-        let name = object::go_quote(&name);
+        let name = apimachinery::go::quote(&name);
         return Err(refused(
             pod,
             &format!("pod rejected: RuntimeClass {name} not found"),

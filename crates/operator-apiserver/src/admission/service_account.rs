@@ -1,8 +1,8 @@
 //! ServiceAccount: a pod runs as an account of its namespace, and has the account's token mounted.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -29,7 +29,7 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
     let Some(account) = registry.store.get(TABLE, &key) else {
         let why = format!(
             "error looking up service account {key}: serviceaccount {} not found",
-            object::go_quote(&name)
+            apimachinery::go::quote(&name)
         );
         return Err(status::forbidden(
             &write.definition.subject,

@@ -1,12 +1,12 @@
 //! DefaultStorageClass and DefaultIngressClass: what names no class gets the one that is marked as the default.
 //! PersistentVolumeClaimResize: a claim grows only where its class lets it.
 
+use apimachinery::object;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::attributes::Attributes;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, text};
-use crate::object;
 use crate::registry::Registry;
 use crate::status::{Status, Subject};
 

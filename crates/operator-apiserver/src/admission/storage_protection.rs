@@ -1,8 +1,8 @@
 //! StorageObjectInUseProtection: volumes and claims stay until a controller has seen that nothing uses them.
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::object;
 use crate::status::Subject;
 
 fn finalizer(subject: &Subject) -> Option<&'static str> {

@@ -5,6 +5,7 @@ mod review;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::object;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -17,7 +18,6 @@ use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
 use crate::builtin::expression::{Conditions, Mentions, PolicyVariables};
 use crate::metrics::Step;
-use crate::object;
 use crate::patch::json as json_patch;
 use crate::registry::Registry;
 use crate::resource::Definition;
@@ -290,7 +290,7 @@ fn patched(webhook: &str, object: Option<&Value>, patch: &str) -> Result<Option<
     let bytes = BASE64_STANDARD
         .decode(patch)
         .map_err(|error| status::internal(&error.to_string()))?;
-    let operations = crate::json::parse(&bytes)
+    let operations = apimachinery::json::parse(&bytes)
         .map_err(|why| status::internal(&why))?
         .value;
     let Value::Array(operations) = operations else {

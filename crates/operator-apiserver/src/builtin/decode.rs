@@ -4,6 +4,9 @@
 //! are written even when empty, quantities and times take their canonical form, and a value of a wrong type is
 //! refused in the words of Go's JSON decoder. Names are matched with their case.
 
+use apimachinery::json::FAULT_BYTES_MAX;
+use apimachinery::quantity::Quantity;
+use apimachinery::time::{self, TimeForm};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -11,10 +14,7 @@ use structured_merge::builtin::{FieldKind, types};
 
 use super::Gvk;
 use super::go_fields::{GoField, GoStruct, go_struct};
-use super::quantity::Quantity;
-use super::time::{self, TimeForm};
 use super::tree::is_zero;
-use crate::json::FAULT_BYTES_MAX;
 
 /// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

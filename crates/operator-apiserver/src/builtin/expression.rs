@@ -481,7 +481,7 @@ impl Conditions {
         }
         let environment = Environment::new(mentions);
         let programs = list.iter().map(|condition| {
-            let source = crate::object::text(condition, &["expression"]);
+            let source = apimachinery::object::text(condition, &["expression"]);
             Program::new(&environment, source, Returns::Bool)
         });
         Self(programs.collect())

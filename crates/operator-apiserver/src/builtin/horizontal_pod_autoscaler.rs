@@ -3,9 +3,9 @@
 //! What v1 has no field for is kept in annotations of its objects, as JSON texts whose fields have the order of the
 //! real server's structs. Going to v2 reads the annotations and drops them.
 
+use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::quantity::Quantity;
 use super::tree::{at, list};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";

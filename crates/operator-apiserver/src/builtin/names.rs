@@ -1,304 +1,10 @@
-//! The forms of names, keys and addresses, and what is said about those that do not have them
-//! (`k8s.io/apimachinery/pkg/util/validation`). An empty answer means that the text is well formed.
+//! Validation of the names of objects, which depends on their kinds.
 
-use std::net::IpAddr;
+use apimachinery::names::{dns1123_label, dns1123_subdomain, ip_address, path_segment, path_segment_prefix};
 
 use super::Gvk;
 
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-
-type Faults = Vec<String>;
-
-fn no_longer_than(text: &str, max: usize) -> Faults {
-    if text.len() > max {
-        vec![format!("must be no more than {max} characters")]
-    } else {
-        Vec::new()
-    }
-}
-
-fn is_lower(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-/// Words of some characters, with more of them allowed inside than at the ends.
-fn is_word(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
-        return false;
-    };
-    edge(*first) && edge(*last) && bytes.iter().all(|byte| inner(*byte))
-}
-
-fn is_label_text(text: &str) -> bool {
-    is_word(text, is_lower, |byte| is_lower(byte) || byte == b'-')
-}
-
-fn is_subdomain_text(text: &str) -> bool {
-    text.split('.').all(is_label_text)
-}
-
-fn is_qualified_text(text: &str) -> bool {
-    is_word(
-        text,
-        |byte| byte.is_ascii_alphanumeric(),
-        |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
-    )
-}
-
-/// A DNS label: `my-name`.
-pub(crate) fn dns_label(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 63);
-    if !is_label_text(text) {
-        let dotted = is_subdomain_text(text);
-        faults.push(if dotted { "must not contain dots" } else { LABEL }.to_owned());
-    }
-    faults
-}
-
-/// A DNS label that starts with a letter.
-pub(crate) fn dns_1035_label(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 63);
-    if !is_label_text(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
-        faults.push(LABEL_1035.to_owned());
-    }
-    faults
-}
-
-/// A DNS subdomain: `my-name.example.com`.
-pub(crate) fn dns_subdomain(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 253);
-    if !is_subdomain_text(text) {
-        faults.push(SUBDOMAIN.to_owned());
-    }
-    faults
-}
-
-/// A DNS subdomain whose labels may have underscores inside and in front: `_sip._tcp.example.com`.
-pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 253);
-    let is_label = |label: &str| {
-        let label = label.strip_prefix('_').unwrap_or(label);
-        is_word(label, is_lower, |byte| is_lower(byte) || b"-_".contains(&byte))
-    };
-    if !text.split('.').all(is_label) {
-        faults.push(UNDERSCORED_SUBDOMAIN.to_owned());
-    }
-    faults
-}
-
-/// A DNS subdomain below a wildcard: `*.example.com`.
-pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 253);
-    if !text.strip_prefix("*.").is_some_and(is_subdomain_text) {
-        faults.push(WILDCARD.to_owned());
-    }
-    faults
-}
-
-/// The key of a label: a name with an optional prefix, `example.com/my-name`.
-pub(crate) fn qualified_name(text: &str) -> Faults {
-    let mut parts = text.split('/');
-    let (first, second) = (parts.next().unwrap_or_default(), parts.next());
-    if parts.next().is_some() {
-        return vec![format!(
-            "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        )];
-    }
-    let mut faults = Vec::new();
-    let name = match second {
-        None => first,
-        Some(name) => {
-            if first.is_empty() {
-                faults.push("prefix part must be non-empty".to_owned());
-            } else {
-                let of_prefix = dns_subdomain(first);
-                faults.extend(of_prefix.iter().map(|fault| format!("prefix part {fault}")));
-            }
-            name
-        }
-    };
-    if name.is_empty() {
-        faults.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        faults.push("name part must be no more than 63 bytes".to_owned());
-    }
-    if !is_qualified_text(name) {
-        faults.push(format!("name part {QUALIFIED}"));
-    }
-    faults
-}
-
-/// The value of a label.
-pub(crate) fn label_value(text: &str) -> Faults {
-    let mut faults = Vec::new();
-    if text.len() > 63 {
-        faults.push("must be no more than 63 bytes".to_owned());
-    }
-    if !text.is_empty() && !is_qualified_text(text) {
-        faults.push(LABEL_VALUE.to_owned());
-    }
-    faults
-}
-
-/// A key in a ConfigMap or Secret, which becomes a file name.
-pub(crate) fn config_key(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 253);
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    if text.is_empty() || !text.bytes().all(allowed) {
-        faults.push(CONFIG_KEY.to_owned());
-    }
-    match text {
-        "." | ".." => faults.push(format!("must not be '{text}'")),
-        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
-        _ => {}
-    }
-    faults
-}
-
-/// The name of an environment variable.
-pub(crate) fn environment_name(text: &str) -> Faults {
-    let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
-    if !text.is_empty() && text.bytes().all(printable) {
-        return Vec::new();
-    }
-    vec![
-        "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            .to_owned(),
-    ]
-}
-
-/// The name of a port.
-pub(crate) fn port_name(text: &str) -> Faults {
-    let mut faults = no_longer_than(text, 15);
-    if text.is_empty() || !text.bytes().all(|byte| is_lower(byte) || byte == b'-') {
-        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
-    }
-    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        faults.push("must contain at least one letter (a-z)".to_owned());
-    }
-    if text.contains("--") {
-        faults.push("must not contain consecutive hyphens".to_owned());
-    }
-    if text.starts_with('-') || text.ends_with('-') {
-        faults.push("must not begin or end with a hyphen".to_owned());
-    }
-    faults
-}
-
-/// The number of a port.
-pub(crate) fn port_number(number: i64) -> Faults {
-    if (1..=65535).contains(&number) {
-        Vec::new()
-    } else {
-        vec!["must be between 1 and 65535, inclusive".to_owned()]
-    }
-}
-
-/// An IP address of either family.
-pub(crate) fn ip_address(text: &str) -> Faults {
-    if text.parse::<IpAddr>().is_ok() {
-        Vec::new()
-    } else {
-        vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
-    }
-}
-
-/// Whether a text is an address of the old family.
-pub(crate) fn is_ipv4(text: &str) -> bool {
-    text.parse::<std::net::Ipv4Addr>().is_ok()
-}
-
-/// Whether a text is an address of the new family.
-pub(crate) fn is_ipv6(text: &str) -> bool {
-    text.parse::<std::net::Ipv6Addr>().is_ok()
-}
-
-/// An address that an endpoint can be reached at, or a service from outside.
-pub(crate) fn endpoint_address(text: &str) -> Faults {
-    let Ok(address) = text.parse::<IpAddr>() else {
-        return vec!["must be a valid IP address".to_owned()];
-    };
-    let mut faults = Vec::new();
-    if address.is_unspecified() {
-        faults.push(format!("may not be unspecified ({text})"));
-    }
-    if address.is_loopback() {
-        faults.push("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
-    }
-    let (local, multicast) = match address {
-        IpAddr::V4(address) => (
-            address.is_link_local(),
-            address.octets().starts_with(&[224, 0, 0]),
-        ),
-        IpAddr::V6(address) => (
-            address.is_unicast_link_local(),
-            address
-                .segments()
-                .first()
-                .is_some_and(|first| first & 0xff0f == 0xff02),
-        ),
-    };
-    if local {
-        faults.push("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
-    }
-    if multicast {
-        faults.push("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
-    }
-    faults
-}
-
-/// A network in CIDR notation.
-pub(crate) fn cidr(text: &str) -> Faults {
-    if parse_cidr(text).is_some() {
-        Vec::new()
-    } else {
-        vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
-    }
-}
-
-/// The address and the prefix length of a network.
-pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let length: u8 = length.parse().ok()?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    (length <= max).then_some((address, length))
-}
-
-/// A name that can stand in a path.
-/// What is wrong with a name that cannot be one of an HTTP header.
-pub(crate) const HTTP_HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
-
-/// Whether a text can be the name of an HTTP header.
-pub(crate) fn is_http_header(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
-pub(crate) fn path_segment(text: &str) -> Faults {
-    let mut faults = path_segment_prefix(text);
-    if matches!(text, "." | "..") {
-        faults = vec![format!("may not be '{text}'")];
-    }
-    faults
-}
-
-fn path_segment_prefix(text: &str) -> Faults {
-    let illegal = ["/", "%"].into_iter().filter(|c| text.contains(c));
-    illegal.map(|c| format!("may not contain '{c}'")).collect()
-}
-
-/// What is wrong with the name of an object of some kind, or with the prefix of a name that will be generated.
+/// Validates the name of an object of some kind, or the prefix of a name that will be generated.
 pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
     let masked = match name.strip_suffix('-') {
         // A prefix may end in a dash; what will follow it is well formed.
@@ -306,7 +12,7 @@ pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<Strin
         _ => name.to_owned(),
     };
     match (gvk.group, gvk.kind) {
-        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => dns_label(&masked),
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => dns1123_label(&masked),
         ("rbac.authorization.k8s.io" | "flowcontrol.apiserver.k8s.io", _) if is_prefix => {
             path_segment_prefix(name)
         }
@@ -316,37 +22,19 @@ pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<Strin
         ("apiregistration.k8s.io", _) => path_segment(name),
         ("networking.k8s.io", "IPAddress") if !is_prefix => ip_address(name),
         ("batch", "CronJob") if !is_prefix => {
-            let mut faults = dns_subdomain(name);
+            let mut faults = dns1123_subdomain(name);
             if name.len() > 52 {
                 faults.push("must be no more than 52 characters".to_owned());
             }
             faults
         }
-        _ => dns_subdomain(&masked),
+        _ => dns1123_subdomain(&masked),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_label_with_dots_is_told_so() {
-        assert_eq!(dns_label("a.b"), ["must not contain dots"]);
-        assert_eq!(dns_label("A.b"), [LABEL]);
-        assert!(dns_label("1-a").is_empty());
-        assert!(!dns_1035_label("1-a").is_empty());
-    }
-
-    #[test]
-    fn qualified_names_have_at_most_one_prefix() {
-        for text in ["a", "example.com/A_b.c-d", "x.y/Z"] {
-            assert!(qualified_name(text).is_empty(), "{text}");
-        }
-        assert_eq!(qualified_name("/a"), ["prefix part must be non-empty"]);
-        assert_eq!(qualified_name("").len(), 2);
-        assert!(qualified_name("a/b/c")[0].starts_with("a valid label key must"));
-    }
 
     #[test]
     fn a_prefix_of_a_name_may_end_in_a_dash() {

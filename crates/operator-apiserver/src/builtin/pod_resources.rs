@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::quantity::Quantity;
 use super::tree::{at, entries, list, text};
 
 /// Quantities by the name of the resource.

@@ -13,10 +13,10 @@ mod workload;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use apimachinery::time::unix_seconds;
 use serde_json::Value;
 
 use super::Gvk;
-use super::time::unix_seconds;
 use super::tree::{at, entries, list, text};
 
 pub(crate) use duration::human_duration;

@@ -5,11 +5,12 @@ mod kinds;
 use std::collections::{HashMap, HashSet};
 
 use apimachinery::field::Path;
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::quantity::Quantity;
 use super::tree::{at, entries, list, text};
-use super::{Gvk, generation_changed, names};
+use super::{Gvk, generation_changed};
 
 /// Returns the warning that every request to a deprecated resource gets.
 pub(crate) fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
@@ -71,7 +72,7 @@ pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<St
 }
 
 fn name(warnings: &mut Vec<String>, object: &Value, used_in: &str) {
-    let faults = names::dns_label(text(object, &["metadata", "name"]));
+    let faults = names::dns1123_label(text(object, &["metadata", "name"]));
     if !faults.is_empty() && !text(object, &["metadata", "name"]).is_empty() {
         warnings.push(format!(
             "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",

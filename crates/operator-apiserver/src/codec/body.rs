@@ -1,13 +1,13 @@
 //! Reading and writing bodies: bytes to trees and back.
 
+use apimachinery::json::{self, Parsed};
+use apimachinery::yaml;
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::Form;
 use crate::codec::protobuf;
-use crate::json::{self, Parsed};
 use crate::status::{self, Status};
-use crate::yaml;
 
 /// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) fn unrecognized((version, kind): (&str, &str), media: Media, why: &st
     let out_of_range = why.starts_with("json: cannot unmarshal number ")
         && !why.starts_with("json: cannot unmarshal number into Go value of type struct");
     if media == Media::Json && out_of_range {
-        let version = crate::object::go_quote(version);
+        let version = apimachinery::go::quote(version);
         return status::bad_request(format!(
             "{kind} in version {version} cannot be handled as a {kind}: {why}"
         ));
@@ -112,7 +112,7 @@ pub(crate) fn decode_typed(bytes: &[u8], media: Media, default_kind: (&str, &str
     if let Some(why) = misfit {
         return Err(status::bad_request(unread(Media::Json, &why)));
     }
-    let version = crate::object::text(&value, &["apiVersion"]);
+    let version = apimachinery::object::text(&value, &["apiVersion"]);
     if version.matches('/').count() > 1 {
         return Err(status::bad_request(format!(
             "unexpected GroupVersion string: {version}"

@@ -20,9 +20,9 @@ use self::policy::{Level, Policy, Stage, Verdict};
 pub use self::webhook::AuditWebhook;
 use crate::http::call::{Answer, Call, Content, hold};
 use crate::identity::authn::User;
-use crate::object;
 use crate::registry::Registry;
 use crate::status::Status;
+use apimachinery::object;
 
 /// Options of the audit log: the policy, and the backends that events are written to.
 #[derive(Clone, Debug, Default)]

@@ -132,7 +132,7 @@ impl Answer {
     /// Adds one `Warning` header a text.
     pub(crate) fn warn(&mut self, texts: &[String]) {
         for text in texts {
-            let quoted = format!("299 - {}", crate::object::go_quote(text));
+            let quoted = format!("299 - {}", apimachinery::go::quote(text));
             if let Ok(value) = HeaderValue::from_str(&quoted) {
                 self.headers.append(WARNING, value);
             }

@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use apimachinery::time::parse_timeout;
 use tokio::time::Instant;
 
 use crate::http::call::Call;
 use crate::http::request_info::RequestInfo;
-use crate::object::go_quote;
 use crate::status::{self, Status};
 
 /// The limit of a request, unless the server is set up with another: `--request-timeout` of kube-apiserver.
@@ -49,7 +49,7 @@ impl Deadline {
         }
         let wanted = match call.query.text("timeout") {
             "" => Duration::ZERO,
-            text => parse_duration(text).map_err(|why| {
+            text => parse_timeout(text).map_err(|why| {
                 status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
             })?,
         };
@@ -105,67 +105,6 @@ async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Op
     }
 }
 
-/// Reads a duration as Go's `time.ParseDuration` does, such as `1m30s`. One below zero is zero.
-///
-/// # Errors
-/// The text of Go's error.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("time: invalid duration {}", go_quote(text));
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if unsigned == "0" {
-        return Ok(Duration::ZERO);
-    }
-    if unsigned.is_empty() {
-        return Err(invalid());
-    }
-    let mut seconds = 0.0;
-    let mut rest = unsigned;
-    while !rest.is_empty() {
-        let digits = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-                .len();
-        let (number, after) = rest.split_at(digits);
-        let number: f64 = number.parse().map_err(|_| invalid())?;
-        let letters = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {}", go_quote(text)));
-        }
-        let factor = unit_seconds(unit).ok_or_else(|| {
-            format!(
-                "time: unknown unit {} in duration {}",
-                go_quote(unit),
-                go_quote(text)
-            )
-        })?;
-        seconds += number * factor;
-        rest = after;
-    }
-    // Go counts nanoseconds in 63 bits.
-    if seconds * 1e9 > i64::MAX as f64 {
-        return Err(invalid());
-    }
-    if text.starts_with('-') {
-        return Ok(Duration::ZERO);
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
-}
-
-fn unit_seconds(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "ns" => 1e-9,
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +142,7 @@ mod tests {
             ("99999999999h", Err("time: invalid duration \"99999999999h\"")),
         ];
         for (text, wanted) in cases {
-            let read = parse_duration(text);
+            let read = parse_timeout(text);
             let wanted = wanted.map(Duration::from_millis).map_err(str::to_owned);
             assert_eq!(read, wanted, "{text:?}");
         }

@@ -1,12 +1,12 @@
 //! What a request is about: verb, group, version, resource, namespace, name, subresource.
 
+use apimachinery::names;
+use apimachinery::selector::FieldSelector;
 use http::Method;
 
-use crate::builtin::names;
 use crate::identity::authn::User;
 use crate::identity::authz::Attributes;
 use crate::query::Query;
-use crate::selector::FieldSelector;
 
 /// The meaning of a method and a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,13 +11,13 @@ mod token_request;
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::verb;
-use crate::object;
 use crate::registry::create::fill_namespace;
 use crate::registry::{Registry, check_namespace};
 use crate::resource::Definition;

@@ -28,7 +28,7 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             other => Err(status::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-                crate::object::go_quote(other)
+                apimachinery::go::quote(other)
             ))),
         }
     }
@@ -87,7 +87,7 @@ pub(crate) fn render_scale(
             column.format = String::new();
         }
     }
-    let metadata = json!({"resourceVersion": crate::object::resource_version(scale)});
+    let metadata = json!({"resourceVersion": apimachinery::object::resource_version(scale)});
     let row = json!({"cells": cells, "object": row_object(scale, form, include)});
     document(form, &metadata, columns, &[row])
 }

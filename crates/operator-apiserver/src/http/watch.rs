@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use apimachinery::object;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use http_body::Frame;
@@ -22,7 +23,6 @@ use crate::codec::{Form, Transform};
 use crate::http::call::Body;
 use crate::http::table::{self, IncludeObject};
 use crate::http::verb::options::WatchOptions;
-use crate::object;
 use crate::registry::{ListOptions, Registry};
 use crate::resource::Definition;
 use crate::resource::crd::conversion;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::bearer::{authenticate, bearer_token};
 pub(crate) use self::certificate::expiry;
 pub(crate) use self::impersonation::impersonate;
-use crate::builtin::names;
+use apimachinery::names;
 
 /// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
 /// The namespace and the name of the service account that a user is.
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    let is_valid = names::dns_label(namespace).is_empty() && names::dns_subdomain(name).is_empty();
+    let is_valid = names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();
     is_valid.then_some((namespace, name))
 }
 

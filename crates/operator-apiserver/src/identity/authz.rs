@@ -162,7 +162,7 @@ pub(crate) fn refusal(attributes: &Attributes<'_>, reason: &str) -> Status {
 }
 
 fn sentence(attributes: &Attributes<'_>) -> String {
-    let quote = crate::object::go_quote;
+    let quote = apimachinery::go::quote;
     let (user, verb) = (quote(&attributes.user.name), attributes.verb);
     if !attributes.is_resource {
         return format!("User {user} cannot {verb} path {}", quote(attributes.path));

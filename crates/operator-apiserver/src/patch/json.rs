@@ -3,9 +3,9 @@
 //! `replace` of a missing key adds it, `copy` from a missing path writes null, negative and zero-padded indexes
 //! work, and a path without a leading `/` loses its first segment.
 
+use apimachinery::json::DEPTH_MAX;
 use serde_json::Value;
 
-use crate::json::DEPTH_MAX;
 use crate::measure::Measure;
 
 /// The most operations that one patch may have.

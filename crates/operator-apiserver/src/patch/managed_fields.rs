@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::object;
 use serde_json::{Value, json};
 use structured_merge::scale::{self, ReplicasPaths};
 use structured_merge::{
@@ -11,7 +12,6 @@ use structured_merge::{
 };
 
 use crate::builtin;
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
@@ -120,7 +120,7 @@ pub(crate) fn validate_manager(path: &Path, name: &str) -> Vec<Error> {
             u32::from(character)
         );
         let mut error = Error::invalid(path.clone(), name.into(), why);
-        error.value = Some(object::go_quote(name));
+        error.value = Some(apimachinery::go::quote(name));
         errors.push(error);
     }
     errors

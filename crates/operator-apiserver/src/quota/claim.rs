@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::scope::Selector;
 use crate::builtin::pod_resources::Amounts;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, list, text};
 
 const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";

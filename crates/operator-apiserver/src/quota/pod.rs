@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
+use apimachinery::object;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::scope::Selector;
 use crate::builtin;
 use crate::builtin::pod_resources::{self, Amounts, add, amounts, raise};
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, is_zero, list, text};
-use crate::object;
 
 const COVERED: [&str; 10] = [
     "cpu",

@@ -1,9 +1,9 @@
 //! What quotas count of services.
 
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use crate::builtin::pod_resources::Amounts;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, is_zero, list, text};
 
 pub(super) fn covers(name: &str) -> bool {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use apimachinery::object;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 
 use crate::builtin::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
 use crate::builtin::tree::{at, list, text};
 use crate::http::proxy::ClientIdentity;
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::{Definition, builtin_catalog};
 use crate::store::Stored;

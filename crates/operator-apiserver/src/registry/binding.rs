@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::Registry;
 use crate::admission::{self, Operation};
-use crate::object;
 use crate::status::{self, Status};
 use crate::write::Write;
 
@@ -81,7 +81,7 @@ pub(crate) fn bind(registry: &Registry, write: &Write, binding: &Value) -> Resul
 fn check_target(node: &str, kind: &str) -> Result<(), Status> {
     let mut errors = Vec::new();
     if !kind.is_empty() && kind != "Node" {
-        let kind = object::go_quote(kind);
+        let kind = apimachinery::go::quote(kind);
         errors.push(format!(
             "target.kind: Unsupported value: {kind}: supported values: \"Node\", \"<empty>\""
         ));
@@ -122,7 +122,7 @@ fn check_unbound(pod: &Value, name: &str) -> Result<(), String> {
     }
     let node = object::text(pod, &["spec", "nodeName"]);
     if !node.is_empty() {
-        let node = object::go_quote(node);
+        let node = apimachinery::go::quote(node);
         return Err(format!("pod {name} is already assigned to node {node}"));
     }
     let gates = object::get(pod, &["spec", "schedulingGates"]).and_then(Value::as_array);

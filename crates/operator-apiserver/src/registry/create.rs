@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::{Registry, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::builtin;
 use crate::identity::authz::{self, Attributes};
-use crate::object;
 use crate::patch::managed_fields;
 use crate::resource::Backing;
 use crate::resource::crd::conversion;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::{Definition, Registry, Write};
 use crate::admission;
 use crate::clock;
-use crate::object;
 use crate::resource::crd;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};

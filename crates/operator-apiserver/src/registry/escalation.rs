@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use apimachinery::go::quote;
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::identity::authn::User;
@@ -9,7 +11,6 @@ use crate::identity::authz::coverage::missing;
 use crate::identity::authz::rbac::{self, GROUP, Unresolved, aggregate, list};
 use crate::identity::authz::rule::{Rule, compact, go_list};
 use crate::identity::authz::{Attributes, authorize, rules_of_user};
-use crate::object::{self, go_quote};
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -158,7 +159,7 @@ fn confirm(registry: &Registry, write: &Write, wanted: &[Rule]) -> Result<(), St
     let lines: Vec<String> = lines.into_iter().collect();
     let mut why = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        go_quote(&user.name),
+        quote(&user.name),
         go_list(&user.groups),
         lines.join("\n")
     );

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::authn::User;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
 use crate::resource::crd::TABLE;

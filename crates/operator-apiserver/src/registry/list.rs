@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use apimachinery::json;
+use apimachinery::object;
+use apimachinery::selector::{FieldSelector, LabelSelector};
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::NO_PAD;
 use base64::{Engine, alphabet};
 use serde_json::Value;
 
 use super::{Definition, Registry};
-use crate::json;
-use crate::object;
-use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{self, Status};
 use crate::store::{Selection, Stored};
 

@@ -3,11 +3,11 @@
 use std::collections::{HashSet, VecDeque};
 
 use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::names;
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Definition;
-use crate::builtin::names;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::resource::crd;
 
@@ -122,7 +122,7 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
     if added.is_empty() {
         return None;
     }
-    let list: Vec<String> = added.iter().map(|name| object::go_quote(name)).collect();
+    let list: Vec<String> = added.iter().map(|name| apimachinery::go::quote(name)).collect();
     Some(Error::forbidden(
         Path::new("metadata").child("finalizers"),
         format!(

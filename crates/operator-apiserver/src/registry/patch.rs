@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 use structured_merge::strategic::{self, StrategicError};
 
 use super::Registry;
 use crate::builtin::unstructured;
 use crate::codec::protobuf::go_order;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, json, merge};
 use crate::resource::{Backing, Definition};
@@ -171,7 +171,7 @@ fn report_faults(write: &Write, patching: &Patching) -> Result<(), Status> {
 fn check_identity(object: &Value) -> Result<(), Status> {
     let version = object::resource_version(object);
     if version.parse::<u64>().is_err() && !version.is_empty() {
-        let version = object::go_quote(version);
+        let version = apimachinery::go::quote(version);
         return Err(status::plain(format!(
             "strconv.ParseUint: parsing {version}: invalid syntax"
         )));

@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use apimachinery::field::{Error, Path};
+use apimachinery::object;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use super::{Registry, Write};
-use crate::object;
 use crate::status::{self, Status};
 
 const NODE_PORT_MIN: u32 = 30000;

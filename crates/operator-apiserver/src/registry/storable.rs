@@ -1,11 +1,11 @@
 //! Which objects can be stored: those that etcd takes, and that can be read again.
 
+use apimachinery::json::DEPTH_MAX;
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Write;
-use crate::json::DEPTH_MAX;
 use crate::measure::Measure;
-use crate::object;
 use crate::status::{self, Status};
 
 /// The longest request that etcd takes (`--max-request-bytes`), without what its log adds to it.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::{Registry, create, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::builtin;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::resource::Backing;
 use crate::resource::crd::conversion;
@@ -170,7 +170,7 @@ impl Registry {
         if version.parse::<u64>().is_err() {
             return Err(status::plain(format!(
                 "strconv.ParseUint: parsing {}: invalid syntax",
-                object::go_quote(version)
+                apimachinery::go::quote(version)
             )));
         }
         if version != object::resource_version(old) {

@@ -1,10 +1,10 @@
 //! The Scale of an object: where the object keeps its replicas.
 
 use apimachinery::field;
+use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use super::{Backing, Definition};
-use crate::object;
 use crate::status::{self, Status, Subject};
 
 /// The Scale of an object.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 use structural_schema::Outcome;
 
 use super::shared_storage;
 use super::{Backing, Definition};
 use crate::builtin::{self, MetadataChecks};
-use crate::object;
 use crate::resource::crd;
 use crate::status::{self, Status};
 
@@ -67,7 +67,7 @@ impl Definition {
         let kind = &self.subject.kind;
         status::bad_request(format!(
             "{kind} in version {} cannot be handled as a {kind}: {why}",
-            object::go_quote(&self.version)
+            apimachinery::go::quote(&self.version)
         ))
     }
 
@@ -156,7 +156,11 @@ impl Definition {
         match &self.backing {
             Backing::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
             Backing::Custom(_) => {
-                builtin::names::dns_subdomain(name.trim_end_matches(if is_prefix { '-' } else { '\0' }))
+                apimachinery::names::dns1123_subdomain(name.trim_end_matches(if is_prefix {
+                    '-'
+                } else {
+                    '\0'
+                }))
             }
         }
     }

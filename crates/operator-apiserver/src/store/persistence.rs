@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use apimachinery::json;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Horizon, State, Store, Stored, Table, TableId};
 use crate::gvr::Gvr;
-use crate::json;
 use crate::store::EventType;
 use crate::store::journal::{Error, Journal, Options, Recovered};
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use apimachinery::json;
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::codec::protobuf;
-use crate::json;
 use crate::measure::Measure;
 
 /// One version of an object, with its bytes once they were needed.

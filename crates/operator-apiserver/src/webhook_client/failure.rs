@@ -3,11 +3,10 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
+use apimachinery::go::quote;
 use bytes::Bytes;
 use rustls::CertificateError;
 use serde_json::Value;
-
-use crate::object::go_quote;
 
 /// The object in the answer to a review: a review of the same version and kind. A version or a kind that the answer
 /// omits is that of the review.
@@ -21,7 +20,7 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
         ));
     }
     let unreadable = |why: &str| format!("couldn't get version/kind; json parse error: {why}");
-    let parsed = crate::json::parse(body).map_err(|why| unreadable(&why))?;
+    let parsed = apimachinery::json::parse(body).map_err(|why| unreadable(&why))?;
     if !parsed.value.is_object() {
         let why = crate::codec::body::cannot_unmarshal(
             &parsed.value,
@@ -37,7 +36,7 @@ pub(super) fn read_answer(code: u16, body: &Bytes, review: &Value) -> Result<Val
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
-    let text = crate::object::text;
+    let text = apimachinery::object::text;
     let wanted = |field: &str| text(review, &[field]);
     let found = |field: &str| match text(answer, &[field]) {
         "" => wanted(field).to_owned(),
@@ -61,8 +60,8 @@ fn check_type(answer: &Value, review: &Value) -> Result<(), String> {
     }
     Err(format!(
         "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"",
-        go_quote(&kind),
-        go_quote(&version)
+        quote(&kind),
+        quote(&version)
     ))
 }
 
@@ -72,7 +71,7 @@ const SHOWN_BYTES_MAX: usize = 2048;
 /// What is said of an answer that is no success.
 fn refusal(code: u16, body: &Bytes) -> String {
     let parsed = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    let text = |field: &str| crate::object::text(&parsed, &[field]).to_owned();
+    let text = |field: &str| apimachinery::object::text(&parsed, &[field]).to_owned();
     if text("kind") == "Status" && text("apiVersion") == "v1" && !text("message").is_empty() {
         return text("message");
     }
@@ -93,7 +92,7 @@ fn refusal(code: u16, body: &Bytes) -> String {
         504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
         500.. => {
             let said = if said.is_empty() { "unknown" } else { said };
-            format!("an error on the server ({}) has prevented the request from succeeding", go_quote(said))
+            format!("an error on the server ({}) has prevented the request from succeeding", quote(said))
         }
         _ => format!("the server responded with the status code {code} but did not return more information"),
     }

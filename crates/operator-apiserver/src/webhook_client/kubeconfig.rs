@@ -2,11 +2,10 @@
 
 use std::fs;
 
+use apimachinery::object;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-
-use crate::object;
 
 /// How a server is reached.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(super) struct Access {
 /// Reads the current context of a kubeconfig; one with a single cluster needs none. Files are relative to the working
 /// directory.
 pub(super) fn read(text: &str) -> Result<Access, String> {
-    let config = crate::yaml::parse(text)?.value;
+    let config = apimachinery::yaml::parse(text)?.value;
     let context = entry(&config, "contexts", object::text(&config, &["current-context"]));
     let context = context.and_then(|context| context.get("context"));
     let named = |field: &str| context.map_or("", |context| object::text(context, &[field]));

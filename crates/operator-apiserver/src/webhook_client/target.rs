@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use apimachinery::object;
 use serde_json::Value;
 
-use crate::object;
 use crate::registry::Registry;
 
 /// The host and the path of a call.

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::go::quote;
+use apimachinery::json;
+use apimachinery::object;
 use serde_json::Value;
 
 use super::FieldValidation;
-use crate::json;
-use crate::object::{self, go_quote};
 use crate::patch::managed_fields;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
@@ -103,7 +104,7 @@ impl StrictFaults<'_> {
         found.extend(
             unknown
                 .iter()
-                .map(|path| format!("unknown field {}", go_quote(path))),
+                .map(|path| format!("unknown field {}", quote(path))),
         );
         let document = match self.order {
             FaultOrder::Document(body) => Some(body),
@@ -208,9 +209,9 @@ pub(crate) fn unregistered(wanted: &WantedType<'_>, api_version: &str, kind: &st
     Some(status::bad_request(format!(
         "{kind} in version {quoted} cannot be handled as a {}: no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
         wanted.kind,
-        go_quote(kind),
-        go_quote(if group.is_empty() { version } else { api_version }),
-        quoted = go_quote(version),
+        quote(kind),
+        quote(if group.is_empty() { version } else { api_version }),
+        quoted = quote(version),
     )))
 }
 
@@ -241,7 +242,7 @@ impl<'a> WantedType<'a> {
         };
         Err(status::bad_request(format!(
             "{kind} in version {} cannot be handled as a {wanted}: converting ({version}.{kind}) to ({group}.{wanted}): unknown conversion",
-            go_quote(version),
+            quote(version),
             wanted = self.kind,
         )))
     }
@@ -251,7 +252,7 @@ impl<'a> WantedType<'a> {
 pub(crate) fn cannot_handle(kind: &str, version: &str) -> String {
     format!(
         "{kind} in version {} cannot be handled as a {kind}:",
-        go_quote(version)
+        quote(version)
     )
 }
 

@@ -1,5 +1,6 @@
 //! MutatingAdmissionPolicies.
 
+use apimachinery::object;
 use serde_json::{Map, Value as Json, json};
 use structured_merge::Schema;
 use structured_merge::typed::overlay;
@@ -7,7 +8,6 @@ use structured_merge::typed::overlay;
 use super::{Binding, Body, Bound, Invocation, Policy, Subjects, Unconverted, configuration_fault};
 use crate::admission::mutation::{Reinvocation, Subject};
 use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
-use crate::object;
 use crate::patch::json as json_patch;
 use crate::resource::{Backing, Definition};
 use crate::status::Status;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::object;
 use kubernetes_cel::value::Value;
 use serde_json::{Value as Json, json};
 
 use super::{Body, Bound, Policy, Subjects, Unconverted};
 use crate::admission::attributes::Attributes;
 use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
-use crate::object;
 use crate::status::{self, Status};
 
 /// Longer messages of expressions fall back to the plain one, in bytes.

@@ -1,8 +1,8 @@
 //! AdmissionReviews: the question, the answer, and what is said of bad ones.
 
+use apimachinery::object;
 use serde_json::{Map, Value, json};
 
-use crate::object;
 use crate::status::Status;
 
 /// A version of `admission.k8s.io` that is spoken.

@@ -1,8 +1,8 @@
 //! Pods before they are written.
 
+use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, objects_in};
 
 pub(super) fn prepare_for_create(pod: &mut Object) {

@@ -1,10 +1,10 @@
 //! Name and age: the columns that every kind can have.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Column;
 use super::duration::human_duration;
-use crate::object;
 
 /// The description of the column that every kind begins with.
 pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";

@@ -1,9 +1,9 @@
 //! The rows of workloads and of what scales and protects them.
 
+use apimachinery::time::unix_seconds;
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, containers, format_labels, format_selector, human_duration, plain};
-use crate::builtin::time::unix_seconds;
 use crate::builtin::tree::{at, text};
 
 pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {

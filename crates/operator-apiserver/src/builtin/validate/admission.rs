@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
 use crate::builtin::expression::{Environment, Mentions, Returns};
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 pub(super) fn webhooks(check: &mut Check, object: &Value, mutating: bool) {
@@ -28,8 +28,8 @@ fn rules_of_webhook(check: &mut Check, webhook: &Value, mutating: bool, path: &P
     let name_path = path.child("name");
     if name.is_empty() {
         check.required(name_path, "");
-    } else if !names::dns_subdomain(name).is_empty() {
-        check.faults(&name_path, name, names::dns_subdomain(name));
+    } else if !names::dns1123_subdomain(name).is_empty() {
+        check.faults(&name_path, name, names::dns1123_subdomain(name));
     } else if name.split('.').count() < 3 {
         check.invalid(
             name_path,
@@ -120,7 +120,7 @@ fn service_path(check: &mut Check, value: &str, path: &Path) {
             check.invalid(path.clone(), &value.into(), detail);
             continue;
         }
-        for fault in names::dns_subdomain(step) {
+        for fault in names::dns1123_subdomain(step) {
             check.invalid(path.clone(), &value.into(), format!("segment[{index}]: {fault}"));
         }
     }
@@ -173,7 +173,7 @@ fn review_versions(check: &mut Check, webhook: &Value, path: &Path) {
         if !seen.insert(version) {
             check.duplicate(path.clone(), &version.into());
         }
-        check.faults(&path, version, names::dns_1035_label(version));
+        check.faults(&path, version, names::dns1035_label(version));
     }
     if !seen.contains("v1") && !seen.contains("v1beta1") {
         check.invalid(

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use kubernetes_cel::types::Type;
 use kubernetes_cel::value::RESERVED;
 use serde_json::Value;
@@ -10,7 +11,6 @@ use serde_json::Value;
 use super::admission::{compiles, match_conditions, rule_with_operations};
 use super::check::Check;
 use crate::builtin::expression::{Environment, Mentions, Returns};
-use crate::builtin::names;
 use crate::builtin::tree::{at, is_zero, list, text};
 
 pub(super) fn validating_policy(check: &mut Check, object: &Value) {
@@ -230,12 +230,12 @@ fn param_kind(check: &mut Check, kind: &Value, path: &Path) {
         let faults = if group.is_empty() {
             Vec::new()
         } else {
-            names::dns_subdomain(group)
+            names::dns1123_subdomain(group)
         };
         if !faults.is_empty() {
             check.invalid(version_path.clone(), &group.into(), faults.join(","));
         }
-        let faults = names::dns_1035_label(version);
+        let faults = names::dns1035_label(version);
         if version.is_empty() {
             check.invalid(version_path, &api_version.into(), "version must be specified");
         } else if !faults.is_empty() {
@@ -243,7 +243,7 @@ fn param_kind(check: &mut Check, kind: &Value, path: &Path) {
         }
     }
     let name = text(kind, &["kind"]);
-    let faults = names::dns_1035_label(&name.to_lowercase());
+    let faults = names::dns1035_label(&name.to_lowercase());
     if name.is_empty() {
         check.required(path.child("kind"), "");
     } else if !faults.is_empty() {
@@ -321,7 +321,7 @@ fn resource_names(check: &mut Check, rule: &Value, path: &Path) {
 
 pub(super) fn policy_binding(check: &mut Check, object: &Value, validating: bool) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    check.required_form(spec, &path, "policyName", names::dns_subdomain);
+    check.required_form(spec, &path, "policyName", names::dns1123_subdomain);
     let reference = at(spec, &["paramRef"]);
     if reference.is_object() {
         parameter_reference(check, reference, &path.child("paramRef"));

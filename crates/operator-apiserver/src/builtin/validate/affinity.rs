@@ -1,10 +1,10 @@
 //! Affinity of pods, and selectors of nodes.
 
 use apimachinery::field::Path;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 /// Where pods want to be, and beside whom.
@@ -53,7 +53,7 @@ fn pod_affinity_term(check: &mut Check, term: &Value, path: &Path) {
     }
     for name in list(term, &["namespaces"]) {
         let name = name.as_str().unwrap_or_default();
-        check.faults(&path.child("namespace"), name, names::dns_label(name));
+        check.faults(&path.child("namespace"), name, names::dns1123_label(name));
     }
     let key = text(term, &["topologyKey"]);
     if key.is_empty() {
@@ -118,7 +118,7 @@ fn node_field_requirement(check: &mut Check, requirement: &Value, path: &Path) {
         check.faults(
             &path.child("values").index(index),
             value,
-            names::dns_subdomain(value),
+            names::dns1123_subdomain(value),
         );
     }
 }

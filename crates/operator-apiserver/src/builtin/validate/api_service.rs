@@ -1,10 +1,10 @@
 //! API services: which server answers for a version of a group.
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 pub(super) fn api_service(check: &mut Check, object: &Value) {
@@ -18,7 +18,7 @@ pub(super) fn api_service(check: &mut Check, object: &Value) {
             &name.into(),
             format!(
                 "must be `spec.version+\".\"+spec.group`: {}",
-                crate::object::go_quote(&needed)
+                apimachinery::go::quote(&needed)
             ),
         );
     }
@@ -29,9 +29,9 @@ pub(super) fn api_service(check: &mut Check, object: &Value) {
         );
     }
     if !group.is_empty() {
-        check.faults(&path.child("group"), group, names::dns_subdomain(group));
+        check.faults(&path.child("group"), group, names::dns1123_subdomain(group));
     }
-    check.faults(&path.child("version"), version, names::dns_1035_label(version));
+    check.faults(&path.child("version"), version, names::dns1035_label(version));
     priority(check, spec, "groupPriorityMinimum", 20_000);
     priority(check, spec, "versionPriority", 1000);
     server(check, spec, &path);

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::check::Check;
+use crate::builtin::certificate_request;
 use crate::builtin::tree::{at, list, text};
-use crate::builtin::{certificate_request, names};
 
 /// What a certificate may be good for, in the order of errors.
 const USAGES: &[&str] = &[
@@ -159,7 +160,7 @@ fn signer_name(check: &mut Check, name: &str, is_stored: bool, path: &Path) {
             "must be a fully qualified domain and path of the form 'example.com/signer-name'",
         );
     };
-    labels(check, domain, names::dns_label, path);
+    labels(check, domain, names::dns1123_label, path);
     if !domain.contains('.') {
         check.invalid(
             path.clone(),
@@ -167,7 +168,7 @@ fn signer_name(check: &mut Check, name: &str, is_stored: bool, path: &Path) {
             "should be a domain with at least two segments separated by dots",
         );
     }
-    labels(check, rest, names::dns_subdomain, path);
+    labels(check, rest, names::dns1123_subdomain, path);
 }
 
 /// The first label of a name with dots that is not formed as one.

@@ -1,10 +1,10 @@
 //! Collecting what is wrong with an object, and the checks that many kinds share.
 
 use apimachinery::field::{Error, ErrorType, Path, render};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use crate::builtin::names;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
 /// The number of bytes that invalid values may take in errors. Many errors can show the same long list; the real

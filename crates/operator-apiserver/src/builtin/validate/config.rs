@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
 use super::pod;
-use crate::builtin::names;
 use crate::builtin::tree::{at, entries, list, text};
 
 /// The largest sum of the sizes of all values.
@@ -113,7 +113,7 @@ fn docker_config(check: &mut Check, value: &Value, path: &Path) {
     if parsed.is_err() {
         let fault = match bytes.first() {
             None => "unexpected end of JSON input".to_owned(),
-            Some(_) => match crate::json::parse(&bytes) {
+            Some(_) => match apimachinery::json::parse(&bytes) {
                 Err(fault) => fault,
                 Ok(_) => "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned(),
             },
@@ -130,7 +130,7 @@ pub(super) fn secret_update(check: &mut Check, object: &Value, old: &Value) {
 
 pub(super) fn runtime_class(check: &mut Check, object: &Value) {
     let handler = text(object, &["handler"]);
-    check.faults(&Path::new("handler"), handler, names::dns_label(handler));
+    check.faults(&Path::new("handler"), handler, names::dns1123_label(handler));
     pod::overhead(
         check,
         at(object, &["overhead", "podFixed"]),

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, descending_path};
 use super::security;
-use crate::builtin::names;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
 type Volumes = HashSet<String>;
@@ -93,7 +93,7 @@ fn unique<'a>(check: &mut Check, seen: &mut HashSet<&'a str>, container: &'a Val
 
 /// What holds for containers of every sort.
 fn common(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) {
-    check.required_form(container, path, "name", names::dns_label);
+    check.required_form(container, path, "name", names::dns1123_label);
     image(check, container, path);
     check.one_of(
         container,
@@ -340,7 +340,7 @@ pub(super) fn resource_reference(check: &mut Check, reference: &Value, path: &Pa
 fn key_reference(check: &mut Check, reference: &Value, path: &Path) {
     let name = text(reference, &["name"]);
     if !name.is_empty() {
-        check.faults(&path.child("name"), name, names::dns_subdomain(name));
+        check.faults(&path.child("name"), name, names::dns1123_subdomain(name));
     }
     check.required_form(reference, path, "key", names::config_key);
 }

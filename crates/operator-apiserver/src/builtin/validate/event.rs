@@ -1,10 +1,10 @@
 //! Events, in the core group and in `events.k8s.io`. Errors name the fields as the core group does.
 
 use apimachinery::field::Path;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::names;
 use crate::builtin::tree::{at, text};
 
 const REPORTER_MAX: usize = 128;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::names;
 use crate::builtin::tree::{at, is_zero, list, text};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -48,16 +48,16 @@ pub(super) fn ingress(check: &mut Check, object: &Value) {
             check.faults(&path, host, host_faults(host));
         }
         let path = path.child("tls").index(index);
-        check.optional_form(tls, &path, "secretName", names::dns_subdomain);
+        check.optional_form(tls, &path, "secretName", names::dns1123_subdomain);
     }
-    check.pointer_form(spec, &path, "ingressClassName", names::dns_subdomain);
+    check.pointer_form(spec, &path, "ingressClassName", names::dns1123_subdomain);
 }
 
 fn host_faults(host: &str) -> Vec<String> {
     if host.contains('*') {
-        names::wildcard_subdomain(host)
+        names::wildcard_dns1123_subdomain(host)
     } else {
-        names::dns_subdomain(host)
+        names::dns1123_subdomain(host)
     }
 }
 
@@ -136,7 +136,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
             typed_reference(check, resource, &path.child("resource"));
         }
         (false, true) => {
-            check.required_form(service, &path.child("service"), "name", names::dns_label);
+            check.required_form(service, &path.child("service"), "name", names::dns1123_label);
             let (name, number) = (text(service, &["port", "name"]), at(service, &["port", "number"]));
             let port = path.child("service").child("port");
             match (name.is_empty(), is_zero(number)) {
@@ -159,7 +159,7 @@ fn backend(check: &mut Check, backend: &Value, path: &Path) {
 
 /// A reference to an object of any kind.
 fn typed_reference(check: &mut Check, reference: &Value, path: &Path) {
-    check.pointer_form(reference, path, "apiGroup", names::dns_subdomain);
+    check.pointer_form(reference, path, "apiGroup", names::dns1123_subdomain);
     for field in ["kind", "name"] {
         let value = text(reference, &[field]);
         if value.is_empty() {
@@ -181,7 +181,7 @@ fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
             check.required(namespace_path, "`parameters.scope` is set to 'Namespace'");
         }
         (Some("Namespace"), Some(name)) => {
-            check.faults(&namespace_path, name, names::dns_label(name));
+            check.faults(&namespace_path, name, names::dns1123_label(name));
         }
         (Some("Cluster"), Some(_)) => {
             check.forbidden(namespace_path, "`parameters.scope` is set to 'Cluster'");
@@ -364,8 +364,8 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
                 let ip = text(address, &["ip"]);
                 let path = path.child(field).index(index);
                 check.faults(&path.child("ip"), ip, names::ip_address(ip));
-                check.optional_form(address, &path, "hostname", names::dns_label);
-                check.pointer_form(address, &path, "nodeName", names::dns_subdomain);
+                check.optional_form(address, &path, "hostname", names::dns1123_label);
+                check.pointer_form(address, &path, "nodeName", names::dns1123_subdomain);
                 check.faults(&path.child("ip"), ip, names::endpoint_address(ip));
             }
         }
@@ -375,7 +375,7 @@ pub(super) fn endpoints(check: &mut Check, object: &Value) {
             if ports.len() > 1 && text(port, &["name"]).is_empty() {
                 check.required(path.child("name"), "");
             } else {
-                check.optional_form(port, &path, "name", names::dns_label);
+                check.optional_form(port, &path, "name", names::dns1123_label);
             }
             check.port(at(port, &["port"]), &path.child("port"));
             check.one_of(port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
@@ -413,15 +413,15 @@ pub(super) fn endpoint_slice(check: &mut Check, object: &Value) {
             slice_address(check, kind, address, &path, index);
         }
         let path = Path::new("endpoints").index(position);
-        check.pointer_form(endpoint, &path, "nodeName", names::dns_subdomain);
-        check.pointer_form(endpoint, &path, "hostname", names::dns_label);
+        check.pointer_form(endpoint, &path, "nodeName", names::dns1123_subdomain);
+        check.pointer_form(endpoint, &path, "hostname", names::dns1123_label);
     }
     let mut seen = HashSet::new();
     for (index, port) in list(object, &["ports"]).iter().enumerate() {
         let path = Path::new("ports").index(index);
         let name = text(port, &["name"]);
         if !name.is_empty() {
-            check.faults(&path.child("name"), name, names::dns_label(name));
+            check.faults(&path.child("name"), name, names::dns1123_label(name));
         }
         if !seen.insert(name) {
             check.duplicate(path.child("name"), &name.into());
@@ -436,7 +436,7 @@ fn slice_address(check: &mut Check, kind: &str, address: &str, path: &Path, inde
     let (is_kind, article) = match kind {
         "IPv4" => (names::is_ipv4(address), "an IPv4"),
         "IPv6" => (names::is_ipv6(address), "an IPv6"),
-        "FQDN" => return check.faults(&item, address, names::dns_subdomain(address)),
+        "FQDN" => return check.faults(&item, address, names::dns1123_subdomain(address)),
         _ => return,
     };
     if !names::ip_address(address).is_empty() {

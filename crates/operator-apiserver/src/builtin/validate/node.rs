@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
 use super::container;
-use crate::builtin::names;
 use crate::builtin::tree::{at, entries, list, text};
 
 pub(super) fn node(check: &mut Check, node: &Value) {

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::{Value, json};
 
 use super::check::Check;
 use super::{affinity, container, security, volume};
-use crate::builtin::names;
 use crate::builtin::tree::{at, entries, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
@@ -91,15 +91,15 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     }
     scheduling_gates(check, spec, &path.child("schedulingGates"));
     topology_spread(check, spec, &path.child("topologySpreadConstraints"));
-    check.optional_form(spec, path, "serviceAccountName", names::dns_subdomain);
-    check.optional_form(spec, path, "nodeName", names::dns_subdomain);
+    check.optional_form(spec, path, "serviceAccountName", names::dns1123_subdomain);
+    check.optional_form(spec, path, "nodeName", names::dns1123_subdomain);
     active_deadline(check, spec, path);
-    check.optional_form(spec, path, "hostname", names::dns_label);
-    check.optional_form(spec, path, "subdomain", names::dns_label);
+    check.optional_form(spec, path, "hostname", names::dns1123_label);
+    check.optional_form(spec, path, "subdomain", names::dns1123_label);
     tolerations(check, spec, &path.child("tolerations"));
     host_aliases(check, spec, &path.child("hostAliases"));
-    check.optional_form(spec, path, "priorityClassName", names::dns_subdomain);
-    check.pointer_form(spec, path, "runtimeClassName", names::dns_subdomain);
+    check.optional_form(spec, path, "priorityClassName", names::dns1123_subdomain);
+    check.pointer_form(spec, path, "runtimeClassName", names::dns1123_subdomain);
     if text(spec, &["preemptionPolicy"]).is_empty() && at(spec, &["preemptionPolicy"]).is_string() {
         check.required(path.child("preemptionPolicy"), "");
     } else {
@@ -198,7 +198,7 @@ fn dns_searches(check: &mut Check, searches: &Value, path: &Path) {
         check.faults(
             &path.index(index),
             search,
-            names::dns_subdomain_with_underscore(search),
+            names::dns1123_subdomain_with_underscore(search),
         );
     }
 }
@@ -299,7 +299,7 @@ fn host_aliases(check: &mut Check, spec: &Value, path: &Path) {
         for (index, name) in list(alias, &["hostnames"]).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
             let path = path.child("hostnames").index(index);
-            check.faults(&path, name, names::dns_subdomain(name));
+            check.faults(&path, name, names::dns1123_subdomain(name));
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use apimachinery::field::Path;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
 use super::{container, pod};
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";

@@ -1,12 +1,13 @@
 //! What limits others: disruption budgets, autoscalers and flow control.
 
 use apimachinery::field::{Path, render};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, NEGATIVE, render_selector};
-use crate::builtin::quantity::Quantity;
+use crate::builtin::horizontal_pod_autoscaler;
 use crate::builtin::tree::{at, entries, list, text};
-use crate::builtin::{horizontal_pod_autoscaler, names};
 
 pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use apimachinery::field::{Path, render};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
 use super::container::{any_resource_name, is_native, is_standard, resource_name};
-use crate::builtin::names;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
 // === limit ranges ===

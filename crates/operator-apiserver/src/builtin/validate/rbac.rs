@@ -1,10 +1,10 @@
 //! Roles and bindings.
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go, selector_is_valid};
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -95,7 +95,7 @@ fn binding_subject(check: &mut Check, subject: &Value, namespaced: bool, path: &
     check.required_text(subject, path, "name");
     match text(subject, &["kind"]) {
         "ServiceAccount" => {
-            check.optional_form(subject, path, "name", names::dns_subdomain);
+            check.optional_form(subject, path, "name", names::dns1123_subdomain);
             check.one_of(subject, path, "apiGroup", &[""]);
             if !namespaced {
                 check.required_text(subject, path, "namespace");

@@ -1,10 +1,10 @@
 //! Kinds whose specification is fixed once they exist: addresses, claims of devices, classes of volumes.
 
 use apimachinery::field::Path;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 const PARENT: &[GoPrint] = &[
@@ -21,7 +21,7 @@ pub(super) fn ip_address(check: &mut Check, address: &Value) {
         return check.required(path, "");
     }
     for (field, rule) in [
-        ("group", names::dns_subdomain as fn(&str) -> Vec<String>),
+        ("group", names::dns1123_subdomain as fn(&str) -> Vec<String>),
         ("resource", names::path_segment),
         ("name", names::path_segment),
         ("namespace", names::path_segment),
@@ -104,7 +104,7 @@ pub(super) fn attributes_class(check: &mut Check, class: &Value) {
         check.faults(
             &Path::new("driverName"),
             name,
-            names::dns_subdomain(&name.to_lowercase()),
+            names::dns1123_subdomain(&name.to_lowercase()),
         );
     }
     let parameters = at(class, &["parameters"]).as_object();

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::names;
 use crate::builtin::tree::{at, is_zero, list, text};
 
 const LB_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
@@ -76,7 +76,7 @@ fn by_type(check: &mut Check, spec: &Value, path: &Path) {
             if name.is_empty() {
                 check.required(path, "");
             } else {
-                check.faults(&path, name, names::dns_subdomain(name));
+                check.faults(&path, name, names::dns1123_subdomain(name));
             }
         }
         _ => {}
@@ -93,7 +93,7 @@ fn service_ports(check: &mut Check, ports: &[Value], path: &Path) {
                 check.required(path.child("name"), "");
             }
         } else {
-            check.faults(&path.child("name"), name, names::dns_label(name));
+            check.faults(&path.child("name"), name, names::dns1123_label(name));
             if !seen.insert(name) {
                 check.duplicate(path.child("name"), &name.into());
             }

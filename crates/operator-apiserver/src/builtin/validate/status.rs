@@ -1,11 +1,11 @@
 //! What a status may say, and how it may change.
 
 use apimachinery::field::Path;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
 use super::container;
-use crate::builtin::names;
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
 /// Conditions that the system itself keeps; the names of others have a form.
@@ -22,7 +22,7 @@ pub(super) fn pod(check: &mut Check, object: &Value, old: &Value) {
             check.faults(&path.child("Type"), kind, names::qualified_name(kind));
         }
     }
-    check.optional_form(status, &path, "nominatedNodeName", names::dns_subdomain);
+    check.optional_form(status, &path, "nominatedNodeName", names::dns1123_subdomain);
     let nominated = text(status, &["nominatedNodeName"]);
     let is_bound = !text(old, &["spec", "nodeName"]).is_empty();
     if is_bound && !nominated.is_empty() && nominated != text(before, &["nominatedNodeName"]) {
@@ -154,7 +154,7 @@ pub(super) fn load_balancer(check: &mut Check, object: &Value) {
         let host = text(ingress, &["hostname"]);
         if !host.is_empty() {
             let path = path.child("hostname");
-            check.faults(&path, host, names::dns_subdomain(host));
+            check.faults(&path, host, names::dns1123_subdomain(host));
             if names::ip_address(host).is_empty() {
                 check.invalid(path, &host.into(), "must be a DNS name, not an IP address");
             }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
+use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::affinity;
 use super::check::{Check, GoPrint, render_go};
 use super::volume_source::{self, Owner};
-use crate::builtin::names;
-use crate::builtin::quantity::Quantity;
 use crate::builtin::tree::{at, by_name, entries, is_zero, list, text};
 
 const ACCESS_MODES: &[&str] = &[
@@ -37,7 +37,7 @@ pub(super) fn claim_spec(check: &mut Check, spec: &Value, path: &Path) {
     } else {
         positive(check, storage, &resources.key("storage"));
     }
-    check.optional_form(spec, path, "storageClassName", names::dns_subdomain);
+    check.optional_form(spec, path, "storageClassName", names::dns1123_subdomain);
     check.optional_one_of(spec, path, "volumeMode", &["Block", "Filesystem"]);
     data_source(check, at(spec, &["dataSource"]), &path.child("dataSource"));
     data_source(check, at(spec, &["dataSourceRef"]), &path.child("dataSourceRef"));
@@ -67,7 +67,7 @@ fn data_source(check: &mut Check, source: &Value, path: &Path) {
         );
     }
     if !group.is_empty() {
-        check.faults(&path.child("apiGroup"), group, names::dns_subdomain(group));
+        check.faults(&path.child("apiGroup"), group, names::dns1123_subdomain(group));
     }
 }
 
@@ -210,7 +210,7 @@ pub(super) fn persistent_volume(check: &mut Check, object: &Value) {
             "may not be 'recycle' for a hostPath mount of '/'",
         );
     }
-    check.optional_form(spec, &path, "storageClassName", names::dns_subdomain);
+    check.optional_form(spec, &path, "storageClassName", names::dns1123_subdomain);
     check.optional_one_of(spec, &path, "volumeMode", &["Block", "Filesystem"]);
 }
 
@@ -416,7 +416,7 @@ pub(super) fn volume_attachment(check: &mut Check, object: &Value) {
     let attacher = text(object, &["spec", "attacher"]);
     if !attacher.is_empty() {
         let path = Path::new("spec").child("attacher");
-        check.faults(&path, attacher, names::dns_subdomain(attacher));
+        check.faults(&path, attacher, names::dns1123_subdomain(attacher));
     }
 }
 
@@ -436,7 +436,7 @@ fn volume_attachment_spec(check: &mut Check, object: &Value) {
         _ => {}
     }
     let node = text(spec, &["nodeName"]);
-    check.faults(&path.child("nodeName"), node, names::dns_subdomain(node));
+    check.faults(&path.child("nodeName"), node, names::dns1123_subdomain(node));
 }
 
 const ONE_SOURCE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";

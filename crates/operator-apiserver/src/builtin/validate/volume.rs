@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use apimachinery::field::Path;
+use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, descending_path};
 use super::volume_source::{self, Owner};
 use super::{container, storage};
-use crate::builtin::names;
 use crate::builtin::tree::{at, list, text};
 
 /// Every volume source, in the order in which the real server looks at them.
@@ -54,7 +54,7 @@ pub(super) fn volumes(check: &mut Check, spec: &Value, path: &Path) -> HashSet<S
         let path = path.index(index);
         let before = check.errors.len();
         source(check, volume, &path);
-        check.required_form(volume, &path, "name", names::dns_label);
+        check.required_form(volume, &path, "name", names::dns1123_label);
         let name = text(volume, &["name"]);
         if known.contains(name) {
             check.duplicate(path.child("name"), &name.into());

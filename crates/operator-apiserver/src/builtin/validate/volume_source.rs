@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::names;
 use regex::Regex;
 use serde_json::Value;
 
 use super::check::{Check, no_backsteps};
-use crate::builtin::names;
 use crate::builtin::tree::{at, entries, list, text};
 
 /// Whose source it is: the two have some words of their own.
@@ -137,7 +137,7 @@ pub(super) fn csi_driver(check: &mut Check, parent: &Value, path: &Path, field: 
     if driver.len() > DRIVER_MAX {
         check.errors.push(Error::too_long(path.clone(), DRIVER_MAX));
     }
-    check.faults(&path, driver, names::dns_subdomain(&driver.to_lowercase()));
+    check.faults(&path, driver, names::dns1123_subdomain(&driver.to_lowercase()));
 }
 
 fn csi(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
@@ -158,8 +158,8 @@ fn csi(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
             continue;
         }
         for (part, form) in [
-            ("name", names::dns_subdomain as fn(&str) -> Vec<String>),
-            ("namespace", names::dns_label),
+            ("name", names::dns1123_subdomain as fn(&str) -> Vec<String>),
+            ("namespace", names::dns1123_label),
         ] {
             check.required_form(reference, &path.child(field), part, form);
         }
@@ -325,7 +325,7 @@ fn quobyte(check: &mut Check, source: &Value, path: &Path) {
 }
 
 fn storage_os(check: &mut Check, source: &Value, path: &Path) {
-    check.required_form(source, path, "volumeName", names::dns_label);
-    check.optional_form(source, path, "volumeNamespace", names::dns_label);
+    check.required_form(source, path, "volumeName", names::dns1123_label);
+    check.optional_form(source, path, "volumeNamespace", names::dns1123_label);
     secret(check, source, path, "secretRef");
 }

@@ -2,13 +2,13 @@
 //!
 //! A field is written if it is in the tree. Go also writes zero values that JSON omits; readers cannot tell the difference.
 
+use apimachinery::json;
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::table::{self, Cardinality, Field, FieldType, Messages};
 use super::{MAGIC, Special};
-use crate::json;
 
 const VARINT: u64 = 0;
 const FIXED_64: u64 = 1;

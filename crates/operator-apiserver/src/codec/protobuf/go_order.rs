@@ -134,7 +134,7 @@ fn write_items(text: &mut String, items: &[Value], write: impl Fn(&mut String, u
 
 /// Writes a value with sorted fields. Go escapes what HTML would read.
 fn write_scalar(text: &mut String, value: &Value) {
-    for character in crate::json::to_string(value).chars() {
+    for character in apimachinery::json::to_string(value).chars() {
         match character {
             '<' | '>' | '&' => {
                 let written = write!(text, "\\u{:04x}", u32::from(character));

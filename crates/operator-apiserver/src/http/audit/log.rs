@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use apimachinery::go::quote;
+use apimachinery::object;
 use jiff::{Timestamp, ToSpan};
 use serde_json::Value;
-
-use crate::object::{self, go_quote};
 
 const MEGABYTE: u64 = 1 << 20;
 /// The size at which a file is renamed if none is set, in megabytes.
@@ -199,21 +199,21 @@ fn time_of(text: &str) -> Option<Timestamp> {
 /// An event as a line of text.
 fn legacy(event: &Value) -> String {
     let text = |path: &[&str]| object::text(event, path).to_owned();
-    let quoted = |path: &[&str]| go_quote(&text(path));
+    let quoted = |path: &[&str]| quote(&text(path));
     let groups = |path: &[&str]| {
         let groups = object::get(event, path).and_then(Value::as_array);
         let groups: Vec<String> = groups
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
-            .map(go_quote)
+            .map(quote)
             .collect();
-        go_quote(&match groups.as_slice() {
+        quote(&match groups.as_slice() {
             [] => "<none>".to_owned(),
             groups => groups.join(","),
         })
     };
-    let or = |text: String, other: &str| go_quote(if text.is_empty() { other } else { &text });
+    let or = |text: String, other: &str| quote(if text.is_empty() { other } else { &text });
     let code = event.pointer("/responseStatus/code").and_then(Value::as_i64);
     let code = code.map_or("<deferred>".to_owned(), |code| code.to_string());
     let ip = event
@@ -225,7 +225,7 @@ fn legacy(event: &Value) -> String {
         text(&["requestReceivedTimestamp"]),
         quoted(&["auditID"]),
         quoted(&["stage"]),
-        go_quote(ip),
+        quote(ip),
         quoted(&["verb"]),
         or(text(&["user", "username"]), "<none>"),
         groups(&["user", "groups"]),
@@ -233,7 +233,7 @@ fn legacy(event: &Value) -> String {
         if event.get("impersonatedUser").is_some() {
             groups(&["impersonatedUser", "groups"])
         } else {
-            go_quote("<lookup>")
+            quote("<lookup>")
         },
         quoted(&["userAgent"]),
         or(text(&["objectRef", "namespace"]), "<none>"),

@@ -1,10 +1,10 @@
 //! The audit policy: which requests are recorded, and how much of them. Pure.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::http::request_info::RequestInfo;
 use crate::identity::authn::User;
-use crate::object;
 
 /// How much of a request is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +105,7 @@ impl Policy {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let policy = crate::yaml::parse(text)?.value;
+        let policy = apimachinery::yaml::parse(text)?.value;
         let (version, kind) = (
             object::text(&policy, &["apiVersion"]),
             object::text(&policy, &["kind"]),

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use apimachinery::go::quote;
 use http::StatusCode;
 use jiff::Timestamp;
 
 use super::GIT_VERSION;
 use crate::clock::unix_seconds;
 use crate::http::call::{Answer, Call};
-use crate::object::go_quote;
 use crate::registry::Registry;
 
 /// Checks that every path has. None of them can fail here but those in [`STORAGE`].
@@ -123,7 +123,7 @@ fn all(registry: &Registry, call: &Call, path: &str) -> Answer {
     let unmatched: Vec<String> = excluded
         .iter()
         .filter(|name| !checks(path).any(|check| check == **name))
-        .map(|name| go_quote(name))
+        .map(|name| quote(name))
         .collect();
     if !unmatched.is_empty() {
         let names = unmatched.join(",");

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::StatusCode;
 
 use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::verb::{self, object_body};
-use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
 use crate::registry::binding;

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::header::{CONNECTION, UPGRADE};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::builtin::tree::{at, list, text};
 use crate::http::call::{Answer, Call};
 use crate::http::verb;
 use crate::identity::authz;
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::{self, Status};
@@ -48,7 +48,7 @@ pub(super) async fn serve(
     let what = &call.info.subresource;
     Err(status::internal(&format!(
         "error dialing backend: node {} is simulated: there is nothing to {what} in its pods",
-        object::go_quote(node)
+        apimachinery::go::quote(node)
     )))
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn serve_proxy(
     admit(registry, call, definition, options(call)).await?;
     let target = Target::parse(&call.info.name).ok_or_else(|| {
         let kind = definition.singular.as_str();
-        let name = object::go_quote(&call.info.name);
+        let name = apimachinery::go::quote(&call.info.name);
         status::bad_request(format!("invalid {kind} request {name}"))
     })?;
     let refusal = match definition.subject.resource.as_str() {
@@ -206,7 +206,7 @@ fn service_location(
     target: &Target<'_>,
 ) -> Result<String, Status> {
     let namespace = &call.info.namespace;
-    let name = object::go_quote(target.name);
+    let name = apimachinery::go::quote(target.name);
     let service = registry.get(definition, namespace, target.name)?.value.clone();
     if let Ok(number) = target.port.parse::<i64>() {
         let mut ports = list(&service, &["spec", "ports"]).iter();

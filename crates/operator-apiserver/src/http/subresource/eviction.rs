@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
+use apimachinery::selector::LabelSelector;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -12,10 +14,8 @@ use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::verb::{self, object_body};
-use crate::object;
 use crate::registry::{DeleteOptions, ListOptions, Registry};
 use crate::resource::Definition;
-use crate::selector::LabelSelector;
 use crate::status::{self, Status};
 use crate::write::Write;
 

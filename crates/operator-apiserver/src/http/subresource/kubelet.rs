@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::Value;
 
 use crate::builtin::tree::{list, text};
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::builtin_catalog;
 use crate::status::{self, Status};

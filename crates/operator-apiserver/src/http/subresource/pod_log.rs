@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use apimachinery::field::{Error, Path};
+use apimachinery::object;
 use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::kubelet::{container_of, container_status, reachable_node};
 use crate::builtin::tree::{at, text};
 use crate::http::call::{Answer, Call, Content};
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
@@ -135,7 +135,7 @@ impl Options {
         let number = |name: &str| match query.get(name) {
             None | Some("") => Ok(None),
             Some(given) => given.parse::<i64>().map(Some).map_err(|_| {
-                let given = object::go_quote(given);
+                let given = apimachinery::go::quote(given);
                 status::bad_request(format!("strconv.ParseInt: parsing {given}: invalid syntax"))
             }),
         };

@@ -1,5 +1,6 @@
 //! Reviews: kinds that are created and answered, and never stored.
 
+use apimachinery::object;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -8,7 +9,6 @@ use crate::codec::Form;
 use crate::http::call::Answer;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::{self, Attributes, Decision, Rule};
-use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
 use crate::registry::create::fill_namespace;

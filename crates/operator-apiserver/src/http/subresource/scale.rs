@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -13,7 +14,6 @@ use crate::http::call::{Answer, Call};
 use crate::http::table::{self, IncludeObject};
 use crate::http::verb;
 use crate::http::verb::options;
-use crate::object;
 use crate::patch::managed_fields::{self, ScaleManagers};
 use crate::patch::{json as json_patch, merge};
 use crate::registry::Registry;
@@ -121,7 +121,7 @@ fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status
     let unknown = builtin::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
     let faults: Vec<String> = unknown
         .iter()
-        .map(|field| format!("unknown field {}", object::go_quote(field)))
+        .map(|field| format!("unknown field {}", apimachinery::go::quote(field)))
         .collect();
     match options::field_validation(call) {
         _ if faults.is_empty() => {}
@@ -160,7 +160,7 @@ fn changed(call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let content_type = call.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let parse = || {
-        crate::json::parse(&call.body)
+        apimachinery::json::parse(&call.body)
             .map_err(|why| status::bad_request(format!("error decoding patch: {why}")))
     };
     let mut scale = live.clone();

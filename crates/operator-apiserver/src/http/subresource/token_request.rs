@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use apimachinery::field::{Error, Path};
+use apimachinery::object;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::verb::{self, object_body};
 use crate::identity::authn::service_account_name;
-use crate::object;
 use crate::patch::managed_fields;
 use crate::registry::Registry;
 use crate::registry::create::fill_namespace;
@@ -182,7 +182,7 @@ fn check_account(account: &Value, pod: &Value) -> Result<(), Status> {
     }
     Err(status::bad_request(format!(
         "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
-        object::go_quote(name)
+        apimachinery::go::quote(name)
     )))
 }
 

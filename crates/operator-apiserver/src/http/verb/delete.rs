@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use crate::builtin;
 use crate::codec::Form;
 use crate::codec::body::{self, Media};
 use crate::http::call::{Answer, Call};
-use crate::object;
 use crate::registry::{DeleteOptions, Page, Registry};
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
@@ -110,8 +110,8 @@ fn check_type(body: &Value) -> Result<(), Status> {
     if !kind.is_empty() && kind != "DeleteOptions" {
         return Err(status::bad_request(format!(
             "no kind {} is registered for version {} in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
-            object::go_quote(kind),
-            object::go_quote(object::text(body, &["apiVersion"])),
+            apimachinery::go::quote(kind),
+            apimachinery::go::quote(object::text(body, &["apiVersion"])),
         )));
     }
     builtin::decode_type(OPTIONS, &mut body.clone())
@@ -129,7 +129,7 @@ fn query_options(call: &Call) -> Result<Value, Status> {
     if !seconds.is_empty() {
         let parsed: Result<i64, _> = seconds.parse();
         let refuse = |_| {
-            let quoted = object::go_quote(seconds);
+            let quoted = apimachinery::go::quote(seconds);
             status::bad_request(format!("strconv.ParseInt: parsing {quoted}: invalid syntax"))
         };
         body["gracePeriodSeconds"] = parsed.map_err(refuse)?.into();

@@ -1,5 +1,7 @@
 //! Reads the object in the body of a create or an update.
 
+use apimachinery::json;
+use apimachinery::object;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
@@ -7,8 +9,6 @@ use super::options;
 use crate::builtin;
 use crate::codec::body::{self, Media};
 use crate::http::call::Call;
-use crate::json;
-use crate::object;
 use crate::resource::Definition;
 use crate::status::{self, Status};
 use crate::write::Warnings;

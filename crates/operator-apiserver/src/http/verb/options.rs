@@ -139,7 +139,7 @@ pub(crate) fn list_options(call: &Call, definition: &Definition) -> Result<ListO
         .text("labelSelector")
         .parse()
         .map_err(|error: String| status::bad_request(error))?;
-    let fields: crate::selector::FieldSelector = query
+    let fields: apimachinery::selector::FieldSelector = query
         .text("fieldSelector")
         .parse()
         .map_err(|error: String| status::bad_request(error))?;
@@ -178,7 +178,7 @@ fn integer(call: &Call, name: &str) -> Result<Option<i64>, Status> {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        let text = crate::object::go_quote(text);
+        let text = apimachinery::go::quote(text);
         status::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
     })
 }
@@ -236,7 +236,7 @@ fn revision_match(call: &Call) -> Result<RevisionMatch, Status> {
 pub(crate) fn invalid_revision(call: &Call, text: &str) -> Status {
     let message = format!(
         "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {0}: invalid syntax",
-        crate::object::go_quote(text)
+        apimachinery::go::quote(text)
     );
     if matches!(call.info.verb, "list" | "deletecollection") {
         status::bad_request(format!("invalid resource version: {message}"))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::json::FAULTS_MAX;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
@@ -9,7 +10,6 @@ use serde_json::{Map, Value};
 use super::{options, render, write};
 use crate::codec::{Form, body};
 use crate::http::call::{Answer, Call};
-use crate::json::FAULTS_MAX;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, json};
 use crate::registry::Registry;
 use crate::registry::patch::{Patch, Patching, unsupported};
@@ -49,7 +49,7 @@ fn parse(call: &Call) -> Result<Patching, Status> {
         STRATEGIC_PATCH => status::bad_request(why),
         _ => status::bad_request(format!("error decoding patch: {why}")),
     };
-    let parsed = crate::json::parse(&call.body).map_err(undecodable)?;
+    let parsed = apimachinery::json::parse(&call.body).map_err(undecodable)?;
     let validation = options::field_validation(call);
     let mut faults = parsed.duplicates;
     let patch = match (media, parsed.value) {

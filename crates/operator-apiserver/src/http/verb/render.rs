@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use apimachinery::json;
+use apimachinery::object;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,8 +12,6 @@ use crate::codec::protobuf;
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
 use crate::http::table::{self, IncludeObject};
-use crate::json;
-use crate::object;
 use crate::registry::{Page, Registry};
 use crate::resource::Definition;
 use crate::status::{self, Status};

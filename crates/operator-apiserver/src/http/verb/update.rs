@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::object;
 use http::StatusCode;
 use serde_json::Value;
 
 use super::{object_body, render, write};
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::Status;

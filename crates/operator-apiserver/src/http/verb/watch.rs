@@ -28,7 +28,7 @@ pub(super) fn serve(
         watch.timeout_seconds = Some(least + registry.random.next() % least);
     }
     if !call.info.name.is_empty() {
-        list.fields.terms.push(crate::selector::FieldTerm {
+        list.fields.terms.push(apimachinery::selector::FieldTerm {
             field: "metadata.name".to_owned(),
             equal: true,
             value: call.info.name.clone(),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::object;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
 
 use super::{AUTHENTICATED, CREDENTIAL_ID, NODE_NAME, User, service_account_groups, service_account_name};
 use crate::clock::unix_seconds;
-use crate::object;
 use crate::registry::Registry;
 
 /// How far clocks may be apart, in seconds.
@@ -155,7 +155,7 @@ impl<'a> Account<'a> {
         let account = registry
             .store
             .get("serviceaccounts", &format!("{namespace}/{name}"))
-            .ok_or_else(|| format!("serviceaccounts {} not found", object::go_quote(name)))?;
+            .ok_or_else(|| format!("serviceaccounts {} not found", apimachinery::go::quote(name)))?;
         if was_deleted(registry, &account.value) {
             return Err(format!("service account {namespace}/{name} has been deleted"));
         }

@@ -7,14 +7,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use apimachinery::go::quote;
+use apimachinery::names;
 use http::HeaderMap;
 
 use super::{
     AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, User, service_account, service_account_groups,
 };
-use crate::builtin::names;
 use crate::identity::authz::{self, Attributes};
-use crate::object::go_quote;
 use crate::query;
 use crate::registry::Registry;
 use crate::status::{self, Status};
@@ -76,7 +76,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
 /// A user as Go prints its struct.
 fn go_syntax(user: &User) -> String {
     let texts = |texts: &[String]| {
-        let quoted: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
+        let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
         format!("{{{}}}", quoted.join(", "))
     };
     let groups = if user.groups.is_empty() {
@@ -87,7 +87,7 @@ fn go_syntax(user: &User) -> String {
     let extra: Vec<String> = user
         .extra
         .iter()
-        .map(|(key, values)| format!("{}:[]string{}", go_quote(key), texts(values)))
+        .map(|(key, values)| format!("{}:[]string{}", quote(key), texts(values)))
         .collect();
     let extra = if extra.is_empty() {
         "(nil)".to_owned()
@@ -96,8 +96,8 @@ fn go_syntax(user: &User) -> String {
     };
     format!(
         "&user.DefaultInfo{{Name:{}, UID:{}, Groups:[]string{groups}, Extra:map[string][]string{extra}}}",
-        go_quote(&user.name),
-        go_quote(&user.uid)
+        quote(&user.name),
+        quote(&user.uid)
     )
 }
 
@@ -142,7 +142,7 @@ fn has_only_a_name(user: &User) -> bool {
 
 fn node_of(user: &str) -> Option<&str> {
     let name = user.strip_prefix("system:node:")?;
-    names::dns_subdomain(name).is_empty().then_some(name)
+    names::dns1123_subdomain(name).is_empty().then_some(name)
 }
 
 fn runs_on(requester: &User, node: &str) -> bool {

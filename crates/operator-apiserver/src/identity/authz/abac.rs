@@ -1,9 +1,9 @@
 //! Attribute-based access control: a file of policies, one a line.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::Attributes;
-use crate::object;
 
 const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
 

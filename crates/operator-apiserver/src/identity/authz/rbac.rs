@@ -4,11 +4,12 @@ use std::fmt::{Display, Formatter};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use apimachinery::go::quote;
+use apimachinery::object;
 use serde_json::Value;
 
 use super::{Attributes, Decision, Rule};
 use crate::identity::authn::{User, service_account_name};
-use crate::object::{self, go_quote};
 use crate::registry::Registry;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -81,9 +82,9 @@ impl Display for Unresolved {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Missing { resource, name } => {
-                write!(formatter, "{resource}.{GROUP} {} not found", go_quote(name))
+                write!(formatter, "{resource}.{GROUP} {} not found", quote(name))
             }
-            Self::Kind(kind) => write!(formatter, "unsupported role reference kind: {}", go_quote(kind)),
+            Self::Kind(kind) => write!(formatter, "unsupported role reference kind: {}", quote(kind)),
         }
     }
 }
@@ -106,9 +107,9 @@ impl Display for Grant<'_> {
         write!(
             formatter,
             "{kind} {} of {} {} to {}",
-            go_quote(&binding),
+            quote(&binding),
             role("kind"),
-            go_quote(role("name")),
+            quote(role("name")),
             describe(self.subject, namespace)
         )
     }
@@ -117,10 +118,10 @@ impl Display for Grant<'_> {
 fn describe(subject: &Value, namespace: &str) -> String {
     let (kind, name) = (object::text(subject, &["kind"]), object::text(subject, &["name"]));
     if kind != "ServiceAccount" {
-        return format!("{kind} {}", go_quote(name));
+        return format!("{kind} {}", quote(name));
     }
     let namespace = account_namespace(subject, namespace);
-    format!("{kind} {}", go_quote(&format!("{name}/{namespace}")))
+    format!("{kind} {}", quote(&format!("{name}/{namespace}")))
 }
 
 /// The namespace of a subject that is a service account: its own, or that of the binding.

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{Display, Formatter};
 
+use apimachinery::go::quote;
 use serde_json::{Map, Value};
 
 use super::Attributes;
-use crate::object::go_quote;
 
 /// A `PolicyRule` of `rbac.authorization.k8s.io/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Display for Rule {
 
 /// A list as Go's `%q` prints it.
 pub(crate) fn go_list(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", quoted.join(" "))
 }
 

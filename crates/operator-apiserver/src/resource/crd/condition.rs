@@ -1,8 +1,7 @@
 //! Conditions of CustomResourceDefinitions, and the finalizer that protects their instances.
 
+use apimachinery::object;
 use serde_json::{Value, json};
-
-use crate::object;
 
 /// The condition of a type.
 pub(crate) fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::object;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::object;
 use crate::registry::Registry;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};

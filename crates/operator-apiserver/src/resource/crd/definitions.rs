@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::jsonpath::JsonPath;
+use apimachinery::object;
 use serde_json::{Value, json};
 use structured_merge::Schema;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,6 @@ use super::scale::Scale;
 use super::version::{CustomVersion, PrinterColumn};
 use crate::builtin::Column;
 use crate::gvr::Gvr;
-use crate::object;
 use crate::resource::{Backing, Definition, FieldManagers, Subresource, version_priority};
 use crate::status::Subject;
 

@@ -3,9 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use apimachinery::object;
 use serde_json::{Value, json};
-
-use crate::object;
 
 /// The names of `spec.names` or `status.acceptedNames`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,7 +162,7 @@ pub(crate) fn accept(
     let mut refuse = |reason: &'static str, name: &str| {
         conflict = Some(NameConflict {
             reason,
-            message: format!("{} is already in use", object::go_quote(name)),
+            message: format!("{} is already in use", apimachinery::go::quote(name)),
         });
     };
     if taken(&requested.plural) {

@@ -1,9 +1,9 @@
 //! What the server does to a CustomResourceDefinition itself before it is written.
 
+use apimachinery::object;
 use serde_json::Value;
 
 use super::condition::{CLEANUP_FINALIZER, set_condition};
-use crate::object;
 
 /// A write of the spec leaves the status alone, but for a new storage version; one of the status leaves the rest.
 pub(crate) fn prepare_for_update(subresource: &str, crd: &mut Value, old: &Value) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use apimachinery::field::Error;
 use apimachinery::jsonpath::JsonPath;
+use apimachinery::object;
 use serde_json::Value;
 use structural_schema::Outcome;
 use structured_merge::Schema;
@@ -14,7 +15,6 @@ use super::conversion::Conversion;
 use super::scale::Scale;
 use crate::builtin::Column;
 use crate::builtin::{NAME_DESCRIPTION, age};
-use crate::object;
 
 /// What a version of a CRD says.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Findings as they are printed: where, how bad, what, and what to do.
 
-use operator_apiserver::yaml::Place;
+use apimachinery::yaml::Place;
 use serde::Serialize;
 
 use super::counted;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use operator_apiserver::yaml::{self, Document, Place};
+use apimachinery::yaml::{self, Document, Place};
 use serde_json::Value;
 
 use crate::failure::Hinted;

@@ -92,6 +92,6 @@ where
 fn duration(given: &GoFlags, flag: &'static str, default: Duration) -> Result<Duration, Failure> {
     match given.value(flag) {
         None => Ok(default),
-        Some(text) => operator_apiserver::parse_duration(text).map_err(|error| bad_value(flag, text, error)),
+        Some(text) => apimachinery::time::parse_timeout(text).map_err(|error| bad_value(flag, text, error)),
     }
 }

@@ -1,14 +1,11 @@
-//! Times as Go reads and writes them: RFC 3339 in whole seconds, or with microseconds.
-//!
-//! The texts of errors are those of Go's `time.Parse`. Knows no clock.
+//! Canonical forms of times: RFC 3339 in whole seconds, or with microseconds. Errors have the texts of Go's `time.Parse`.
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::Offset;
+use super::{DAY, Date, Timestamp, days_in_month};
+use crate::go::quote_bytes;
 
 /// The two forms of times in Kubernetes objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeForm {
+pub enum TimeForm {
     /// `2006-01-02T15:04:05Z`.
     Seconds,
     /// `2006-01-02T15:04:05.000000Z`, where the six decimals are required.
@@ -24,27 +21,24 @@ impl TimeForm {
     }
 }
 
-/// Brings a time into its canonical form, in UTC.
+/// Returns the canonical form of a time, in UTC.
 ///
 /// # Errors
 /// The text of Go's parser, such as `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"`.
-pub(crate) fn canonical(text: &str, form: TimeForm) -> Result<String, String> {
+pub fn canonical(text: &str, form: TimeForm) -> Result<String, String> {
     let time = Parser {
         text,
         rest: text,
         form,
     }
     .parse()?;
-    let format = match form {
-        TimeForm::Seconds => "%Y-%m-%dT%H:%M:%SZ",
-        TimeForm::Micros => "%Y-%m-%dT%H:%M:%S.%6fZ",
-    };
-    Ok(time.strftime(format).to_string())
-}
-
-/// The Unix seconds of a time in canonical form; `None` where it is malformed.
-pub(crate) fn unix_seconds(text: &str) -> Option<i64> {
-    text.parse::<Timestamp>().ok().map(Timestamp::as_second)
+    Ok(match form {
+        TimeForm::Seconds => Timestamp { nanos: 0, ..time }.to_rfc3339(),
+        TimeForm::Micros => {
+            let seconds = Timestamp { nanos: 0, ..time }.to_rfc3339();
+            format!("{}.{:06}Z", seconds.trim_end_matches('Z'), time.nanos / 1000)
+        }
+    })
 }
 
 struct Parser<'a> {
@@ -55,7 +49,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn parse(mut self) -> Result<Timestamp, String> {
-        let year = self.digits(4, "2006")?;
+        let year = i64::from(self.digits(4, "2006")?);
         self.literal("-")?;
         let month = self.digits(2, "01")?;
         self.in_range(month, 1..=12, "month")?;
@@ -73,35 +67,31 @@ impl<'a> Parser<'a> {
         let nanos = self.fraction()?;
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(self.fault(&format!(": extra text: {:?}", self.rest)));
+            return Err(self.fault(&format!(": extra text: {}", quote_bytes(self.rest))));
         }
-        let small = |number: i32| i8::try_from(number).unwrap_or_default();
-        let year = i16::try_from(year).unwrap_or_default();
-        let civil = DateTime::new(
-            year,
-            small(month),
-            small(day),
-            small(hour),
-            small(minute),
-            small(second),
-            nanos,
-        );
-        let civil = civil.map_err(|_| self.fault(": day out of range"))?;
-        offset
-            .to_timestamp(civil)
-            .map_err(|_| self.fault(": year out of range"))
+        let date = Date { year, month, day };
+        if day < 1 || day > days_in_month(year, month) {
+            return Err(self.fault(": day out of range"));
+        }
+        let seconds = date.days() * DAY + i64::from(hour * 3600 + minute * 60 + second) - offset;
+        let time = Timestamp { seconds, nanos };
+        if time.date().year > 9999 {
+            return Err(self.fault(": year out of range"));
+        }
+        Ok(time)
     }
 
     fn fault(&self, detail: &str) -> String {
-        format!("parsing time {:?}{detail}", self.text)
+        format!("parsing time {}{detail}", quote_bytes(self.text))
     }
 
     fn mismatch(&self, found: &str, element: &str) -> String {
         let layout = self.form.layout();
-        self.fault(&format!(" as {layout:?}: cannot parse {found:?} as {element:?}"))
+        let (layout, found, element) = (quote_bytes(layout), quote_bytes(found), quote_bytes(element));
+        self.fault(&format!(" as {layout}: cannot parse {found} as {element}"))
     }
 
-    fn digits(&mut self, count: usize, element: &str) -> Result<i32, String> {
+    fn digits(&mut self, count: usize, element: &str) -> Result<u32, String> {
         let digits = self.rest.get(..count).filter(|text| is_digits(text));
         let Some(digits) = digits else {
             return Err(self.mismatch(self.rest, element));
@@ -120,7 +110,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn in_range(&self, number: i32, range: std::ops::RangeInclusive<i32>, unit: &str) -> Result<(), String> {
+    fn in_range(&self, number: u32, range: std::ops::RangeInclusive<u32>, unit: &str) -> Result<(), String> {
         if range.contains(&number) {
             Ok(())
         } else {
@@ -129,7 +119,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The decimals, in nanoseconds. Whole seconds may have any number of them, microseconds have six.
-    fn fraction(&mut self) -> Result<i32, String> {
+    fn fraction(&mut self) -> Result<u32, String> {
         let point = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
         let end = point.find(|c: char| !c.is_ascii_digit()).unwrap_or(point.len());
         if self.form == TimeForm::Micros && (end < 6 || !self.rest.starts_with('.')) {
@@ -145,10 +135,11 @@ impl<'a> Parser<'a> {
         Ok(nanos.get(..9).and_then(|n| n.parse().ok()).unwrap_or_default())
     }
 
-    fn offset(&mut self) -> Result<Offset, String> {
+    /// The offset in seconds east of UTC.
+    fn offset(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
-            return Ok(Offset::UTC);
+            return Ok(0);
         }
         let element = "Z07:00";
         let text = self
@@ -166,10 +157,15 @@ impl<'a> Parser<'a> {
         let (Some(hours), Some(minutes), Some(b':')) = (hours, minutes, bytes.get(3)) else {
             return Err(self.mismatch(self.rest, element));
         };
-        let number = |text: &str| text.parse::<i32>().unwrap_or_default();
-        let seconds = sign * (number(hours) * 3600 + number(minutes) * 60);
+        let number = |text: &str| text.parse::<i64>().unwrap_or_default();
         self.rest = self.rest.get(6..).unwrap_or_default();
-        Offset::from_seconds(seconds).map_err(|_| self.fault(": time zone offset hour out of range"))
+        if number(hours) > 24 {
+            return Err(self.fault(": time zone offset hour out of range"));
+        }
+        if number(minutes) > 60 {
+            return Err(self.fault(": time zone offset minute out of range"));
+        }
+        Ok(sign * (number(hours) * 3600 + number(minutes) * 60))
     }
 }
 

@@ -21,18 +21,22 @@ enum Format {
 
 /// An amount of a resource and the way in which it was written.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantity {
+pub struct Quantity {
     nanos: i128,
     format: Format,
+    /// The power of ten in which Go keeps the amount as a 64-bit integer; `None` where Go keeps a decimal.
+    scale: Option<i32>,
     /// The text that was read, where it is kept as it is.
     text: Option<String>,
 }
 
-/// Why a text is no quantity, in the words of the real parser.
+/// The error of a text that is not a quantity, with the text of the real parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum QuantityError {
+pub enum QuantityError {
+    /// The text has another form.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -44,7 +48,10 @@ const KEPT_DIGITS: usize = 18;
 
 impl Quantity {
     /// Reads a quantity from a string or a number.
-    pub(crate) fn from_json(value: &Value) -> Result<Self, QuantityError> {
+    ///
+    /// # Errors
+    /// See [`QuantityError`].
+    pub fn from_json(value: &Value) -> Result<Self, QuantityError> {
         match value {
             Value::String(text) => Self::parse(text.trim()),
             Value::Number(number) => Self::parse(&number.to_string()),
@@ -53,7 +60,10 @@ impl Quantity {
     }
 
     /// Reads a quantity from its text.
-    pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
+    ///
+    /// # Errors
+    /// See [`QuantityError`].
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let (negative, unsigned) = match text.as_bytes().first() {
             Some(b'-') => (true, &text[1..]),
             Some(b'+') => (false, &text[1..]),
@@ -80,82 +90,130 @@ impl Quantity {
         Ok(Self {
             nanos: if negative { -amount } else { amount },
             format,
+            scale: integer_scale(whole, fraction, scale),
             text: kept.then(|| text.to_owned()),
         })
     }
 
-    /// The sum of two quantities, written like the first one unless that is zero.
-    #[must_use]
-    pub(crate) fn plus(&self, other: &Self) -> Self {
+    /// Returns the quantity of an integer.
+    pub fn of_integer(amount: i64) -> Self {
         Self {
-            nanos: self.nanos.saturating_add(other.nanos),
+            nanos: i128::from(amount) * NANOS,
+            format: Format::Decimal,
+            scale: Some(0),
+            text: None,
+        }
+    }
+
+    /// Returns the sum of two quantities, in the format of the first one unless that is zero.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.combined(other, self.nanos.saturating_add(other.nanos))
+    }
+
+    /// Returns this quantity minus another one, in the format of the first one unless that is zero.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        self.combined(other, self.nanos.saturating_sub(other.nanos))
+    }
+
+    fn combined(&self, other: &Self, nanos: i128) -> Self {
+        let scale = match (self.nanos, other.nanos) {
+            (_, 0) => self.scale.filter(|_| other.scale.is_some()),
+            (0, _) => other.scale.filter(|_| self.scale.is_some()),
+            _ => self.scale.zip(other.scale).map(|(a, b)| a.min(b)),
+        };
+        Self {
+            nanos,
             format: if self.nanos == 0 {
                 other.format
             } else {
                 self.format
             },
+            scale: scale
+                .filter(|scale| self.fits(*scale) && other.fits(*scale) && units(nanos, *scale).is_some()),
             text: None,
         }
     }
 
-    /// This quantity without another one, written like the first one; nothing where that would be less than nothing.
+    fn fits(&self, scale: i32) -> bool {
+        units(self.nanos, scale).is_some()
+    }
+
+    /// Returns the amount as an integer, where Go's `AsInt64` does: neither for amounts beyond 64 bits nor for texts with
+    /// decimals or a suffix below 1, even if the amount is whole.
+    pub fn as_integer(&self) -> Option<i64> {
+        self.scale
+            .filter(|scale| *scale >= 0)
+            .and_then(|_| units(self.nanos, 0))
+    }
+
+    /// Returns the amount as a float.
+    pub fn as_float(&self) -> f64 {
+        approximate(self.nanos) / approximate(NANOS)
+    }
+
+    /// Returns this quantity minus another one, at least zero, in the format of the first one.
     #[must_use]
-    pub(crate) fn without(&self, other: &Self) -> Self {
+    pub fn without(&self, other: &Self) -> Self {
         Self {
             nanos: self.nanos.saturating_sub(other.nanos).max(0),
             format: self.format,
+            scale: None,
             text: None,
         }
     }
 
-    /// How many of another quantity this is; not a number or infinite for none.
-    pub(crate) fn per(&self, other: &Self) -> f64 {
+    /// Returns the ratio to another quantity; infinite or not a number if that is zero.
+    pub fn per(&self, other: &Self) -> f64 {
         approximate(self.nanos) / approximate(other.nanos)
     }
 
-    /// Rounded away from zero to whole units.
+    /// Rounds away from zero to whole units.
     #[must_use]
-    pub(crate) fn rounded_up(self) -> Self {
+    pub fn rounded_up(self) -> Self {
         if self.is_whole() {
             return self;
         }
         Self {
             nanos: round_up(self.nanos, NANOS),
             format: self.format,
+            scale: None,
             text: None,
         }
     }
 
-    /// Rounded away from zero to whole thousandths.
+    /// Rounds away from zero to thousandths.
     #[must_use]
-    pub(crate) fn rounded_to_milli(self) -> Self {
+    pub fn rounded_to_milli(self) -> Self {
         if self.nanos % MILLI_NANOS == 0 {
             return self;
         }
         Self {
             nanos: round_up(self.nanos, MILLI_NANOS),
             format: self.format,
+            scale: None,
             text: None,
         }
     }
 
-    /// The next whole number away from zero, in plain digits.
-    pub(crate) fn whole_units(&self) -> String {
+    /// Returns the next whole number away from zero, in digits.
+    pub fn whole_units(&self) -> String {
         (round_up(self.nanos, NANOS) / NANOS).to_string()
     }
 
-    /// Smaller than nothing.
-    pub(crate) fn is_negative(&self) -> bool {
+    /// Returns true for amounts below zero.
+    pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    /// Nothing at all.
-    pub(crate) fn is_zero(&self) -> bool {
+    /// Returns true for zero.
+    pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// Without a fractional part.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Returns true for amounts without a fraction.
+    pub fn is_whole(&self) -> bool {
         self.nanos % NANOS == 0
     }
 
@@ -201,6 +259,7 @@ impl From<usize> for Quantity {
         Self {
             nanos: count.saturating_mul(NANOS),
             format: Format::Decimal,
+            scale: Some(0),
             text: None,
         }
     }
@@ -338,7 +397,31 @@ fn round_up(amount: i128, unit: i128) -> i128 {
     }
 }
 
-/// Whether the real parser takes a text for canonical and keeps it. It is wrong about a few, such as `1.500`.
+/// Returns the amount in units of a power of ten, if it is a 64-bit number of them.
+fn units(nanos: i128, scale: i32) -> Option<i64> {
+    let power = 10_i128.checked_pow(u32::try_from(scale.checked_add(9)?).ok()?)?;
+    if nanos % power != 0 {
+        return None;
+    }
+    i64::try_from(nanos / power).ok()
+}
+
+/// Returns the power of ten in which the real parser keeps an amount as a 64-bit integer, if it does: for few digits.
+fn integer_scale(whole: &str, fraction: &str, scale: Scale) -> Option<i32> {
+    let digits = whole.trim_start_matches('0').len().max(1) + fraction.len();
+    match scale {
+        Scale::Decimal(power) | Scale::Exponent(power) => {
+            let scale = power.saturating_sub(i32::try_from(fraction.len()).ok()?);
+            (digits <= KEPT_DIGITS && scale >= -9).then_some(scale)
+        }
+        Scale::Binary(power) => {
+            let cost = usize::try_from(power).ok()? * 3 / 10 + 1;
+            (fraction.is_empty() && digits + cost <= 15).then_some(0)
+        }
+    }
+}
+
+/// Returns true if the real parser considers a text canonical and keeps it. It is wrong about a few, such as `1.500`.
 fn keeps_text(whole: &str, fraction: &str, scale: Scale) -> bool {
     let whole = whole.trim_start_matches('0');
     let digits = whole.len().max(1) + fraction.len();
@@ -409,6 +492,21 @@ mod tests {
         for text in ["1iK", "1kk", "1e", "1m5"] {
             assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Suffix), "{text}");
         }
+    }
+
+    #[test]
+    fn integers_are_the_amounts_that_go_keeps_as_such() {
+        let integer = |text| Quantity::parse(text).unwrap().as_integer();
+        assert_eq!(integer("1"), Some(1));
+        assert_eq!(integer("3k"), Some(3000));
+        assert_eq!(integer("2Gi"), Some(2 << 30));
+        for text in ["2000m", "1.5", "99E", "9Ei", "9223372036854775808"] {
+            assert_eq!(integer(text), None, "{text}");
+        }
+        let quantity = |text| Quantity::parse(text).unwrap();
+        assert_eq!(quantity("3").minus(&quantity("5")).as_integer(), Some(-2));
+        assert_eq!(quantity("1.5").plus(&quantity("1.5")).as_integer(), None);
+        assert_eq!(quantity("9Ei"), quantity("8Ei"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::scalar;
 /// Writes a tree as one YAML document, with a final line break.
 ///
 /// Every text that YAML 1.1 would read as something else is quoted, so that [`super::parse`] gives the tree again.
-pub(crate) fn to_string(value: &Value) -> String {
+pub fn to_string(value: &Value) -> String {
     let mut text = String::new();
     match value {
         Value::Object(fields) if !fields.is_empty() => mapping(&mut text, value, 0),

@@ -13,40 +13,50 @@ use serde_json::{Map, Number, Value};
 /// Values nest no deeper than this. Go's decoder stops at 10,000; no API object comes near either, and everything
 /// that walks a tree recursively relies on a bound: a level takes up to 5 KB of stack in a build without optimizations,
 /// of the 2 MB that a thread has.
-pub(crate) const DEPTH_MAX: usize = 256;
+pub const DEPTH_MAX: usize = 256;
 /// Earlier versions stored objects that were nested deeper.
 const STORED_DEPTH_MAX: usize = 1024;
 
 /// The number of strict decoding errors that are reported of one body; the real server stops there too.
-pub(crate) const FAULTS_MAX: usize = 100;
+pub const FAULTS_MAX: usize = 100;
 /// The number of bytes that are spent on the paths of strict decoding errors. A long key above many faulty fields
 /// would otherwise cost its length for each of them.
-pub(crate) const FAULT_BYTES_MAX: usize = 4 << 20;
+pub const FAULT_BYTES_MAX: usize = 4 << 20;
 
 /// A parsed body.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Parsed {
-    pub(crate) value: Value,
+pub struct Parsed {
+    /// The tree.
+    pub value: Value,
     /// The fields that were given more than once, in the order of the document: `duplicate field "spec.replicas"` in
     /// JSON, `line 8: key "k" already set in map` in YAML. At most [`FAULTS_MAX`] in JSON.
-    pub(crate) duplicates: Vec<String>,
+    pub duplicates: Vec<String>,
 }
 
-/// Parses a whole body. The error is the text that Go's `encoding/json` gives.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
+/// Parses a whole body.
+///
+/// # Errors
+/// The text of Go's `encoding/json`.
+pub fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     parse_with(Parser::new(bytes))
 }
 
 /// Parses a body that is decoded into a struct: a field that is given twice is decoded twice into the same place, so
 /// that the members of both values count.
-pub(crate) fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
+///
+/// # Errors
+/// The text of Go's `encoding/json`.
+pub fn parse_typed(bytes: &[u8]) -> Result<Parsed, String> {
     let mut parser = Parser::new(bytes);
     parser.merges_duplicates = true;
     parse_with(parser)
 }
 
-/// Parses an object that was stored. Its nesting was checked when it was.
-pub(crate) fn parse_stored(bytes: &[u8]) -> Result<Value, String> {
+/// Parses an object that was stored. Its nesting was checked when it was stored.
+///
+/// # Errors
+/// The text of Go's `encoding/json`.
+pub fn parse_stored(bytes: &[u8]) -> Result<Value, String> {
     let mut parser = Parser::new(bytes);
     parser.depth_max = STORED_DEPTH_MAX;
     parse_with(parser).map(|parsed| parsed.value)
@@ -62,15 +72,15 @@ fn parse_with(mut parser: Parser<'_>) -> Result<Parsed, String> {
     Ok(Parsed { value, duplicates })
 }
 
-/// The text of a tree, with numbers as Go writes them.
-pub(crate) fn to_string(value: &Value) -> String {
+/// Returns the text of a tree, with numbers as Go writes them.
+pub fn to_string(value: &Value) -> String {
     let mut bytes = Vec::new();
     write(&mut bytes, value);
     String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Appends the text of a tree.
-pub(crate) fn write(bytes: &mut Vec<u8>, value: &Value) {
+pub fn write(bytes: &mut Vec<u8>, value: &Value) {
     let mut serializer = Serializer::with_formatter(bytes, GoNumbers);
     // Neither a tree nor a vector can fail.
     let written = value.serialize(&mut serializer);
@@ -97,15 +107,16 @@ impl Formatter for GoNumbers {
 
 /// A field for [`positions`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) path: &'a str,
+pub struct Wanted<'a> {
+    /// The path, such as `spec.containers[0].name`.
+    pub path: &'a str,
     /// True for the place where the field is given again, false for its first.
-    pub(crate) repeated: bool,
+    pub repeated: bool,
 }
 
 /// Returns the position in the document of each field, for sorting errors about several fields.
 /// Fields that the document does not have, or all if it does not parse, are at `usize::MAX`.
-pub(crate) fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
+pub fn positions(bytes: &[u8], wanted: &[Wanted<'_>]) -> Vec<usize> {
     let keys: Vec<(u64, bool)> = wanted
         .iter()
         .map(|wanted| (extend_hash(HASH_START, wanted.path), wanted.repeated))

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
-pub(crate) use emit::to_string;
+pub use emit::to_string;
 pub use located::{Document, Place, documents};
 
 use crate::json::{self, DEPTH_MAX, Parsed};
@@ -26,8 +26,11 @@ const NODE_BYTES: usize = 72;
 /// The most bytes of the texts about keys that are set twice.
 const DUPLICATE_BYTES_MAX: usize = 1 << 20;
 
-/// Parses the first document of a body. The error begins with `yaml: `, as the real one's does.
-pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
+/// Parses the first document of a body.
+///
+/// # Errors
+/// The text of the real parser, which begins with `yaml: `.
+pub fn parse(text: &str) -> Result<Parsed, String> {
     match parse_json(text) {
         Some(parsed) => Ok(parsed),
         None => load(text),

@@ -73,7 +73,7 @@ impl Places {
 ///
 /// ```
 /// let text = "a: 1\n---\nb:\n- c: 2\n";
-/// let documents = operator_apiserver::yaml::documents(text).unwrap();
+/// let documents = apimachinery::yaml::documents(text).unwrap();
 /// let place = documents[1].place("/b/0/c");
 /// assert_eq!((place.line, place.column), (4, 3));
 /// assert_eq!(documents[1].place("/b/0/missing"), documents[1].place("/b/0"));

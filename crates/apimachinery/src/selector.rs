@@ -4,11 +4,18 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::object;
+use crate::{go, names, object};
 
-/// A parsed label selector: all requirements must hold.
+/// A label selector: all requirements must hold. It is parsed from its text with [`str::parse`].
+///
+/// ```
+/// use apimachinery::selector::LabelSelector;
+/// let selector: LabelSelector = "app in (a, b), !old".parse()?;
+/// assert!(selector.matches(&serde_json::json!({"metadata": {"labels": {"app": "b"}}})));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector {
+pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
@@ -29,13 +36,14 @@ enum Operator {
 }
 
 impl LabelSelector {
-    pub(crate) fn is_everything(&self) -> bool {
+    /// Returns true for the selector that selects every object.
+    pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// What a `metav1.LabelSelector` says; an empty one selects everything. `None` where an operator or a list of
-    /// values cannot be.
-    pub(crate) fn from_json(selector: &Value) -> Option<Self> {
+    /// Reads a `metav1.LabelSelector`; an empty one selects everything. Returns `None` for an unknown operator or invalid
+    /// values.
+    pub fn from_json(selector: &Value) -> Option<Self> {
         let labels = selector.get("matchLabels").and_then(Value::as_object);
         let equal = labels.into_iter().flatten().map(|(key, value)| {
             Some(Requirement {
@@ -52,8 +60,8 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Whether an object's labels satisfy every requirement.
-    pub(crate) fn matches(&self, object: &Value) -> bool {
+    /// Returns true if the labels of an object satisfy all requirements.
+    pub fn matches(&self, object: &Value) -> bool {
         let labels = object::meta(object, "labels");
         self.requirements.iter().all(|requirement| {
             let value = labels
@@ -252,7 +260,7 @@ impl Parser {
         value.parse().map_err(|_| {
             format!(
                 "unable to parse requirement: values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
-                object::go_quote(&value)
+                go::quote(&value)
             )
         })
     }
@@ -318,45 +326,50 @@ fn literal(token: &Token) -> &str {
 }
 
 fn check_key(key: &str) -> Result<(), String> {
-    let faults = crate::builtin::names::qualified_name(key);
+    let faults = names::qualified_name(key);
     if faults.is_empty() {
         return Ok(());
     }
     Err(format!(
         "unable to parse requirement: <nil>: Invalid value: {}: {}",
-        object::go_quote(key),
+        go::quote(key),
         faults.join("; ")
     ))
 }
 
 fn check_value(key: &str, value: &str) -> Result<(), String> {
-    let faults = crate::builtin::names::label_value(value);
+    let faults = names::label_value(value);
     if faults.is_empty() {
         return Ok(());
     }
     Err(format!(
         "unable to parse requirement: values[0][{key}]: Invalid value: {}: {}",
-        object::go_quote(value),
+        go::quote(value),
         faults.join("; ")
     ))
 }
 
-/// A parsed field selector: pairs that must be equal, or must not.
+/// A field selector: fields that must be equal to a value, or must not be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FieldSelector {
-    pub(crate) terms: Vec<FieldTerm>,
+pub struct FieldSelector {
+    /// The terms, in order.
+    pub terms: Vec<FieldTerm>,
 }
 
 /// One `field=value` or `field!=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldTerm {
-    pub(crate) field: String,
-    pub(crate) equal: bool,
-    pub(crate) value: String,
+pub struct FieldTerm {
+    /// The label of the field, such as `metadata.name`.
+    pub field: String,
+    /// False for `!=`.
+    pub equal: bool,
+    /// The value.
+    pub value: String,
 }
 
 impl FieldSelector {
-    pub(crate) fn is_everything(&self) -> bool {
+    /// Returns true for the selector that selects every object.
+    pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 }

@@ -1,0 +1,102 @@
+//! Reads and changes the fields of an object that every kind has.
+
+use serde_json::{Map, Value};
+
+/// Returns the text at a path of fields; empty if there is none.
+pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    get(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns the value at a path of fields.
+pub fn get<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, field| value.get(field))
+}
+
+/// Returns `metadata.name`; empty if there is none.
+pub fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"])
+}
+
+/// Returns `metadata.namespace`; empty if there is none.
+pub fn namespace(object: &Value) -> &str {
+    text(object, &["metadata", "namespace"])
+}
+
+/// Returns `metadata.uid`; empty if there is none.
+pub fn uid(object: &Value) -> &str {
+    text(object, &["metadata", "uid"])
+}
+
+/// Returns `metadata.resourceVersion`; empty if there is none.
+pub fn resource_version(object: &Value) -> &str {
+    text(object, &["metadata", "resourceVersion"])
+}
+
+/// Returns true if the object has a deletion timestamp.
+pub fn is_terminating(object: &Value) -> bool {
+    meta(object, "deletionTimestamp").is_some_and(|time| !time.is_null())
+}
+
+/// Returns a field of metadata.
+pub fn meta<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata").and_then(|metadata| metadata.get(field))
+}
+
+/// Returns the finalizers, in order.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    meta(object, "finalizers")
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+/// Returns the metadata as a map; replaces anything that is not a map with an empty one.
+pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    child_mut(object, "metadata")
+}
+
+/// Returns a field as a map; replaces anything that is not a map with an empty one, the object too.
+pub fn child_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    let child = map_mut(object).entry(field.to_owned()).or_insert(Value::Null);
+    map_mut(child)
+}
+
+fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("the value was made an object above"),
+    }
+}
+
+/// Sets a field of metadata, or removes it with `None`.
+pub fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
+    let metadata = metadata_mut(object);
+    match value {
+        Some(value) => metadata.insert(field.to_owned(), value),
+        None => metadata.remove(field),
+    };
+}
+
+/// Copies a top-level field from another version of the object; removes it if that version does not have it.
+pub fn copy_field(object: &mut Value, from: &Value, field: &str) {
+    let map = map_mut(object);
+    match from.get(field) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// Copies a field of metadata from another version of the object.
+pub fn copy_meta(object: &mut Value, from: &Value, field: &str) {
+    set_meta(object, field, meta(from, field).cloned());
+}
+
+/// Returns `metadata.generation`, or 0.
+pub fn generation(object: &Value) -> i64 {
+    meta(object, "generation")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
