@@ -26,19 +26,46 @@ mod storage_class;
 mod storage_protection;
 mod webhook;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use serde_json::Value;
 use tokio::time::Instant;
 
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
 use self::mutation::{Reinvocation, Subject};
-use crate::metrics::Step;
+use crate::clock::Clock;
+use crate::identity::authz::Authorizer;
+use crate::metrics::{Metrics, Step};
 use crate::patch::managed_fields;
-use crate::registry::Registry;
+use crate::random::Random;
+use crate::resource::Resources;
+use crate::resource::crd::conversion::Converter;
 use crate::status::{self, Status};
-use crate::store::Along;
+use crate::store::{Along, Store};
+use crate::webhook_client::Services;
 use crate::write::Write;
 use apimachinery::object;
+
+/// The plug-ins of one server, and what they use.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Random>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) converter: Arc<Converter>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The policies and webhooks.
+    pub(crate) hooks: Hooks,
+    /// The names of the plug-ins that are off.
+    pub(crate) disabled_plugins: BTreeSet<String>,
+    /// The names of the plug-ins that are on although they are off by default.
+    pub(crate) enabled_plugins: BTreeSet<String>,
+}
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +79,14 @@ pub(crate) enum Operation {
 
 /// Counts a step of admission.
 async fn measured<T>(
-    registry: &Registry,
+    admission: &Admission,
     operation: Operation,
     mutates: bool,
     step: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let begun = Instant::now();
     let result = step.await;
-    registry.metrics.admission_step(Step {
+    admission.metrics.admission_step(Step {
         name: "",
         operation: operation.name(),
         mutates,
@@ -72,25 +99,25 @@ async fn measured<T>(
 
 /// The plug-ins that may change the object, and the checks that come first.
 pub(crate) async fn admit(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let step = Box::pin(admit_step(registry, write, operation, object, old));
-    measured(registry, operation, true, step).await
+    let step = Box::pin(admit_step(admission, write, operation, object, old));
+    measured(admission, operation, true, step).await
 }
 
 async fn admit_step(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    if is_enabled(registry, "NamespaceLifecycle") {
-        namespace_lifecycle::check(registry, write, operation, object)?;
+    if is_enabled(admission, "NamespaceLifecycle") {
+        namespace_lifecycle::check(admission, write, operation, object)?;
     }
     if operation == Operation::Create && write.definition.is_terminating() {
         return Err(status::forbidden(
@@ -99,28 +126,28 @@ async fn admit_step(
             "create not allowed while custom resource definition is terminating",
         ));
     }
-    restrict_node(registry, write, operation, Some(object), old)?;
-    if is_enabled(registry, "LimitRanger") {
-        limit_ranger::default(registry, write, operation, object, old);
+    restrict_node(admission, write, operation, Some(object), old)?;
+    if is_enabled(admission, "LimitRanger") {
+        limit_ranger::default(admission, write, operation, object, old);
     }
-    complete(registry, write, operation, object)?;
-    complete_change(registry, write, object, old);
-    change(registry, write, operation, Some(object), old).await
+    complete(admission, write, operation, object)?;
+    complete_change(admission, write, object, old);
+    change(admission, write, operation, Some(object), old).await
 }
 
 /// NodeRestriction, which is off by default.
 fn restrict_node(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    if !restricts_nodes(registry) || is_carrier(write) {
+    if !restricts_nodes(admission) || is_carrier(write) {
         return Ok(());
     }
     let attributes = Attributes {
-        registry,
+        admission,
         write,
         operation,
         object,
@@ -129,27 +156,27 @@ fn restrict_node(
     node_restriction::check(&attributes)
 }
 
-fn restricts_nodes(registry: &Registry) -> bool {
+fn restricts_nodes(admission: &Admission) -> bool {
     const NAME: &str = "NodeRestriction";
-    registry.enabled_plugins.contains(NAME) && is_enabled(registry, NAME)
+    admission.enabled_plugins.contains(NAME) && is_enabled(admission, NAME)
 }
 
 /// The plug-ins that complete a changed pod as they completed the new one.
-fn complete_change(registry: &Registry, write: &Write, object: &mut Value, old: Option<&Value>) {
+fn complete_change(admission: &Admission, write: &Write, object: &mut Value, old: Option<&Value>) {
     let Some(old) = old.filter(|_| write.definition.is("", "pods") && write.subresource.is_empty()) else {
         return;
     };
-    if is_enabled(registry, "Priority") {
+    if is_enabled(admission, "Priority") {
         priority::keep(object, old);
     }
-    if is_enabled(registry, "DefaultTolerationSeconds") {
+    if is_enabled(admission, "DefaultTolerationSeconds") {
         default_toleration_seconds::admit(object);
     }
 }
 
 /// The plug-ins that complete a new object of a built-in kind.
 fn complete(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &mut Value,
@@ -160,21 +187,21 @@ fn complete(
     let subject = &write.definition.subject;
     match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "pods") => {
-            if is_enabled(registry, "ServiceAccount") {
-                service_account::admit(registry, write, object)?;
+            if is_enabled(admission, "ServiceAccount") {
+                service_account::admit(admission, write, object)?;
             }
-            if is_enabled(registry, "Priority") {
-                priority::admit(registry, write, object)?;
+            if is_enabled(admission, "Priority") {
+                priority::admit(admission, write, object)?;
             }
-            if is_enabled(registry, "DefaultTolerationSeconds") {
+            if is_enabled(admission, "DefaultTolerationSeconds") {
                 default_toleration_seconds::admit(object);
             }
-            if is_enabled(registry, "RuntimeClass") {
-                runtime_class::admit(registry, write, object)?;
+            if is_enabled(admission, "RuntimeClass") {
+                runtime_class::admit(admission, write, object)?;
             }
         }
         ("", "nodes") => {
-            if is_enabled(registry, "TaintNodesByCondition") {
+            if is_enabled(admission, "TaintNodesByCondition") {
                 node_taint::admit(object);
             }
         }
@@ -182,8 +209,8 @@ fn complete(
             certificate_requester::admit(&write.user, object);
         }
         _ => {
-            storage_class::default(registry, subject, object);
-            if is_enabled(registry, "StorageObjectInUseProtection") {
+            storage_class::default(admission, subject, object);
+            if is_enabled(admission, "StorageObjectInUseProtection") {
                 storage_protection::admit(subject, object);
             }
         }
@@ -194,20 +221,20 @@ fn complete(
 /// Lets the policies and webhooks change an object. If one of them does, those before it that want to are asked again,
 /// once.
 async fn change(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: Option<&mut Value>,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let hooks = registry.hooks.current();
+    let hooks = admission.hooks.current();
     if !hooks.mutates() || is_carrier(write) {
         return Ok(());
     }
     let managed_before = object
         .as_deref()
         .and_then(|object| object::meta(object, "managedFields").cloned());
-    let mut subject = Subject::new(registry, write, operation, object.as_deref(), old);
+    let mut subject = Subject::new(admission, write, operation, object.as_deref(), old);
     let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
     let mut unconverted = policy::Unconverted::default();
     if write.definition.is_custom() {
@@ -228,10 +255,10 @@ async fn change(
     .await?;
     if policies.is_needed() || webhooks.is_needed() {
         if let Some(object) = subject.own_object() {
-            if is_enabled(registry, "LimitRanger") {
-                limit_ranger::default(registry, write, operation, object, old);
+            if is_enabled(admission, "LimitRanger") {
+                limit_ranger::default(admission, write, operation, object, old);
             }
-            complete(registry, write, operation, object)?;
+            complete(admission, write, operation, object)?;
         }
         policy::mutating::mutate(
             &mut subject,
@@ -265,110 +292,110 @@ fn restore_managed_fields(write: &Write, object: &mut Value, before: Option<Valu
 
 /// The plug-ins that only look at a new or changed object.
 pub(crate) async fn validate(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let step = Box::pin(validate_step(registry, write, operation, object, old));
-    measured(registry, operation, false, step).await
+    let step = Box::pin(validate_step(admission, write, operation, object, old));
+    measured(admission, operation, false, step).await
 }
 
 async fn validate_step(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let attributes = Attributes {
-        registry,
+        admission,
         write,
         operation,
         object: Some(object),
         old,
     };
-    if is_enabled(registry, "LimitRanger") {
+    if is_enabled(admission, "LimitRanger") {
         limit_ranger::check(&attributes)?;
     }
-    if is_enabled(registry, "PodSecurity") {
+    if is_enabled(admission, "PodSecurity") {
         pod_security::check(&attributes)?;
     }
-    if is_enabled(registry, "PersistentVolumeClaimResize") {
+    if is_enabled(admission, "PersistentVolumeClaimResize") {
         storage_class::check_growth(&attributes)?;
     }
-    if is_enabled(registry, "RuntimeClass") {
+    if is_enabled(admission, "RuntimeClass") {
         runtime_class::check(&attributes)?;
     }
-    if is_enabled(registry, "CertificateSubjectRestriction") {
+    if is_enabled(admission, "CertificateSubjectRestriction") {
         certificate_subject::check(&attributes)?;
     }
     if let Some(old) = old {
-        certificate_signer::check(registry, write, object, old)?;
+        certificate_signer::check(admission, write, object, old)?;
     }
-    ask(registry, write, operation, Some(object), old).await
+    ask(admission, write, operation, Some(object), old).await
 }
 
 /// The last plug-in: whether the quotas of the namespace leave room for a write, and what has to be committed along with
 /// it. `object` and `old` are as they are stored.
 pub(crate) fn charge(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<Vec<Along>, Status> {
-    if !is_enabled(registry, "ResourceQuota") {
+    if !is_enabled(admission, "ResourceQuota") {
         return Ok(Vec::new());
     }
-    resource_quota::charge(registry, write, operation, object, old)
+    resource_quota::charge(admission, write, operation, object, old)
 }
 
-fn is_enabled(registry: &Registry, plugin: &str) -> bool {
-    !registry.disabled_plugins.contains(plugin)
+fn is_enabled(admission: &Admission, plugin: &str) -> bool {
+    !admission.disabled_plugins.contains(plugin)
 }
 
 /// All plug-ins, for an object that is to be deleted.
-pub(crate) async fn delete(registry: &Registry, write: &Write, old: &Value) -> Result<(), Status> {
-    if is_enabled(registry, "NamespaceLifecycle") {
-        namespace_lifecycle::check(registry, write, Operation::Delete, old)?;
+pub(crate) async fn delete(admission: &Admission, write: &Write, old: &Value) -> Result<(), Status> {
+    if is_enabled(admission, "NamespaceLifecycle") {
+        namespace_lifecycle::check(admission, write, Operation::Delete, old)?;
     }
     let operation = Operation::Delete;
-    restrict_node(registry, write, operation, None, Some(old))?;
-    let step = change(registry, write, operation, None, Some(old));
-    measured(registry, operation, true, step).await?;
-    let step = ask(registry, write, operation, None, Some(old));
-    measured(registry, operation, false, step).await
+    restrict_node(admission, write, operation, None, Some(old))?;
+    let step = change(admission, write, operation, None, Some(old));
+    measured(admission, operation, true, step).await?;
+    let step = ask(admission, write, operation, None, Some(old));
+    measured(admission, operation, false, step).await
 }
 
 /// Calls all policies and webhooks for a body that is not stored: a Binding, an Eviction, a review, the options of an
 /// exec. The change that follows from the body is not admitted again.
 pub(crate) async fn admit_body(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     body: &mut Value,
 ) -> Result<(), Status> {
-    let step = mutate_body(registry, write, operation, body);
-    measured(registry, operation, true, step).await?;
-    let step = validate_body(registry, write, operation, body);
-    measured(registry, operation, false, step).await
+    let step = mutate_body(admission, write, operation, body);
+    measured(admission, operation, true, step).await?;
+    let step = validate_body(admission, write, operation, body);
+    measured(admission, operation, false, step).await
 }
 
 /// The first half of [`admit_body`]: the policies and webhooks that may change the body.
 pub(crate) async fn mutate_body(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     body: &mut Value,
 ) -> Result<(), Status> {
-    if restricts_nodes(registry) {
-        node_restriction::check_body(registry, write, body)?;
+    if restricts_nodes(admission) {
+        node_restriction::check_body(admission, write, body)?;
     }
-    let hooks = registry.hooks.current();
+    let hooks = admission.hooks.current();
     if hooks.mutates() {
-        let mut subject = Subject::new(registry, write, operation, Some(body), None);
+        let mut subject = Subject::new(admission, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
         policy::mutating::mutate(
             &mut subject,
@@ -389,14 +416,14 @@ pub(crate) async fn mutate_body(
 
 /// The second half of [`admit_body`]: the policies and webhooks that only validate.
 pub(crate) async fn validate_body(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     body: &Value,
 ) -> Result<(), Status> {
-    let hooks = registry.hooks.current();
+    let hooks = admission.hooks.current();
     if hooks.validates() {
-        look(registry, write, operation, (Some(body), None), &hooks).await?;
+        look(admission, write, operation, (Some(body), None), &hooks).await?;
     }
     Ok(())
 }
@@ -408,13 +435,13 @@ fn is_carrier(write: &Write) -> bool {
 
 /// Asks the policies and webhooks that only look.
 async fn ask(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let hooks = registry.hooks.current();
+    let hooks = admission.hooks.current();
     if !hooks.validates() || is_carrier(write) {
         return Ok(());
     }
@@ -422,7 +449,7 @@ async fn ask(
         let scale = |object: Option<&Value>| object.map(|object| mutation::body_of(write, object));
         let (object, old) = (scale(object), scale(old));
         return look(
-            registry,
+            admission,
             write,
             operation,
             (object.as_ref(), old.as_ref()),
@@ -430,18 +457,18 @@ async fn ask(
         )
         .await;
     }
-    look(registry, write, operation, (object, old), &hooks).await
+    look(admission, write, operation, (object, old), &hooks).await
 }
 
 async fn look(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     (object, old): (Option<&Value>, Option<&Value>),
     hooks: &hooks::Configured,
 ) -> Result<(), Status> {
     let attributes = Attributes {
-        registry,
+        admission,
         write,
         operation,
         object,

@@ -126,7 +126,7 @@ impl Client {
     pub async fn get(&self, gvr: &Gvr, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
         let definition = self.find(gvr)?;
         let stored = self.registry.get(&definition, namespace, name)?;
-        conversion::prepare(&self.registry, &definition, [&stored.value]).await?;
+        conversion::prepare(&self.registry.converter, &definition, [&stored.value]).await?;
         Ok(definition.serve(&stored.value))
     }
 
@@ -141,7 +141,7 @@ impl Client {
         };
         let page = self.registry.list(&definition, namespace, &options)?;
         let stored = page.items.iter().map(|stored| &stored.value);
-        conversion::prepare(&self.registry, &definition, stored).await?;
+        conversion::prepare(&self.registry.converter, &definition, stored).await?;
         Ok(List {
             revision: page.revision,
             items: page
@@ -237,7 +237,7 @@ impl Client {
 
     /// Every resource that is served now, built in or custom; one entry a group and resource.
     pub fn resources(&self) -> Vec<ServedResource> {
-        let custom = self.registry.custom();
+        let custom = self.registry.resources.custom();
         let mut resources: Vec<ServedResource> = Vec::new();
         let definitions = builtin_catalog().definitions().iter();
         for definition in definitions.chain(custom.definitions()) {

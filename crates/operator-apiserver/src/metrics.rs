@@ -7,17 +7,13 @@ mod process;
 mod text;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use self::text::render;
-use crate::http::call::{Body, Call, hold};
-use crate::registry::Registry;
 
 /// Maximum number of label sets of one metric.
 const SERIES_MAX: usize = 20_000;
@@ -143,23 +139,14 @@ pub(crate) struct Step<'a> {
 
 impl Metrics {
     /// Counts a request that began, until the guard is dropped.
-    pub(crate) fn begin<'a>(&'a self, call: &Call) -> InFlight<'a> {
-        let mutates = !matches!(
-            call.info.verb,
-            "get" | "list" | "watch" | "head" | "options" | "proxy"
-        );
+    pub(crate) fn begin(&self, mutates: bool) -> InFlight<'_> {
         let count = if mutates { &self.mutating } else { &self.read_only };
         count.fetch_add(1, Ordering::Relaxed);
         InFlight(count)
     }
 
-    /// Counts an answered request.
-    pub(crate) fn answered(&self, registry: &Registry, call: &Call, code: u16, size: usize) {
-        self.finished(RequestLabels::of(registry, call), code, call.started, Some(size));
-    }
-
     /// Counts an answered request; the sizes of streams are not counted.
-    fn finished(&self, labels: RequestLabels, code: u16, started: Instant, size: Option<usize>) {
+    pub(crate) fn finished(&self, labels: RequestLabels, code: u16, started: Instant, size: Option<usize>) {
         let elapsed = started.elapsed().as_secs_f64();
         let key = (labels, code);
         let mut requests = self.requests.lock();
@@ -176,7 +163,7 @@ impl Metrics {
         }
     }
 
-    fn change_long_running(&self, labels: &RequestLabels, by: i64) {
+    pub(crate) fn change_long_running(&self, labels: &RequestLabels, by: i64) {
         self.long_running
             .change(labels.plain(), || 0, |count| *count += by);
     }
@@ -247,108 +234,20 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Counts a request whose answer is a stream as running until the stream ends, and then as answered.
-pub(crate) fn follow(registry: &Registry, call: &Call, code: u16, body: Body) -> Body {
-    let labels = RequestLabels::of(registry, call);
-    registry.metrics.change_long_running(&labels, 1);
-    let running = LongRunning {
-        registry: registry.this.clone(),
-        labels,
-        code,
-        started: call.started,
-    };
-    hold(body, running)
-}
-
-/// A long request, until it is dropped.
-struct LongRunning {
-    registry: Weak<Registry>,
-    labels: RequestLabels,
-    code: u16,
-    started: Instant,
-}
-
-impl Drop for LongRunning {
-    fn drop(&mut self) {
-        if let Some(registry) = self.registry.upgrade() {
-            registry.metrics.change_long_running(&self.labels, -1);
-            let labels = self.labels.clone();
-            registry.metrics.finished(labels, self.code, self.started, None);
-        }
-    }
-}
-
 /// The labels of a request, all of known values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct RequestLabels {
-    component: &'static str,
-    dry_run: &'static str,
-    group: String,
-    resource: String,
-    scope: &'static str,
-    subresource: String,
-    verb: &'static str,
-    version: String,
+pub(crate) struct RequestLabels {
+    pub(crate) component: &'static str,
+    pub(crate) dry_run: &'static str,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) scope: &'static str,
+    pub(crate) subresource: String,
+    pub(crate) verb: &'static str,
+    pub(crate) version: String,
 }
 
-/// Paths that are counted by their names.
-const PATHS: [&str; 10] = [
-    "/api",
-    "/apis",
-    "/flagz",
-    "/healthz",
-    "/livez",
-    "/metrics",
-    "/openapi/v2",
-    "/readyz",
-    "/statusz",
-    "/version",
-];
-
 impl RequestLabels {
-    fn of(registry: &Registry, call: &Call) -> Self {
-        let info = &call.info;
-        let mut labels = Self {
-            component: "",
-            dry_run: "",
-            group: String::new(),
-            resource: String::new(),
-            scope: "",
-            subresource: String::new(),
-            verb: verb(call),
-            version: String::new(),
-        };
-        if !info.is_resource {
-            if PATHS.contains(&info.path.as_str()) {
-                labels.subresource.clone_from(&info.path);
-            } else if info.path.starts_with("/openapi/v3") {
-                labels.subresource = "openapi/v3".to_owned();
-            }
-            return labels;
-        }
-        let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
-            return labels;
-        };
-        labels.component = "apiserver";
-        labels.group.clone_from(&definition.subject.group);
-        labels.resource.clone_from(&definition.subject.resource);
-        labels.version.clone_from(&definition.version);
-        if definition.subresource(&info.subresource).is_some() {
-            labels.subresource.clone_from(&info.subresource);
-        }
-        if call.query.all("dryRun").any(|value| value == "All") {
-            labels.dry_run = "All";
-        }
-        labels.scope = if !info.name.is_empty() || info.verb == "create" {
-            "resource"
-        } else if info.namespace.is_empty() {
-            "cluster"
-        } else {
-            "namespace"
-        };
-        labels
-    }
-
     fn plain(&self) -> Labels {
         let Self {
             group,
@@ -379,27 +278,5 @@ impl RequestLabels {
         labels.insert(0, code.to_string());
         labels.insert(labels.len() - 2, String::new());
         labels
-    }
-}
-
-/// The verb of a request as metrics name it.
-fn verb(call: &Call) -> &'static str {
-    let info = &call.info;
-    let connects = matches!(
-        info.subresource.as_str(),
-        "attach" | "exec" | "portforward" | "proxy"
-    );
-    match info.verb {
-        _ if info.is_resource && connects => "CONNECT",
-        "get" | "head" => "GET",
-        "list" => "LIST",
-        "watch" => "WATCH",
-        "create" | "post" => "POST",
-        "update" | "put" => "PUT",
-        "patch" if call.header(CONTENT_TYPE).starts_with("application/apply-patch") => "APPLY",
-        "patch" => "PATCH",
-        "delete" => "DELETE",
-        "deletecollection" => "DELETECOLLECTION",
-        _ => "other",
     }
 }

@@ -17,11 +17,11 @@ mod service_network;
 mod storable;
 mod update;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::aggregation::Aggregation;
@@ -30,126 +30,112 @@ pub(crate) use self::delete::DeleteOptions;
 use self::expiry::Expiry;
 pub(crate) use self::list::{ListOptions, Page, RevisionMatch};
 pub use self::service_network::{NetworkError, ServiceNetwork};
-use crate::admission;
+use crate::admission::{self, Admission};
 use crate::clock::{self, Clock};
-use crate::http::audit::Audit;
-use crate::http::in_flight::InFlight;
-use crate::http::offload::Offload;
-use crate::identity::authn::User;
-use crate::identity::authz;
-use crate::identity::keyring::Keyring;
-use crate::identity::token::Issuer;
+use crate::identity::authz::{Authorization, Authorizer};
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::resource::crd;
-use crate::resource::{Definition, builtin_catalog};
+use crate::resource::crd::conversion::Converter;
+use crate::resource::{Definition, Resources};
 use crate::status::{self, Status};
 use crate::store::{Store, Stored};
-use crate::webhook_client::Routes;
+use crate::webhook_client::Services;
 use crate::write::Write;
 
-/// One server's state.
+/// What differs between registries.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// The authorizers, in order.
+    pub(crate) authorizers: Vec<Authorization>,
+    /// The range of the addresses of Services.
+    pub(crate) service_network: ServiceNetwork,
+    /// The names of the admission plug-ins that are off.
+    pub(crate) disabled_plugins: BTreeSet<String>,
+    /// The names of the admission plug-ins that are on although they are off by default.
+    pub(crate) enabled_plugins: BTreeSet<String>,
+    /// The time after which events expire.
+    pub(crate) event_ttl: Duration,
+}
+
+/// The objects of one server, and everything that takes part in a write.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Random,
-    custom: RwLock<Arc<crd::CustomCatalog>>,
+    pub(crate) random: Arc<Random>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) converter: Arc<Converter>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) admission: Admission,
     /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<establish::Established>,
     /// Where the next cluster address and node port are looked for.
     pub(crate) addresses: service_address::Cursor,
-    /// Cancelled when the server ends: watches end with it.
-    pub(crate) stop: CancellationToken,
-    /// Who signs the tokens of service accounts.
-    pub(crate) issuer: Arc<Issuer>,
-    /// Tokens that never change, with their users.
-    pub(crate) static_tokens: HashMap<String, User>,
-    /// Who decides what users may do, in order.
-    pub(crate) authorizers: Vec<authz::Authorization>,
-    /// Where the addresses of services come from.
+    /// The range of the addresses of Services.
     pub(crate) service_network: ServiceNetwork,
-    /// Whether requests without credentials are answered.
-    pub(crate) anonymous: bool,
-    /// The admission plug-ins that are off, by name.
-    pub(crate) disabled_plugins: BTreeSet<String>,
-    /// The admission plug-ins that are on besides those that are on by default.
-    pub(crate) enabled_plugins: BTreeSet<String>,
-    /// Where keys and certificates are kept.
-    pub(crate) keyring: Keyring,
-    /// The policies and webhooks that are asked about writes.
-    pub(crate) hooks: admission::Hooks,
-    /// Where the Services lead that webhooks are called by.
-    pub(crate) routes: Routes,
-    /// When the server was made.
-    pub(crate) started: SystemTime,
-    /// The flags that the server was started with, for `/flagz`.
-    pub(crate) flags: BTreeMap<String, String>,
-    /// The least time of a watch that asks for none; zero is without an end.
-    pub(crate) min_request_timeout: Duration,
-    /// The servers of extension APIs.
+    /// The APIService objects and the servers of extension APIs.
     pub(crate) aggregation: Aggregation,
-    /// Records requests, if it is asked to.
-    pub(crate) audit: Option<Arc<Audit>>,
-    /// Counts requests and admission.
-    pub(crate) metrics: Metrics,
     /// When events expire.
     pub(crate) expiry: Expiry,
-    /// Limits requests and the memory of their bodies.
-    pub(crate) in_flight: InFlight,
-    /// Runs the work of large requests.
-    pub(crate) offload: Offload,
-    /// This registry, for what outlives a borrow of it.
-    pub(crate) this: Weak<Registry>,
+    /// Cancelled when the server ends: watches end with it.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Registry {
-    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Random) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        metrics: Arc<Metrics>,
+        options: Options,
+    ) -> Self {
+        let (store, random) = (Arc::new(store), Arc::new(random));
+        let resources = Arc::<Resources>::default();
+        let services = Arc::new(Services::new(store.clone()));
+        let converter = Arc::new(Converter {
+            services: services.clone(),
+            random: random.clone(),
+        });
+        let authorizer = Authorizer::new(store.clone(), options.authorizers, metrics.clone());
+        let authorizer = Arc::new(authorizer);
+        let admission = Admission {
+            store: store.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            resources: resources.clone(),
+            services: services.clone(),
+            converter: converter.clone(),
+            authorizer: authorizer.clone(),
+            metrics,
+            hooks: admission::Hooks::default(),
+            disabled_plugins: options.disabled_plugins,
+            enabled_plugins: options.enabled_plugins,
+        };
+        let mut expiry = Expiry::default();
+        expiry.ttl = options.event_ttl;
         Self {
-            started: clock.now(),
-            flags: BTreeMap::new(),
-            min_request_timeout: Duration::ZERO,
             store,
             clock,
             random,
-            custom: RwLock::default(),
+            resources,
+            services,
+            converter,
+            authorizer,
+            admission,
             establishing: Mutex::default(),
             addresses: service_address::Cursor::default(),
-            stop: CancellationToken::new(),
-            issuer: Arc::default(),
-            static_tokens: HashMap::new(),
-            authorizers: vec![authz::Authorization::default()],
-            service_network: ServiceNetwork::default(),
-            anonymous: true,
-            disabled_plugins: BTreeSet::new(),
-            enabled_plugins: BTreeSet::new(),
-            keyring: Keyring::default(),
-            hooks: admission::Hooks::default(),
-            routes: Routes::default(),
+            service_network: options.service_network,
             aggregation: Aggregation::default(),
-            audit: None,
-            metrics: Metrics::default(),
-            expiry: Expiry::default(),
-            in_flight: InFlight::default(),
-            offload: Offload::default(),
-            this: Weak::new(),
+            expiry,
+            stop: CancellationToken::new(),
         }
     }
 
     /// The resource served at a path.
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Definition>> {
-        builtin_catalog()
-            .find(group, version, resource)
-            .or_else(|| self.custom().find(group, version, resource))
-    }
-
-    /// The resources that CRDs define.
-    pub(crate) fn custom(&self) -> Arc<crd::CustomCatalog> {
-        self.custom.read().clone()
-    }
-
-    pub(crate) fn set_custom(&self, catalog: crd::CustomCatalog) {
-        *self.custom.write() = Arc::new(catalog);
+        self.resources.find(group, version, resource)
     }
 
     /// The time as objects carry it.
@@ -178,7 +164,7 @@ impl Registry {
     /// Serves what the stored CRDs define, and asks the stored policies and webhooks: the store may have come with some.
     pub(crate) fn establish_stored(&self) {
         establish::establish(self);
-        admission::configure(self);
+        admission::configure(&self.admission);
         aggregation::update(self);
         expiry::begin(self);
     }
@@ -192,7 +178,7 @@ impl Registry {
             establish::finish_deletions(self, definition, key);
             aggregation::update_custom(self);
         } else if admission::is_configuration(definition) {
-            admission::configure(self);
+            admission::configure(&self.admission);
         } else if expiry::is_expiring(definition) {
             expiry::expire(self);
             expiry::written(self, key);

@@ -3,6 +3,7 @@
 pub(crate) mod crd;
 mod definition;
 mod field_managers;
+mod resources;
 pub(crate) mod scale;
 mod shared_storage;
 mod strategy;
@@ -12,4 +13,5 @@ pub(crate) use self::definition::{
     Backing, Definition, Subresource, api_version, builtin_catalog, token_requests,
 };
 pub(crate) use self::field_managers::FieldManagers;
+pub(crate) use self::resources::Resources;
 pub(crate) use self::version_priority::version_priority;

@@ -9,27 +9,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Request, Response};
-use tokio_util::sync::CancellationToken;
+use http::{Request, Response};
 
 use crate::bootstrap;
 use crate::client::Client;
 use crate::clock::{Clock, WallClock};
 use crate::error::Error;
 use crate::http::audit::{Audit, AuditOptions};
-use crate::http::call::{self, Body};
-use crate::http::deadline::REQUEST_MAX;
-use crate::http::listener::{self, ListenOptions, Listener, Peer};
-use crate::http::pipeline::{self, Incoming};
+use crate::http::call::Body;
+use crate::http::discovery::DocumentCache;
+use crate::http::handler::{BoxError, Handler};
+use crate::http::in_flight::InFlight;
+use crate::http::listener::{self, ListenOptions, Listener};
+use crate::http::offload::Offload;
 use crate::http::proxy::ClientIdentity;
-use crate::identity::authn::User;
+use crate::identity::authn::{Authenticator, User};
 use crate::identity::authz::Authorization;
 use crate::identity::keyring::Keyring;
 use crate::identity::token::{Issuer, KeyError};
+use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::registry::expiry::EVENT_TTL;
-use crate::registry::{Registry, ServiceNetwork};
+use crate::registry::{self, Registry, ServiceNetwork, aggregation};
 use crate::store::journal;
 use crate::store::{Horizon, Store};
 
@@ -39,14 +40,12 @@ const HISTORY: Horizon = Horizon {
     bytes: 128 << 20,
 };
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// One API server, isolated from all others. Clones are handles of the same server.
 ///
 /// As a [`tower::Service`] it answers requests inside the process; those are the administrator's.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    pub(crate) registry: Arc<Registry>,
+    handler: Arc<Handler>,
 }
 
 /// What a server is made of; see [`ApiServer::builder`].
@@ -115,14 +114,15 @@ impl ApiServer {
 
     /// A client that reaches the registry without HTTP; the requests are the administrator's.
     pub fn client(&self) -> Client {
-        Client::new(self.registry.clone())
+        Client::new(self.handler.registry.clone())
     }
 
     /// Says where a Service leads for the webhooks of admission and of conversion that name it: nothing else routes to
     /// a Service here. The certificate must be the Service's own (`NAME.NAMESPACE.svc`).
     pub fn route_service(&self, namespace: &str, name: &str, address: std::net::SocketAddr) {
-        self.registry.routes.set(namespace, name, address);
-        crate::registry::aggregation::update(&self.registry);
+        let registry = &self.handler.registry;
+        registry.services.routes.set(namespace, name, address);
+        aggregation::update(registry);
     }
 
     /// Serves HTTPS on a local address, with certificates made for it.
@@ -130,45 +130,12 @@ impl ApiServer {
     /// # Errors
     /// If the address is in use, or the certificates cannot be made.
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, Error> {
-        listener::listen(self.clone(), options).await
+        listener::listen(self.handler.clone(), options).await
     }
 
     /// Ends all watches. Requests are still answered; the objects go with the last handle.
     pub fn shutdown(&self) {
-        self.registry.stop.cancel();
-    }
-
-    /// Answers one request.
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
-    {
-        let (mut parts, body) = request.into_parts();
-        let peer = parts.extensions.remove::<Peer>();
-        let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
-        let address = peer.as_ref().and_then(|peer| peer.address);
-        let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
-        let expiry = peer.as_ref().and_then(|peer| peer.expiry);
-        let user = peer.map_or_else(User::admin, |peer| peer.user);
-        let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
-        let is_head = parts.method == Method::HEAD;
-        let incoming = Incoming {
-            parts,
-            body: self.registry.in_flight.read(body),
-            user,
-            address,
-            is_untrusted,
-            expiry,
-            drain,
-            limit,
-        };
-        let response = pipeline::handle(&self.registry, incoming).await;
-        if is_head {
-            return response.map(|_| call::full(Bytes::new()));
-        }
-        response
+        self.handler.registry.stop.cancel();
     }
 }
 
@@ -187,8 +154,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
+        let handler = self.handler.clone();
+        Box::pin(async move { Ok(handler.answer(request).await) })
     }
 }
 
@@ -450,32 +417,50 @@ impl Builder {
             Some(directory) => Store::open(self.history, directory, journal::Options { sync: self.fsync })
                 .map_err(|error| Error::DataDirectory(error.to_string()))?,
         };
-        let mut registry = Registry::new(store, self.clock, random);
-        registry.disabled_plugins = self.disabled_plugins;
-        registry.enabled_plugins = self.enabled_plugins;
-        registry.aggregation.identity = self.proxy_client;
-        registry.service_network = self.service_network;
-        registry.flags = self.flags;
-        let audit = self.audit.map(Audit::new).transpose();
-        registry.audit = audit.map_err(Error::Audit)?.map(Arc::new);
-        registry.min_request_timeout = self.min_request_timeout;
-        registry.anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
-        registry.authorizers = self.authorizers;
-        registry.expiry.ttl = self.event_ttl;
-        registry.keyring = self
+        let keyring = self
             .data_directory
             .as_deref()
             .map(Keyring::of)
             .unwrap_or_default();
-        registry.issuer = Arc::new(self.tokens.issuer(&registry.keyring)?);
-        registry.static_tokens = self.tokens.fixed;
+        let issuer = Arc::new(self.tokens.issuer(&keyring)?);
+        let audit = self.audit.map(Audit::new).transpose();
+        let audit = audit.map_err(Error::Audit)?.map(Arc::new);
+        let anonymous = self.anonymous && !self.authorizers.contains(&Authorization::AlwaysAllow);
+        let metrics = Arc::<Metrics>::default();
+        let options = registry::Options {
+            authorizers: self.authorizers,
+            service_network: self.service_network,
+            disabled_plugins: self.disabled_plugins,
+            enabled_plugins: self.enabled_plugins,
+            event_ttl: self.event_ttl,
+        };
+        let registry = Registry::new(store, self.clock.clone(), random, metrics.clone(), options);
         bootstrap::populate(&registry);
         registry.establish_stored();
         registry.store.begin_history();
-        let registry = Arc::new_cyclic(|this| {
-            registry.this = this.clone();
-            registry
-        });
-        Ok(ApiServer { registry })
+        let authenticator = Authenticator {
+            store: registry.store.clone(),
+            clock: self.clock.clone(),
+            issuer,
+            static_tokens: self.tokens.fixed,
+        };
+        let handler = Handler {
+            registry: Arc::new(registry),
+            authenticator,
+            anonymous,
+            audit,
+            metrics,
+            in_flight: InFlight::default(),
+            offload: Offload::default(),
+            documents: DocumentCache::default(),
+            keyring,
+            proxy_identity: self.proxy_client,
+            started: self.clock.now(),
+            flags: self.flags,
+            min_request_timeout: self.min_request_timeout,
+        };
+        Ok(ApiServer {
+            handler: Arc::new(handler),
+        })
     }
 }

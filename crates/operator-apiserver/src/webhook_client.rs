@@ -33,7 +33,7 @@ use tokio_rustls::TlsConnector;
 use self::target::Target;
 pub(crate) use self::target::endpoint_of;
 pub(crate) use self::trust::client_config;
-use crate::registry::Registry;
+use crate::store::Store;
 use apimachinery::object;
 
 /// The longest answer that is read.
@@ -57,6 +57,22 @@ impl Routes {
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<SocketAddr> {
         let key = (namespace.to_owned(), name.to_owned());
         self.0.read().get(&key).copied()
+    }
+}
+
+/// Finds the addresses of Services.
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) store: Arc<Store>,
+    pub(crate) routes: Routes,
+}
+
+impl Services {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            routes: Routes::default(),
+        }
     }
 }
 
@@ -119,7 +135,7 @@ impl WebhookClient {
     /// Sends a body and returns the code and the body of the answer.
     pub(crate) async fn send(
         &self,
-        registry: &Registry,
+        services: &Services,
         user_agent: &str,
         body: String,
         timeout: Duration,
@@ -131,7 +147,7 @@ impl WebhookClient {
             body: Bytes::from(body),
             tls,
         };
-        let answer = tokio::time::timeout(timeout, self.follow(registry, self.target.clone(), &sent)).await;
+        let answer = tokio::time::timeout(timeout, self.follow(services, self.target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&self.target, "context deadline exceeded")));
         answer.map_err(|broken| CallError::Failed(format!("Post {:?}: {}", broken.url, broken.why)))
     }
@@ -139,7 +155,7 @@ impl WebhookClient {
     /// Sends a review and reads the answer, which is a review of the same version and kind.
     pub(crate) async fn post(
         &self,
-        registry: &Registry,
+        services: &Services,
         user_agent: &str,
         review: &Value,
         timeout: Duration,
@@ -157,7 +173,7 @@ impl WebhookClient {
             body: Bytes::from(review.to_string()),
             tls,
         };
-        let answer = tokio::time::timeout(timeout, self.follow(registry, target.clone(), &sent)).await;
+        let answer = tokio::time::timeout(timeout, self.follow(services, target.clone(), &sent)).await;
         let answer = answer.unwrap_or_else(|_| Err(Broken::at(&target, "context deadline exceeded")));
         let (code, body) = answer.map_err(|broken| {
             let Broken { url, why } = broken;
@@ -170,7 +186,7 @@ impl WebhookClient {
     /// a GET.
     async fn follow(
         &self,
-        registry: &Registry,
+        services: &Services,
         mut target: Target,
         sent: &Sent<'_>,
     ) -> Result<(u16, Bytes), Broken> {
@@ -178,7 +194,7 @@ impl WebhookClient {
         loop {
             let at = |why: &dyn Display| Broken::at(&target, why);
             let request = sent.request(&target, repeats).map_err(|error| at(&error))?;
-            let answer = self.exchange(registry, &target, sent.tls.clone(), request).await;
+            let answer = self.exchange(services, &target, sent.tls.clone(), request).await;
             let answer = answer.map_err(|why| at(&why))?;
             let Some(location) = answer.location.filter(|location| !location.is_empty()) else {
                 return Ok((answer.code, answer.body));
@@ -199,7 +215,7 @@ impl WebhookClient {
 
     async fn exchange(
         &self,
-        registry: &Registry,
+        services: &Services,
         target: &Target,
         tls: Arc<ClientConfig>,
         mut request: Request<Full<Bytes>>,
@@ -218,7 +234,7 @@ impl WebhookClient {
                 },
             }
         }
-        let mut sender = connect(registry, target, tls).await?;
+        let mut sender = connect(services, target, tls).await?;
         let response = sender
             .send_request(request)
             .await
@@ -307,11 +323,11 @@ impl Broken {
 }
 
 async fn connect(
-    registry: &Registry,
+    services: &Services,
     target: &Target,
     tls: Arc<ClientConfig>,
 ) -> Result<SendRequest<Full<Bytes>>, String> {
-    let (host, port) = target.resolve(registry)?;
+    let (host, port) = target.resolve(services)?;
     let stream = TcpStream::connect((host.as_str(), port))
         .await
         .map_err(|error| failure::of_dial(&host, port, &error))?;

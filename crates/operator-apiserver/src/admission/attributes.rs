@@ -7,7 +7,7 @@ use apimachinery::object;
 use serde_json::{Map, Value, json};
 
 use super::{Operation, mutation};
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
@@ -16,7 +16,7 @@ use crate::write::Write;
 /// One request on its way through admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a> {
-    pub(crate) registry: &'a Registry,
+    pub(crate) admission: &'a Admission,
     pub(crate) write: &'a Write,
     pub(crate) operation: Operation,
     /// The new object, in the version of the request; `None` for a delete.
@@ -83,7 +83,7 @@ impl<'a> Attributes<'a> {
             .flatten()
             .map(|object| Arc::new(object.clone()))
             .collect();
-        conversion::prepare(self.registry, target, &objects).await
+        conversion::prepare(&self.admission.converter, target, &objects).await
     }
 
     /// The request as policies and webhooks see it, without the objects; `target` is the version that a rule named.

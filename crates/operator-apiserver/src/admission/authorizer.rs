@@ -1,19 +1,18 @@
 //! `authorizer` in expressions: may the user of the request, or a service account, do something else too?
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use kubernetes_cel::Host;
 use kubernetes_cel::value::Value;
 
 use super::attributes::Attributes;
 use crate::identity::authn::{self, User};
-use crate::identity::authz::{self, Decision};
-use crate::registry::Registry;
+use crate::identity::authz::{self, Authorizer, Decision};
 
 /// `authorizer`, and `authorizer.requestResource`.
 pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'a>); 2] {
     let asking = Asking {
-        registry: attributes.registry.this.clone(),
+        authorizer: attributes.admission.authorizer.clone(),
         user: attributes.write.user.clone(),
     };
     let definition = &attributes.write.definition;
@@ -34,7 +33,7 @@ pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'
 /// On whose behalf is asked.
 #[derive(Clone, Debug)]
 struct Asking {
-    registry: Weak<Registry>,
+    authorizer: Arc<Authorizer>,
     user: User,
 }
 
@@ -142,10 +141,7 @@ impl Asking {
     }
 
     fn decide(&self, attributes: &authz::Attributes<'_>) -> Decision {
-        let registry = self.registry.upgrade();
-        registry.map_or_else(Decision::default, |registry| {
-            authz::authorize(&registry, attributes)
-        })
+        self.authorizer.authorize(attributes)
     }
 }
 

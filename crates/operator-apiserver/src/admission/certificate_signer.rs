@@ -4,15 +4,20 @@ use apimachinery::go::quote;
 use apimachinery::object;
 use serde_json::Value;
 
-use crate::identity::authz::{self, Attributes};
-use crate::registry::Registry;
+use crate::admission::Admission;
+use crate::identity::authz::Attributes;
 use crate::status::{self, Status};
 use crate::write::Write;
 
 const GROUP: &str = "certificates.k8s.io";
 
 /// Checks a change of `approval` or `status`; others pass.
-pub(super) fn check(registry: &Registry, write: &Write, request: &Value, old: &Value) -> Result<(), Status> {
+pub(super) fn check(
+    admission: &Admission,
+    write: &Write,
+    request: &Value,
+    old: &Value,
+) -> Result<(), Status> {
     if !write.definition.is(GROUP, "certificatesigningrequests") {
         return Ok(());
     }
@@ -21,14 +26,14 @@ pub(super) fn check(registry: &Registry, write: &Write, request: &Value, old: &V
         "status" if request.get("status") != old.get("status") => ("CertificateSigning", "sign"),
         _ => return Ok(()),
     };
-    if registry.disabled_plugins.contains(plugin) {
+    if admission.disabled_plugins.contains(plugin) {
         return Ok(());
     }
     let signer = object::text(old, &["spec", "signerName"]);
     let domain = signer.split('/').next().unwrap_or_default();
     if [signer, &format!("{domain}/*")]
         .iter()
-        .any(|name| authz::authorize(registry, &about(write, verb, name)).allowed)
+        .any(|name| admission.authorizer.authorize(&about(write, verb, name)).allowed)
     {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use super::policy::mutating::Mutations;
 use super::policy::validating::Checks;
 use super::policy::{self, Bound};
 use super::webhook::{self, Webhook};
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::resource::Definition;
 
 /// The policies and webhooks of one server.
@@ -52,33 +52,33 @@ pub(crate) fn is_configuration(definition: &Definition) -> bool {
 }
 
 /// Takes the stored configurations over.
-pub(crate) fn configure(registry: &Registry) {
-    let hooks = &registry.hooks;
+pub(crate) fn configure(admission: &Admission) {
+    let hooks = &admission.hooks;
     let _reading = hooks.reading.lock();
     let known = hooks.current();
-    let is_enabled = |plugin: &str| !registry.disabled_plugins.contains(plugin);
+    let is_enabled = |plugin: &str| !admission.disabled_plugins.contains(plugin);
     let mut configured = Configured::default();
     if is_enabled("MutatingAdmissionPolicy") {
         configured.mutating_policies =
-            policy::read(registry, "mutatingadmissionpolicies", &known.mutating_policies);
+            policy::read(admission, "mutatingadmissionpolicies", &known.mutating_policies);
     }
     if is_enabled("MutatingAdmissionWebhook") {
         configured.mutating_webhooks = webhook::read(
-            registry,
+            admission,
             "mutatingwebhookconfigurations",
             &known.mutating_webhooks,
         );
     }
     if is_enabled("ValidatingAdmissionPolicy") {
         configured.validating_policies = policy::read(
-            registry,
+            admission,
             "validatingadmissionpolicies",
             &known.validating_policies,
         );
     }
     if is_enabled("ValidatingAdmissionWebhook") {
         configured.validating_webhooks = webhook::read(
-            registry,
+            admission,
             "validatingwebhookconfigurations",
             &known.validating_webhooks,
         );

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::Operation;
 use super::attributes::Attributes;
+use crate::admission::Admission;
 use crate::builtin::pod_resources::{self, Amounts, amounts};
 use crate::builtin::tree::{at, entries, list, text};
-use crate::registry::Registry;
 use crate::status::Status;
 use crate::store::Listing;
 use crate::write::Write;
@@ -38,8 +38,8 @@ fn limited(write: &Write, operation: Operation, old: Option<&Value>) -> Option<L
     }
 }
 
-fn ranges(registry: &Registry, write: &Write) -> Listing {
-    registry
+fn ranges(admission: &Admission, write: &Write) -> Listing {
+    admission
         .store
         .list(TABLE, &write.definition.key_prefix(&write.namespace))
 }
@@ -48,7 +48,7 @@ fn ranges(registry: &Registry, write: &Write) -> Listing {
 
 /// Gives the containers of a pod what they do not say.
 pub(super) fn default(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     pod: &mut Value,
@@ -57,7 +57,7 @@ pub(super) fn default(
     if !matches!(limited(write, operation, old), Some(Limited::Pod)) {
         return;
     }
-    for range in ranges(registry, write).objects {
+    for range in ranges(admission, write).objects {
         default_pod(&range.value, pod);
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     let Some((limited, object)) = limited(write, operation, attributes.old).zip(attributes.object) else {
         return Ok(());
     };
-    for range in ranges(attributes.registry, write).objects {
+    for range in ranges(attributes.admission, write).objects {
         let mut faults = Vec::new();
         for limit in list(&range.value, &["spec", "limits"]) {
             check_limit(limited, limit, object, &mut faults);

@@ -129,7 +129,7 @@ impl Criteria {
 /// The Namespace that a request is in.
 pub(super) fn namespace(attributes: &Attributes<'_>) -> Result<Arc<Value>, Status> {
     let name = attributes.namespace();
-    let found = attributes.registry.store.get("namespaces", name);
+    let found = attributes.admission.store.get("namespaces", name);
     found.map(|stored| stored.value.clone()).ok_or_else(|| {
         let subject = Subject {
             group: String::new(),
@@ -154,7 +154,7 @@ fn find(rules: &[Rule], equivalent: bool, attributes: &Attributes<'_>) -> Option
     if !equivalent {
         return None;
     }
-    let custom = attributes.registry.custom();
+    let custom = attributes.admission.resources.custom();
     let all = builtin_catalog()
         .definitions()
         .iter()

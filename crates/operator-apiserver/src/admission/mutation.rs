@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::resource::Definition;
 use crate::resource::scale;
 use crate::status::Status;
@@ -17,7 +17,7 @@ use crate::write::object_body::{self, StrictFaults};
 /// An object on its way through the plug-ins that may change it.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
-    registry: &'a Registry,
+    admission: &'a Admission,
     write: &'a Write,
     operation: Operation,
     object: Option<Value>,
@@ -27,7 +27,7 @@ pub(super) struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// The object of a write, in the form in which the request carries it.
     pub(super) fn new(
-        registry: &'a Registry,
+        admission: &'a Admission,
         write: &'a Write,
         operation: Operation,
         object: Option<&Value>,
@@ -35,7 +35,7 @@ impl<'a> Subject<'a> {
     ) -> Self {
         let body = |object: Option<&Value>| object.map(|object| body_of(write, object));
         Self {
-            registry,
+            admission,
             write,
             operation,
             object: body(object),
@@ -50,7 +50,7 @@ impl<'a> Subject<'a> {
     /// What hooks are asked about, with a copy of the object as it is now.
     pub(super) fn attributes<'s>(&'s self, object: Option<&'s Value>) -> Attributes<'s> {
         Attributes {
-            registry: self.registry,
+            admission: self.admission,
             write: self.write,
             operation: self.operation,
             object,

@@ -4,7 +4,7 @@ use apimachinery::object;
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::status::{self, Status, Subject};
 use crate::write::Write;
 
@@ -12,7 +12,7 @@ use crate::write::Write;
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn check(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &Value,
@@ -35,7 +35,7 @@ pub(super) fn check(
     if definition.subject.group == "authorization.k8s.io" {
         return Ok(());
     }
-    let Some(namespace) = registry.store.get("namespaces", &write.namespace) else {
+    let Some(namespace) = admission.store.get("namespaces", &write.namespace) else {
         let subject = Subject {
             group: String::new(),
             resource: "namespaces".to_owned(),

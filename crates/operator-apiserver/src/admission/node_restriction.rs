@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
+use crate::admission::Admission;
 use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
 use crate::identity::authz::refers_to_any;
-use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
 
@@ -77,7 +77,7 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
     let quoted = quote(node);
     let why = match attributes.operation {
         Operation::Create => match attributes.object {
-            Some(pod) => mirror_fault(pod, node, attributes.registry),
+            Some(pod) => mirror_fault(pod, node, attributes.admission),
             None => None,
         },
         Operation::Delete => {
@@ -95,7 +95,7 @@ fn check_pod(attributes: &Attributes<'_>, node: &str) -> Result<(), Status> {
 }
 
 /// What a pod has that a kubelet may not create.
-fn mirror_fault(pod: &Value, node: &str, registry: &Registry) -> Option<String> {
+fn mirror_fault(pod: &Value, node: &str, admission: &Admission) -> Option<String> {
     let quoted = quote(node);
     let annotation = object::meta(pod, "annotations").and_then(|annotations| annotations.get(MIRROR));
     if annotation.is_none() {
@@ -132,7 +132,7 @@ fn mirror_fault(pod: &Value, node: &str, registry: &Registry) -> Option<String> 
             "node {quoted} must not set blockOwnerDeletion on an owner reference"
         ));
     }
-    let live = registry.store.get("nodes", node);
+    let live = admission.store.get("nodes", node);
     let uid = live
         .map(|live| object::uid(&live.value).to_owned())
         .unwrap_or_default();
@@ -239,7 +239,7 @@ fn may_set(label: &str) -> bool {
 }
 
 /// Checks the body of an eviction or of a token request.
-pub(super) fn check_body(registry: &Registry, write: &Write, body: &Value) -> Result<(), Status> {
+pub(super) fn check_body(admission: &Admission, write: &Write, body: &Value) -> Result<(), Status> {
     let Some(node) = authn::node_name(&write.user) else {
         return Ok(());
     };
@@ -247,7 +247,11 @@ pub(super) fn check_body(registry: &Registry, write: &Write, body: &Value) -> Re
         write.definition.is("", resource) && write.subresource == subresource
     };
     let forbid = |why: &str| Err(status::forbidden(&write.definition.subject, &write.name, why));
-    let pod_of = |name: &str| registry.store.get("pods", &format!("{}/{name}", write.namespace));
+    let pod_of = |name: &str| {
+        admission
+            .store
+            .get("pods", &format!("{}/{name}", write.namespace))
+    };
     if is("pods", "eviction") {
         let own = pod_of(&write.name).is_some_and(|pod| text(&pod.value, &["spec", "nodeName"]) == node);
         if !own {

@@ -56,7 +56,7 @@ fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Va
 
 fn policy_of(attributes: &Attributes<'_>) -> Policy {
     let namespace = attributes
-        .registry
+        .admission
         .store
         .get("namespaces", &attributes.write.namespace);
     let namespace = namespace.map(|namespace| namespace.value.clone());
@@ -161,7 +161,7 @@ fn check_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<(),
         return Ok(());
     }
     let pods = attributes
-        .registry
+        .admission
         .store
         .list("pods", &format!("{name}/"))
         .objects;

@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::attributes::Attributes;
 use super::authorizer;
 use super::matching::{self, Criteria};
+use crate::admission::Admission;
 use crate::builtin::expression::{
     Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
 };
 use crate::builtin::selects;
-use crate::registry::Registry;
 use crate::resource::{Definition, api_version, builtin_catalog};
 use crate::status::Status;
 
@@ -147,10 +147,10 @@ impl Binding {
 }
 
 /// The policies of a kind that have bindings, by name; those that did not change since `known` was read are kept.
-pub(super) fn read<B: Body>(registry: &Registry, resource: &str, known: &[Bound<B>]) -> Vec<Bound<B>> {
+pub(super) fn read<B: Body>(admission: &Admission, resource: &str, known: &[Bound<B>]) -> Vec<Bound<B>> {
     let list = |resource: String| {
         let table = format!("{resource}.admissionregistration.k8s.io");
-        registry.store.list(&table, "").objects
+        admission.store.list(&table, "").objects
     };
     let (singular, ending) = resource.split_at(resource.len().saturating_sub("ies".len()));
     debug_assert_eq!(ending, "ies");
@@ -232,7 +232,7 @@ impl<B> Bound<B> {
                 return Some((attributes.write.definition.clone(), vec![fault]));
             }
         };
-        let kind = match self.param_definition(attributes.registry) {
+        let kind = match self.param_definition(attributes.admission) {
             Ok(kind) => kind,
             Err(why) => return Some((target, vec![configuration_fault(None, &why)])),
         };
@@ -262,11 +262,11 @@ impl<B> Bound<B> {
     }
 
     /// The resource that parameters are objects of.
-    fn param_definition(&self, registry: &Registry) -> Result<Option<Arc<Definition>>, String> {
+    fn param_definition(&self, admission: &Admission) -> Result<Option<Arc<Definition>>, String> {
         let Some(kind) = &self.policy.param_kind else {
             return Ok(None);
         };
-        let custom = registry.custom();
+        let custom = admission.resources.custom();
         let mut all = builtin_catalog().definitions().iter().chain(custom.definitions());
         let found = all.find(|definition| {
             let subject = &definition.subject;
@@ -319,7 +319,7 @@ fn params(
                 .to_owned(),
         );
     }
-    let store = &attributes.registry.store;
+    let store = &attributes.admission.store;
     let name = object::text(reference, &["name"]);
     let found: Vec<_> = if name.is_empty() {
         let selector = reference.get("selector").unwrap_or(&Value::Null);

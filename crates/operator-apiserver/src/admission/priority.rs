@@ -3,18 +3,18 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::status::{self, Status};
 use crate::write::Write;
 
 const TABLE: &str = "priorityclasses.scheduling.k8s.io";
 
-pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
     let wanted = object::text(pod, &["spec", "priorityClassName"]).to_owned();
     let class = if wanted.is_empty() {
-        default_class(registry)
+        default_class(admission)
     } else {
-        let Some(class) = registry.store.get(TABLE, &wanted) else {
+        let Some(class) = admission.store.get(TABLE, &wanted) else {
             let why = format!("no PriorityClass with name {wanted} was found");
             return Err(status::forbidden(
                 &write.definition.subject,
@@ -66,8 +66,8 @@ pub(super) fn keep(pod: &mut Value, old: &Value) {
 }
 
 /// The class of pods that name none: the one marked as the default, the lowest if there are several.
-fn default_class(registry: &Registry) -> Option<std::sync::Arc<Value>> {
-    let classes = registry.store.list(TABLE, "").objects;
+fn default_class(admission: &Admission) -> Option<std::sync::Arc<Value>> {
+    let classes = admission.store.list(TABLE, "").objects;
     classes
         .iter()
         .filter(|class| class.value.get("globalDefault") == Some(&Value::Bool(true)))

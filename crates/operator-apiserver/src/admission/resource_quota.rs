@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::Operation;
 use super::attributes::Attributes;
+use crate::admission::Admission;
+use crate::clock::rfc3339;
 use crate::identity::authn::User;
 use crate::patch::managed_fields;
 use crate::quota::{self, Change, Evaluator};
-use crate::registry::Registry;
 use crate::resource::builtin_catalog;
 use crate::status::Status;
 use crate::store::{Along, Stored};
@@ -19,7 +20,7 @@ const TABLE: &str = "resourcequotas";
 
 /// What has to be committed along with a write: the quotas that it is charged to, with their new status.
 pub(super) fn charge(
-    registry: &Registry,
+    admission: &Admission,
     write: &Write,
     operation: Operation,
     object: &Value,
@@ -29,7 +30,7 @@ pub(super) fn charge(
         return Ok(Vec::new());
     }
     let prefix = write.definition.key_prefix(&write.namespace);
-    let quotas = registry.store.list(TABLE, &prefix).objects;
+    let quotas = admission.store.list(TABLE, &prefix).objects;
     let subject = &write.definition.subject;
     let (Some(change), Some(evaluator)) = (
         change(write, operation, old),
@@ -42,10 +43,10 @@ pub(super) fn charge(
     }
     let mut charges = Vec::new();
     for live in quotas {
-        let used = quota::charge(&live.value, &evaluator, change, object, registry.clock.now());
+        let used = quota::charge(&live.value, &evaluator, change, object, admission.clock.now());
         let refused = |why: String| {
             let attributes = Attributes {
-                registry,
+                admission,
                 write,
                 operation,
                 object: Some(object),
@@ -54,7 +55,7 @@ pub(super) fn charge(
             attributes.forbidden(&why)
         };
         if let Some(used) = used.map_err(refused)? {
-            charges.extend(charged(registry, live, used));
+            charges.extend(charged(admission, live, used));
         }
     }
     if write.dry_run {
@@ -74,7 +75,7 @@ fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) ->
 }
 
 /// A quota that more is used of, as the server itself writes it.
-fn charged(registry: &Registry, live: std::sync::Arc<Stored>, used: Map<String, Value>) -> Option<Along> {
+fn charged(admission: &Admission, live: std::sync::Arc<Stored>, used: Map<String, Value>) -> Option<Along> {
     let definition = builtin_catalog().find("", "v1", TABLE)?;
     let mut value = Value::clone(&live.value);
     object::child_mut(&mut value, "status").insert("used".to_owned(), used.into());
@@ -93,7 +94,12 @@ fn charged(registry: &Registry, live: std::sync::Arc<Stored>, used: Map<String, 
         deadline: None,
         definition,
     };
-    managed_fields::update(registry, &write, Some(&live.value), &mut value);
+    managed_fields::update(
+        &rfc3339(admission.clock.now()),
+        &write,
+        Some(&live.value),
+        &mut value,
+    );
     Some(Along {
         table: write.definition.table.clone(),
         gvr: write.definition.storage.clone(),

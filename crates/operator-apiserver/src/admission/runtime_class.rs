@@ -4,9 +4,9 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::attributes::Attributes;
+use crate::admission::Admission;
 use crate::builtin::pod_resources::amounts;
 use crate::builtin::tree::{at, entries, list, text};
-use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
 
@@ -14,7 +14,7 @@ const TABLE: &str = "runtimeclasses.node.k8s.io";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Gives a new pod what its class says.
-pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
     let refused = |pod: &Value, why: &str| {
         let name = match object::name(pod) {
             "" => text(pod, &["metadata", "generateName"]),
@@ -26,7 +26,7 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
     if name.is_empty() {
         return Ok(());
     }
-    let Some(class) = registry.store.get(TABLE, &name) else {
+    let Some(class) = admission.store.get(TABLE, &name) else {
         let name = apimachinery::go::quote(&name);
         return Err(refused(
             pod,
@@ -94,7 +94,7 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     }
     let overhead = at(pod, &["spec", "overhead"]);
     let class = attributes
-        .registry
+        .admission
         .store
         .get(TABLE, text(pod, &["spec", "runtimeClassName"]));
     let fixed = class

@@ -3,7 +3,7 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::registry::Registry;
+use crate::admission::Admission;
 use crate::status::{self, Status};
 use crate::write::Write;
 
@@ -13,7 +13,7 @@ const TOKEN_SECONDS: i64 = 3607;
 /// Pods with this annotation are made by a kubelet and know no account.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(admission: &Admission, write: &Write, pod: &mut Value) -> Result<(), Status> {
     if object::get(pod, &["metadata", "annotations", MIRROR_ANNOTATION]).is_some() {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
     spec.insert("serviceAccountName".to_owned(), name.as_str().into());
     spec.insert("serviceAccount".to_owned(), name.as_str().into());
     let key = format!("{}/{name}", write.namespace);
-    let Some(account) = registry.store.get(TABLE, &key) else {
+    let Some(account) = admission.store.get(TABLE, &key) else {
         let why = format!(
             "error looking up service account {key}: serviceaccount {} not found",
             apimachinery::go::quote(&name)
@@ -38,7 +38,7 @@ pub(super) fn admit(registry: &Registry, write: &Write, pod: &mut Value) -> Resu
         ));
     };
     if mounts_token(pod, &account.value) {
-        mount_token(registry, pod);
+        mount_token(admission, pod);
     }
     add_pull_secrets(pod, &account.value);
     Ok(())
@@ -52,8 +52,8 @@ fn mounts_token(pod: &Value, account: &Value) -> bool {
     wish.unwrap_or(true)
 }
 
-fn mount_token(registry: &Registry, pod: &mut Value) {
-    let volume = format!("kube-api-access-{}", registry.random.suffix());
+fn mount_token(admission: &Admission, pod: &mut Value) {
+    let volume = format!("kube-api-access-{}", admission.random.suffix());
     let mut mounted = false;
     let spec = object::child_mut(pod, "spec");
     for list in ["initContainers", "containers"] {

@@ -6,8 +6,8 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::attributes::Attributes;
+use crate::admission::Admission;
 use crate::builtin::tree::{at, text};
-use crate::registry::Registry;
 use crate::status::{Status, Subject};
 
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
@@ -43,7 +43,7 @@ const INGRESS: Classed = Classed {
 };
 
 /// Names the default class in a new object that could name one and does not.
-pub(super) fn default(registry: &Registry, subject: &Subject, object: &mut Value) {
+pub(super) fn default(admission: &Admission, subject: &Subject, object: &mut Value) {
     let classed = match (subject.group.as_str(), subject.resource.as_str()) {
         ("", "persistentvolumeclaims") => CLAIM,
         ("networking.k8s.io", "ingresses") => INGRESS,
@@ -51,17 +51,17 @@ pub(super) fn default(registry: &Registry, subject: &Subject, object: &mut Value
     };
     let is_named = !at(object, &["spec", classed.field]).is_null()
         || !text(object, &["metadata", "annotations", classed.old_name]).is_empty();
-    if is_named || registry.disabled_plugins.contains(classed.plugin) {
+    if is_named || admission.disabled_plugins.contains(classed.plugin) {
         return;
     }
-    if let Some(class) = default_class(registry, &classed) {
+    if let Some(class) = default_class(admission, &classed) {
         object::child_mut(object, "spec").insert(classed.field.to_owned(), class.into());
     }
 }
 
 /// The newest of the classes that are marked; the first by name of those that are equally new.
-fn default_class(registry: &Registry, classed: &Classed) -> Option<String> {
-    let classes = registry.store.list(classed.classes, "").objects;
+fn default_class(admission: &Admission, classed: &Classed) -> Option<String> {
+    let classes = admission.store.list(classed.classes, "").objects;
     let is_default = |class: &Value| {
         let is_marked = |mark: &&str| text(class, &["metadata", "annotations", mark]) == "true";
         classed.marks.iter().any(is_marked)
@@ -99,7 +99,7 @@ pub(super) fn check_growth(attributes: &Attributes<'_>) -> Result<(), Status> {
         class => class.to_owned(),
     };
     let (class, old_class) = (class(claim), class(old));
-    let found = attributes.registry.store.get(STORAGE_CLASSES, &class);
+    let found = attributes.admission.store.get(STORAGE_CLASSES, &class);
     let allows = found.is_some_and(|class| at(&class.value, &["allowVolumeExpansion"]) == &Value::Bool(true));
     if allows && class == old_class {
         return Ok(());

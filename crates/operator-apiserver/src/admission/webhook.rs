@@ -16,10 +16,10 @@ use super::attributes::Attributes;
 use super::matching::{self, Criteria};
 use super::mutation::{Reinvocation, Subject};
 use super::policy::Subjects;
+use crate::admission::Admission;
 use crate::builtin::expression::{Conditions, Mentions, PolicyVariables};
 use crate::metrics::Step;
 use crate::patch::json as json_patch;
-use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
@@ -51,10 +51,10 @@ pub(crate) struct Webhook {
 
 /// The webhooks of a kind, by the names of their configurations and in their order; those of configurations that did
 /// not change since `known` was read are kept, with their connections.
-pub(super) fn read(registry: &Registry, resource: &str, known: &[Arc<Webhook>]) -> Vec<Arc<Webhook>> {
+pub(super) fn read(admission: &Admission, resource: &str, known: &[Arc<Webhook>]) -> Vec<Arc<Webhook>> {
     let table = format!("{resource}.admissionregistration.k8s.io");
     let mut webhooks = Vec::new();
-    for stored in registry.store.list(&table, "").objects {
+    for stored in admission.store.list(&table, "").objects {
         let configuration = &stored.value;
         let identity = (
             object::uid(configuration).to_owned(),
@@ -156,7 +156,7 @@ impl Webhook {
             code,
             time: begun.elapsed(),
         };
-        attributes.registry.metrics.webhook(step, called.is_err());
+        attributes.admission.metrics.webhook(step, called.is_err());
         let verdict = match called {
             Ok(verdict) => verdict,
             Err(why) if self.fails_open => {
@@ -196,7 +196,7 @@ impl Webhook {
         let version = self
             .version
             .ok_or("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")?;
-        let uid = attributes.registry.random.uuid();
+        let uid = attributes.admission.random.uuid();
         let versioned = |object: Option<&'_ Value>| {
             object.map(|object| attributes.versioned(object, target).into_owned())
         };
@@ -209,7 +209,7 @@ impl Webhook {
         let answer = self
             .client
             .post(
-                attributes.registry,
+                &attributes.admission.services,
                 USER_AGENT,
                 &review,
                 self.time_left(attributes),
@@ -269,7 +269,7 @@ pub(super) async fn mutate(
                 let own = &attributes.write.definition;
                 if own.is_custom() && !own.is_same_version(&target) {
                     let changed = Arc::new(changed.clone());
-                    conversion::prepare(attributes.registry, own, [&changed]).await?;
+                    conversion::prepare(&attributes.admission.converter, own, [&changed]).await?;
                 }
                 subject.replace(changed, &target)?;
             }

@@ -19,9 +19,10 @@ pub use self::log::AuditLog;
 use self::policy::{Level, Policy, Stage, Verdict};
 pub use self::webhook::AuditWebhook;
 use crate::http::call::{Answer, Call, Content, hold};
+use crate::http::handler::Handler;
 use crate::identity::authn::User;
-use crate::registry::Registry;
 use crate::status::Status;
+use crate::webhook_client::Services;
 use apimachinery::object;
 
 /// Options of the audit log: the policy, and the backends that events are written to.
@@ -73,14 +74,14 @@ impl Audit {
         })
     }
 
-    fn emit(&self, registry: &Weak<Registry>, event: Value) {
+    fn emit(&self, services: &Weak<Services>, event: Value) {
         if let Some(log) = &self.log
             && let Err(error) = log.lock().write(&event)
         {
             tracing::error!(%error, "an audit event could not be written");
         }
         if let Some(webhook) = &self.webhook {
-            webhook.send(registry, event);
+            webhook.send(services, event);
         }
     }
 }
@@ -88,7 +89,7 @@ impl Audit {
 /// The audit record of one request.
 #[derive(Debug)]
 pub(crate) struct Record {
-    registry: Weak<Registry>,
+    services: Weak<Services>,
     audit: Arc<Audit>,
     verdict: Verdict,
     /// The fields of the event that every stage has.
@@ -104,15 +105,15 @@ pub(crate) struct Origin {
 }
 
 /// Begins the record of a request whose user is known, and writes its first stage.
-pub(crate) fn begin(registry: &Registry, call: &Call) -> Option<Arc<Record>> {
-    let record = Record::new(registry, call, &call.user)?;
+pub(crate) fn begin(handler: &Handler, call: &Call) -> Option<Arc<Record>> {
+    let record = Record::new(handler, call, &call.user)?;
     record.emit(Stage::RequestReceived, record.base.clone());
     Some(Arc::new(record))
 }
 
 /// Writes the one stage of a request whose user is not known.
-pub(crate) fn unauthenticated(registry: &Registry, call: &Call, refusal: &Status) {
-    let Some(record) = Record::new(registry, call, &User::default()) else {
+pub(crate) fn unauthenticated(handler: &Handler, call: &Call, refusal: &Status) {
+    let Some(record) = Record::new(handler, call, &User::default()) else {
         return;
     };
     let mut event = record.base.clone();
@@ -158,8 +159,8 @@ fn is_json(answer: &Answer) -> bool {
 }
 
 impl Record {
-    fn new(registry: &Registry, call: &Call, user: &User) -> Option<Self> {
-        let audit = registry.audit.clone()?;
+    fn new(handler: &Handler, call: &Call, user: &User) -> Option<Self> {
+        let audit = handler.audit.clone()?;
         let verdict = audit.policy.verdict(user, &call.info);
         if verdict.level == Level::None {
             return None;
@@ -186,7 +187,7 @@ impl Record {
         put("objectRef", object_reference(call));
         put("requestReceivedTimestamp", now().into());
         Some(Self {
-            registry: registry.this.clone(),
+            services: Arc::downgrade(&handler.registry.services),
             audit,
             verdict,
             base,
@@ -295,7 +296,7 @@ impl Record {
         }
         event.insert("stage".to_owned(), stage.name().into());
         event.insert("stageTimestamp".to_owned(), now().into());
-        self.audit.emit(&self.registry, event.into());
+        self.audit.emit(&self.services, event.into());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Everything that is no resource: discovery, health, version, OpenAPI. Reads the registry, writes nothing.
+//! Everything that is no resource: discovery, health, version, OpenAPI. Reads the handler, writes nothing.
 
 mod aggregated;
 mod health;
@@ -13,45 +13,46 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) use self::version::GIT_VERSION;
 use crate::codec::Asked;
 use crate::http::call::{Answer, Call};
-use crate::registry::Registry;
-use crate::resource::crd::CustomCatalog;
+use crate::http::handler::Handler;
+use crate::resource::crd::{CustomCatalog, State};
 use crate::resource::version_priority;
 use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status};
 
 /// Answers a path outside of the resources.
-pub(crate) fn serve(registry: &Registry, method: &Method, call: &Call) -> Result<Answer, Status> {
+pub(crate) fn serve(handler: &Handler, method: &Method, call: &Call) -> Result<Answer, Status> {
     let path = call.info.path.trim_end_matches('/');
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
-        [] | ["index.html"] => legacy::index(registry, call),
-        ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(registry)),
+        [] | ["index.html"] => legacy::index(handler, call),
+        ["metrics"] if method == Method::GET || method == Method::HEAD => Ok(metrics(handler)),
         ["version"] if method != Method::GET && method != Method::HEAD => Err(status::method_not_allowed()),
         ["version"] => Ok(Answer::json(&version::info())),
-        ["flagz"] => Ok(health::flags(registry)),
-        ["statusz"] => Ok(health::status(registry)),
+        ["flagz"] => Ok(health::flags(handler)),
+        ["statusz"] => Ok(health::status(handler)),
         [check @ ("healthz" | "livez" | "readyz"), rest @ ..] if !call.info.path.ends_with('/') => {
-            Ok(health::serve(registry, call, check, &rest.join("/")))
+            Ok(health::serve(handler, call, check, &rest.join("/")))
         }
-        ["api"] if method == Method::GET => aggregated_or(registry, call, true, legacy::versions),
-        ["apis"] => aggregated_or(registry, call, false, legacy::group_list),
+        ["api"] if method == Method::GET => aggregated_or(handler, call, true, legacy::versions),
+        ["apis"] => aggregated_or(handler, call, false, legacy::group_list),
         ["api" | "apis", ..] if method != Method::GET => Err(status::method_not_allowed()),
-        ["api", version] => legacy::resources(registry, call, "", version),
-        ["apis", group] => legacy::group(registry, call, group),
-        ["apis", group, version] => legacy::resources(registry, call, group, version),
-        ["openapi", "v2"] => openapi::v2(registry, call),
-        ["openapi", "v3", rest @ ..] => openapi::v3(registry, call, rest),
+        ["api", version] => legacy::resources(handler, call, "", version),
+        ["apis", group] => legacy::group(handler, call, group),
+        ["apis", group, version] => legacy::resources(handler, call, group, version),
+        ["openapi", "v2"] => openapi::v2(handler, call),
+        ["openapi", "v3", rest @ ..] => openapi::v3(handler, call, rest),
         _ => Ok(Answer::not_found()),
     }
 }
 
-fn metrics(registry: &Registry) -> Answer {
-    let mut answer = Answer::text(StatusCode::OK, &crate::metrics::render(registry));
+fn metrics(handler: &Handler) -> Answer {
+    let mut answer = Answer::text(StatusCode::OK, &crate::http::request_metrics::render(handler));
     answer.set(
         CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
@@ -60,16 +61,16 @@ fn metrics(registry: &Registry) -> Answer {
 }
 
 fn aggregated_or(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     core: bool,
-    legacy: fn(&Registry, &Call) -> Result<Answer, Status>,
+    legacy: fn(&Handler, &Call) -> Result<Answer, Status>,
 ) -> Result<Answer, Status> {
     // Clients ask for each group on its own if they do not get the aggregated form: other servers answer for some.
-    let is_whole = core || registry.aggregation.is_empty();
-    match aggregated::serve(registry, call, core).filter(|_| is_whole) {
+    let is_whole = core || handler.registry.aggregation.is_empty();
+    match aggregated::serve(handler, call, core).filter(|_| is_whole) {
         Some(answer) => Ok(answer),
-        None => legacy(registry, call),
+        None => legacy(handler, call),
     }
 }
 
@@ -85,8 +86,27 @@ pub(crate) struct Documents {
     openapi: [OnceLock<Bytes>; 2],
 }
 
+/// The documents of the last state of the resources that was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct DocumentCache(Mutex<Option<(Arc<State>, Arc<Documents>)>>);
+
+impl DocumentCache {
+    /// The documents about all resources.
+    fn of(&self, custom: &CustomCatalog) -> Arc<Documents> {
+        let mut cached = self.0.lock();
+        if let Some((state, documents)) = &*cached
+            && Arc::ptr_eq(state, custom.state())
+        {
+            return documents.clone();
+        }
+        let documents = Arc::new(Documents::new(custom));
+        *cached = Some((custom.state().clone(), documents.clone()));
+        documents
+    }
+}
+
 impl Documents {
-    pub(crate) fn new(custom: &CustomCatalog) -> Self {
+    fn new(custom: &CustomCatalog) -> Self {
         let (groups, places) = groups(custom);
         Self {
             groups,

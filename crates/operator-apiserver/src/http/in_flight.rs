@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::http::call::{Answer, Call};
 use crate::http::deadline;
-use crate::server::BoxError;
+use crate::http::handler::BoxError;
 use crate::status::{self, Status};
 
 /// The number of requests that only read.

@@ -19,8 +19,8 @@ use self::connection::Shared;
 use self::tls::Certificates;
 use crate::error::Error;
 use crate::http::deadline;
+use crate::http::handler::Handler;
 use crate::identity::authn::User;
-use crate::server::ApiServer;
 
 /// How long requests in flight may take once the listener shuts down.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -145,7 +145,7 @@ pub struct Listener {
 }
 
 /// Starts to listen.
-pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<Listener, Error> {
+pub(crate) async fn listen(handler: Arc<Handler>, options: ListenOptions) -> Result<Listener, Error> {
     let bind = |source| Error::Bind {
         address: options.address,
         source,
@@ -153,15 +153,15 @@ pub(crate) async fn listen(server: ApiServer, options: ListenOptions) -> Result<
     let socket = TcpListener::bind(options.address).await.map_err(bind)?;
     let address = socket.local_addr().map_err(bind)?;
     let mut names = options.host_names.clone();
-    names.push(server.registry.service_network.host(1).to_string());
-    let certificates = Certificates::make(address.ip(), &names, &server.registry.keyring)?;
+    names.push(handler.registry.service_network.host(1).to_string());
+    let certificates = Certificates::make(address.ip(), &names, &handler.keyring)?;
     let (config, clients) = certificates.server_config(options.identity.as_ref())?;
     let drain = CancellationToken::new();
     let tasks = TaskTracker::new();
     let shared = Shared {
         acceptor: TlsAcceptor::from(Arc::new(config)),
         clients,
-        server,
+        handler,
         timeouts: options.timeouts,
         drain: drain.clone(),
     };

@@ -19,16 +19,16 @@ use crate::http::call::{Answer, Body, Call, Content};
 use crate::http::deadline::Deadline;
 use crate::http::discovery;
 use crate::http::encoding;
+use crate::http::handler::Handler;
 use crate::http::in_flight::Received;
 use crate::http::proxy;
 use crate::http::request_info::RequestInfo;
+use crate::http::request_metrics;
 use crate::http::subresource;
 use crate::http::verb;
 use crate::identity::authn::{self, User};
-use crate::identity::authz::{self, Attributes};
-use crate::metrics;
+use crate::identity::authz::Attributes;
 use crate::query::{self, Query};
-use crate::registry::Registry;
 use crate::resource::{Backing, Definition, builtin_catalog};
 use crate::status::{self, Status};
 use crate::write::Warnings;
@@ -54,7 +54,7 @@ pub(crate) struct Incoming<B> {
 
 /// Answers a request.
 pub(crate) async fn handle(
-    registry: &Arc<Registry>,
+    handler: &Arc<Handler>,
     incoming: Incoming<impl Future<Output = Result<Received, Status>>>,
 ) -> Response<Body> {
     let parts = incoming.parts;
@@ -85,10 +85,10 @@ pub(crate) async fn handle(
         deadline: None,
     };
     call.audit_id = match call.header(AUDIT_ID) {
-        "" => registry.random.uuid(),
+        "" => handler.registry.random.uuid(),
         given => given.to_owned(),
     };
-    let _in_flight = registry.metrics.begin(&call);
+    let _in_flight = request_metrics::begin(&handler.metrics, &call);
     let is_expired = incoming.expiry.is_some_and(|expiry| expiry < Timestamp::now());
     let is_refused = is_expired || incoming.is_untrusted;
     if is_refused {
@@ -97,60 +97,60 @@ pub(crate) async fn handle(
     let authenticated = if is_refused && authn::bearer_token(&call.headers).is_none() {
         Err(status::unauthorized())
     } else {
-        authenticate(registry, &mut call)
+        authenticate(handler, &mut call)
     };
     let identified = match authenticated {
         Ok(()) => {
-            call.audit = audit::begin(registry, &call);
-            act_as(registry, &mut call)
+            call.audit = audit::begin(handler, &call);
+            act_as(handler, &mut call)
         }
         Err(refusal) => {
-            audit::unauthenticated(registry, &call, &refusal);
+            audit::unauthenticated(handler, &call, &refusal);
             Err(refusal)
         }
     };
     let _slot = match identified
         .is_ok()
-        .then(|| registry.in_flight.enter(&call))
+        .then(|| handler.in_flight.enter(&call))
         .transpose()
     {
         Ok(slot) => slot,
-        Err(too_many) => return respond(registry, &call, Ok(too_many.answer())),
+        Err(too_many) => return respond(handler, &call, Ok(too_many.answer())),
     };
     let prepared = match identified {
-        Ok(()) => prepare(registry, &parts.method, &mut call, incoming.body, incoming.limit).await,
+        Ok(()) => prepare(handler, &parts.method, &mut call, incoming.body, incoming.limit).await,
         Err(refusal) => Err(refusal),
     };
     let deadline = match prepared {
         Ok(deadline) => deadline,
-        Err(refusal) => return respond(registry, &call, Err(refusal)),
+        Err(refusal) => return respond(handler, &call, Err(refusal)),
     };
-    if !is_long(registry, &call) {
+    if !is_long(handler, &call) {
         // On the heap: its state is large, and would be moved from frame to frame of a small stack.
-        let answer = Box::pin(route(registry, &parts.method, &call));
+        let answer = Box::pin(route(handler, &parts.method, &call));
         let answer = deadline.answer(answer).await;
-        return respond(registry, &call, answer);
+        return respond(handler, &call, answer);
     }
     let call = Arc::new(call);
     let work = {
-        let (registry, call) = (registry.clone(), call.clone());
+        let (handler, call) = (handler.clone(), call.clone());
         async move {
-            let answer = Box::pin(route(&registry, &parts.method, &call)).await;
-            respond(&registry, &call, answer)
+            let answer = Box::pin(route(&handler, &parts.method, &call)).await;
+            respond(&handler, &call, answer)
         }
     };
     let offloaded = async {
-        let response = registry.offload.run(work).await;
+        let response = handler.offload.run(work).await;
         response.ok_or_else(|| status::internal("the request could not be handled"))
     };
     match deadline.answer(offloaded).await {
         Ok(response) => response,
-        Err(refusal) => respond(registry, &call, Err(refusal)),
+        Err(refusal) => respond(handler, &call, Err(refusal)),
     }
 }
 
 /// The response to a request, with what every response has.
-fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
+fn respond(handler: &Handler, call: &Call, answer: Result<Answer, Status>) -> Response<Body> {
     let mut answer = answer.unwrap_or_else(|status| Answer::status(&status, error_form(call)));
     answer.warn(&call.warnings.take());
     audit::complete(call, &mut answer);
@@ -158,10 +158,10 @@ fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> 
     let code = answer.code.as_u16();
     answer.content = match answer.content {
         Content::Whole(bytes) => {
-            registry.metrics.answered(registry, call, code, bytes.len());
+            request_metrics::answered(handler, call, code, bytes.len());
             Content::Whole(bytes)
         }
-        Content::Stream(body) => Content::Stream(metrics::follow(registry, call, code, body)),
+        Content::Stream(body) => Content::Stream(request_metrics::follow(handler, call, code, body)),
     };
     answer.set(AUDIT_ID, &call.audit_id);
     answer.into_response()
@@ -169,7 +169,7 @@ fn respond(registry: &Registry, call: &Call, answer: Result<Answer, Status>) -> 
 
 /// Checks that the request is allowed, and reads its body; the time that it has.
 async fn prepare(
-    registry: &Registry,
+    handler: &Handler,
     method: &Method,
     call: &mut Call,
     body: impl Future<Output = Result<Received, Status>>,
@@ -178,7 +178,10 @@ async fn prepare(
     let deadline = Deadline::of(call, limit)?;
     call.deadline = deadline.end();
     // Before the body: it costs memory.
-    let decision = authz::check_and_explain(registry, &Attributes::of(&call.user, &call.info));
+    let decision = handler
+        .registry
+        .authorizer
+        .check_and_explain(&Attributes::of(&call.user, &call.info));
     if call.audit.is_some() {
         let (word, reason) = match &decision {
             Ok(reason) => ("allow", reason.as_str()),
@@ -212,23 +215,23 @@ const LONG_LIST: usize = 500;
 const LARGE_OBJECT_BYTES: usize = 128 << 10;
 
 /// Returns true if a request may take longer than a health check should wait.
-fn is_long(registry: &Registry, call: &Call) -> bool {
+fn is_long(handler: &Handler, call: &Call) -> bool {
     let info = &call.info;
     if call.body.len() >= LONG_BODY_BYTES {
         return true;
     }
-    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
+    let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
         return false;
     };
     match info.verb {
-        "list" | "deletecollection" => registry.store.count(&definition.table) >= LONG_LIST,
+        "list" | "deletecollection" => handler.registry.store.count(&definition.table) >= LONG_LIST,
         "create" | "update" | "patch" | "delete" => {
             let is_schema = definition.is("apiextensions.k8s.io", "customresourcedefinitions");
             let grants = info.group == "rbac.authorization.k8s.io" && !call.user.is_master();
             let has_rules = definition.is_custom() && call.body.len() >= LONG_CUSTOM_BODY_BYTES;
             is_schema || grants || has_rules || {
                 let key = definition.key(&info.namespace, &info.name);
-                let live = registry.store.get(&definition.table, &key);
+                let live = handler.registry.store.get(&definition.table, &key);
                 live.is_some_and(|live| live.memory >= LARGE_OBJECT_BYTES)
             }
         }
@@ -242,42 +245,42 @@ fn has_body(method: &Method) -> bool {
 }
 
 /// Finds out who sends the request.
-fn authenticate(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+fn authenticate(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     if call.user.is_anonymous()
         && let Some(token) = authn::bearer_token(&call.headers)
     {
-        let known = authn::authenticate(registry, &token, &[]);
+        let known = handler.authenticator.authenticate(&token, &[]);
         call.user = known.map_err(|_| status::unauthorized())?.user;
     }
-    if call.user.is_anonymous() && !registry.anonymous {
+    if call.user.is_anonymous() && !handler.anonymous {
         return Err(status::unauthorized());
     }
     Ok(())
 }
 
 /// Lets the request be that of the user that its headers name, if they do.
-fn act_as(registry: &Registry, call: &mut Call) -> Result<(), Status> {
+fn act_as(handler: &Handler, call: &mut Call) -> Result<(), Status> {
     let asked = Attributes::of(&call.user, &call.info);
-    if let Some(user) = authn::impersonate(registry, &call.headers, &asked)? {
+    if let Some(user) = authn::impersonate(&handler.registry.authorizer, &call.headers, &asked)? {
         call.impersonated = Some(user.clone());
         call.user = user;
     }
     Ok(())
 }
 
-async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result<Answer, Status> {
+async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<Answer, Status> {
     let info = &call.info;
-    if let Some(remote) = registry.aggregation.find(&info.path) {
-        return proxy::serve(registry, method, call, &remote).await;
+    if let Some(remote) = handler.registry.aggregation.find(&info.path) {
+        return proxy::serve(handler, method, call, &remote).await;
     }
     if !info.is_resource {
-        return match discovery::openid::serve(registry, method, call).await {
+        return match discovery::openid::serve(handler, method, call).await {
             Some(answer) => answer,
-            None => discovery::serve(registry, method, call),
+            None => discovery::serve(handler, method, call),
         };
     }
-    let Some(definition) = registry.find(&info.group, &info.version, &info.resource) else {
-        return unknown(registry, info);
+    let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
+        return unknown(handler, info);
     };
     if !scope_fits(&definition, info) {
         return if definition.is_custom() {
@@ -307,7 +310,7 @@ async fn route(registry: &Arc<Registry>, method: &Method, call: &Call) -> Result
     {
         call.warnings.add(warning);
     }
-    verb::serve(registry, method, call, &definition, form).await
+    verb::serve(handler, method, call, &definition, form).await
 }
 
 /// The form of the answer that the client asked for.
@@ -334,10 +337,10 @@ fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     }
 }
 
-fn unknown(registry: &Registry, info: &RequestInfo) -> Result<Answer, Status> {
+fn unknown(handler: &Handler, info: &RequestInfo) -> Result<Answer, Status> {
     if builtin_catalog().has_group(&info.group) {
         return Err(status::unknown_resource());
     }
-    let _ = registry;
+    let _ = handler;
     Ok(Answer::not_found())
 }

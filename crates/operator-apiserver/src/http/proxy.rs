@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::http::call::{Answer, Call, Content};
+use crate::http::handler::Handler;
 use crate::identity::authn::User;
-use crate::registry::Registry;
 use crate::registry::aggregation::Remote;
 use crate::status::{self, Status};
 use crate::webhook_client;
@@ -56,7 +56,7 @@ fn is_dropped(name: &HeaderName) -> bool {
 
 /// Answers a request with what the server of an extension API answers.
 pub(crate) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     method: &Method,
     call: &Call,
     remote: &Remote,
@@ -68,7 +68,7 @@ pub(crate) async fn serve(
         ));
     };
     let failed = |why: String| status::unavailable(format!("error trying to reach service: {why}"));
-    let identity = registry.aggregation.identity.as_ref();
+    let identity = handler.proxy_identity.as_ref();
     let identity = identity.map(|identity| (identity.certificate.as_slice(), identity.key.as_slice()));
     let tls = webhook_client::client_config(&remote.authorities, identity, remote.is_insecure);
     let tls = tls.map_err(failed)?;

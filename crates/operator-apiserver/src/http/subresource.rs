@@ -17,9 +17,11 @@ use serde_json::{Value, json};
 
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::verb;
+use crate::registry::Registry;
+use crate::registry::check_namespace;
 use crate::registry::create::fill_namespace;
-use crate::registry::{Registry, check_namespace};
 use crate::resource::Definition;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -95,21 +97,24 @@ pub(crate) fn is_special(subresource: &str) -> bool {
 
 /// Answers a request to a special subresource.
 pub(crate) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
+    let registry = &handler.registry;
     match call.info.subresource.as_str() {
         "scale" => scale::serve(registry, call, definition, form).await,
         "binding" => binding::serve(registry, call, definition, form).await,
         "eviction" => eviction::serve(registry, call, definition, form).await,
-        "token" => token_request::serve(registry, call, definition, form).await,
+        "token" => token_request::serve(handler, call, definition, form).await,
         "log" => pod_log::serve(registry, call, definition),
         "attach" | "exec" | "portforward" => connect::serve(registry, call, definition).await,
         "proxy" => connect::serve_proxy(registry, call, definition).await,
         other => {
-            registry.get(definition, &call.info.namespace, &call.info.name)?;
+            handler
+                .registry
+                .get(definition, &call.info.namespace, &call.info.name)?;
             Err(status::internal(&format!(
                 "the embedded server does not serve the subresource {other}"
             )))

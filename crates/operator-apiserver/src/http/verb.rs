@@ -1,4 +1,4 @@
-//! The verbs: what a request to a resource makes the registry do, and how the result is answered.
+//! The verbs: what a request to a resource makes the handler do, and how the result is answered.
 
 mod create;
 mod delete;
@@ -19,8 +19,8 @@ use http::Method;
 
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::subresource;
-use crate::registry::Registry;
 use crate::registry::expiry;
 use crate::resource::Definition;
 use crate::status::{self, Status};
@@ -28,18 +28,19 @@ use crate::write::Write;
 
 /// Carries out a request to a resource.
 pub(crate) async fn serve(
-    registry: &Arc<Registry>,
+    handler: &Handler,
     method: &Method,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
 ) -> Result<Answer, Status> {
+    let registry = &*handler.registry;
     check_method(method, call, definition)?;
     if expiry::is_expiring(definition) {
         expiry::expire(registry);
     }
     if subresource::is_special(&call.info.subresource) {
-        return subresource::serve(registry, call, definition, form).await;
+        return subresource::serve(handler, call, definition, form).await;
     }
     if definition.is("", "bindings") {
         return subresource::serve_bindings(registry, call, definition, form).await;
@@ -47,8 +48,8 @@ pub(crate) async fn serve(
     match call.info.verb {
         "get" => get::serve(registry, call, definition, form).await,
         "list" => list::serve(registry, call, definition, form).await,
-        "watch" => watch::serve(registry, call, definition, form),
-        "create" => Box::pin(create::serve(registry, call, definition, form)).await,
+        "watch" => watch::serve(handler, call, definition, form),
+        "create" => Box::pin(create::serve(handler, call, definition, form)).await,
         "update" => Box::pin(update::serve(registry, call, definition, form)).await,
         "patch" => Box::pin(patch::serve(registry, call, definition, form)).await,
         "delete" => delete::serve(registry, call, definition, form).await,

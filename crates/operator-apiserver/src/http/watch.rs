@@ -193,7 +193,7 @@ impl Subscription {
 
     /// Has objects converted that are about to be told of.
     async fn prepare(&self, stored: &[Arc<Value>]) -> Result<(), Status> {
-        conversion::prepare(&self.registry, &self.definition, stored).await
+        conversion::prepare(&self.registry.converter, &self.definition, stored).await
     }
 
     async fn prepare_events(&self, events: &[Arc<Event>]) -> Result<(), Status> {

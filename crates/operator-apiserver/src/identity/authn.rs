@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-pub(crate) use self::bearer::{authenticate, bearer_token};
+pub(crate) use self::bearer::{Authenticator, bearer_token};
 pub(crate) use self::certificate::expiry;
 pub(crate) use self::impersonation::impersonate;
 use apimachinery::names;

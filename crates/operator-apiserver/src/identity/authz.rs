@@ -6,13 +6,16 @@ mod node;
 pub(crate) mod rbac;
 pub(crate) mod rule;
 
+use std::sync::Arc;
+
 pub use self::abac::AbacPolicies;
 pub(crate) use self::node::refers_to_any;
-pub(crate) use self::rbac::{aggregate, rules_of_user};
+pub(crate) use self::rbac::{Unresolved, aggregate};
 pub(crate) use self::rule::{Rule, go_list};
 use crate::identity::authn::User;
-use crate::registry::Registry;
+use crate::metrics::Metrics;
 use crate::status::{self, Status, Subject};
+use crate::store::Store;
 
 /// An authorizer: it decides what users may do. Members of `system:masters` may do everything under each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,12 +46,12 @@ impl Authorization {
         }
     }
 
-    fn decide(&self, registry: &Registry, asked: &Attributes<'_>) -> Decision {
+    fn decide(&self, store: &Store, asked: &Attributes<'_>) -> Decision {
         match self {
-            Self::Rbac => rbac::authorize(registry, asked),
+            Self::Rbac => rbac::authorize(store, asked),
             Self::AlwaysAllow => Decision::allow(""),
             Self::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
-            Self::Node => node::authorize(registry, asked),
+            Self::Node => node::authorize(store, asked),
             Self::Abac(policies) if policies.allow(asked) => Decision::allow(""),
             Self::Abac(_) => Decision::no_opinion("No policy matched."),
         }
@@ -95,23 +98,64 @@ impl Decision {
     }
 }
 
-/// Decides on a request: the first authorizer that allows it. A refusal has the reasons of all.
-pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Decision {
-    if attributes.user.is_master() {
-        return Decision::allow("");
+/// Decides what users may do: the first mode that allows a request decides.
+#[derive(Debug)]
+pub(crate) struct Authorizer {
+    store: Arc<Store>,
+    modes: Vec<Authorization>,
+    metrics: Arc<Metrics>,
+}
+
+impl Authorizer {
+    pub(crate) fn new(store: Arc<Store>, modes: Vec<Authorization>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store,
+            modes,
+            metrics,
+        }
     }
-    let mut reasons: Vec<String> = Vec::new();
-    for authorizer in &registry.authorizers {
-        let decision = authorizer.decide(registry, attributes);
+
+    /// Decides on a request: the first authorizer that allows it. A refusal has the reasons of all.
+    pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        if attributes.user.is_master() {
+            return Decision::allow("");
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for authorizer in &self.modes {
+            let decision = authorizer.decide(&self.store, attributes);
+            if decision.allowed {
+                self.metrics.authorized(authorizer.name());
+                return decision;
+            }
+            if !decision.reason.is_empty() {
+                reasons.push(decision.reason);
+            }
+        }
+        Decision::no_opinion(&reasons.join("\n"))
+    }
+
+    /// Lets a request through with the reason, or refuses it.
+    pub(crate) fn check_and_explain(&self, attributes: &Attributes<'_>) -> Result<String, Box<Refused>> {
+        let decision = self.authorize(attributes);
         if decision.allowed {
-            registry.metrics.authorized(authorizer.name());
-            return decision;
+            return Ok(decision.reason);
         }
-        if !decision.reason.is_empty() {
-            reasons.push(decision.reason);
-        }
+        Err(Box::new(Refused {
+            status: refusal(attributes, &decision.reason),
+            reason: decision.reason,
+        }))
     }
-    Decision::no_opinion(&reasons.join("\n"))
+
+    /// Lets a request through, or refuses it.
+    pub(crate) fn check(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let decision = self.check_and_explain(attributes);
+        decision.map(drop).map_err(|refused| refused.status)
+    }
+
+    /// The rules that a user has in a namespace, and the roles that could not be read.
+    pub(crate) fn rules_of_user(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Unresolved>) {
+        rbac::rules_of_user(&self.store, user, namespace)
+    }
 }
 
 /// A request that is not allowed: why, and the answer to it.
@@ -119,27 +163,6 @@ pub(crate) fn authorize(registry: &Registry, attributes: &Attributes<'_>) -> Dec
 pub(crate) struct Refused {
     pub(crate) reason: String,
     pub(crate) status: Status,
-}
-
-/// Lets a request through with the reason, or refuses it.
-pub(crate) fn check_and_explain(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-) -> Result<String, Box<Refused>> {
-    let decision = authorize(registry, attributes);
-    if decision.allowed {
-        return Ok(decision.reason);
-    }
-    Err(Box::new(Refused {
-        status: refusal(attributes, &decision.reason),
-        reason: decision.reason,
-    }))
-}
-
-/// Lets a request through, or refuses it.
-pub(crate) fn check(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let decision = check_and_explain(registry, attributes);
-    decision.map(drop).map_err(|refused| refused.status)
 }
 
 /// The answer to a request that is not allowed.

@@ -5,8 +5,6 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
 
 use super::{Answered, Histogram, Labels, Metrics, RequestLabels, process};
-use crate::registry::Registry;
-use crate::resource::builtin_catalog;
 
 const REQUEST: &[&str] = &[
     "component",
@@ -63,8 +61,8 @@ fn add(series: &mut Series<Histogram>, labels: Labels, histogram: &Histogram) {
         .or_insert_with(|| histogram.clone());
 }
 
-/// All metrics of a server.
-pub(crate) fn render(registry: &Registry) -> String {
+/// All metrics of a server; `objects` are the numbers of stored objects by group and resource.
+pub(crate) fn render(metrics: &Metrics, objects: &[(String, String, usize)], version: &str) -> String {
     let Metrics {
         requests,
         long_running,
@@ -75,7 +73,7 @@ pub(crate) fn render(registry: &Registry) -> String {
         authorizations,
         mutating,
         read_only,
-    } = &registry.metrics;
+    } = metrics;
     let (counts, durations, sizes) = by_metric(&requests.lock());
     let mut page = Page::default();
     page.histograms(
@@ -145,14 +143,14 @@ pub(crate) fn render(registry: &Registry) -> String {
         COUNTED,
         &counts,
     );
-    page.objects(registry);
+    page.objects(objects);
     page.histograms(
         "apiserver_response_sizes",
         "Response size distribution in bytes, by group, version, verb, resource, subresource and scope.",
         REQUEST,
         &sizes,
     );
-    page.build();
+    page.build(version);
     page.process();
     page.0
 }
@@ -222,22 +220,10 @@ impl Page {
     }
 
     /// The numbers of stored objects, once for each resource.
-    fn objects(&mut self, registry: &Registry) {
-        let custom = registry.custom();
-        let mut counts: Vec<(String, String, usize)> = Vec::new();
-        for definition in builtin_catalog().definitions().iter().chain(custom.definitions()) {
-            if !definition.allows("list") {
-                continue;
-            }
-            let subject = &definition.subject;
-            let count = registry.store.count(&definition.table);
-            counts.push((subject.group.clone(), subject.resource.clone(), count));
-        }
-        counts.sort();
-        counts.dedup();
+    fn objects(&mut self, counts: &[(String, String, usize)]) {
         let name = "apiserver_resource_objects";
         self.head(name, "gauge", "Stored objects, by resource.");
-        for (group, resource, count) in &counts {
+        for (group, resource, count) in counts {
             self.line(name, &["group", "resource"], &[group, resource], count);
         }
         let name = "apiserver_storage_objects";
@@ -246,7 +232,7 @@ impl Page {
             "gauge",
             "Stored objects, by resource. Deprecated: use apiserver_resource_objects.",
         );
-        for (group, resource, count) in &counts {
+        for (group, resource, count) in counts {
             let full = match group.as_str() {
                 "" => resource.clone(),
                 group => format!("{resource}.{group}"),
@@ -255,8 +241,7 @@ impl Page {
         }
     }
 
-    fn build(&mut self) {
-        let version = crate::http::discovery::GIT_VERSION;
+    fn build(&mut self, version: &str) {
         let name = "kubernetes_build_info";
         self.head(name, "gauge", "A constant 1, labelled with the version.");
         self.line(name, &["git_version", "major", "minor"], &[version, "1", "36"], 1);

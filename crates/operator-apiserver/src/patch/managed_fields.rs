@@ -12,18 +12,17 @@ use structured_merge::{
 };
 
 use crate::builtin;
-use crate::registry::Registry;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
 use crate::write::Write;
 
 /// Records what a create (no `live`) or an update changed.
-pub(crate) fn update(registry: &Registry, write: &Write, live: Option<&Value>, object: &mut Value) {
+pub(crate) fn update(now: &str, write: &Write, live: Option<&Value>, object: &mut Value) {
     let Some(manager) = manager(write) else {
         return;
     };
     let new = std::mem::take(object);
-    *object = manager.update(live, new, &write.manager, &registry.timestamp());
+    *object = manager.update(live, new, &write.manager, now);
 }
 
 /// The answer to a configuration that the Go struct of its kind cannot hold.
@@ -42,7 +41,7 @@ pub(crate) fn unconverted(write: &Write, config: &Value, why: &str) -> Status {
 
 /// Server-side apply: merges a configuration into the live object.
 pub(crate) fn apply(
-    registry: &Registry,
+    now: &str,
     write: &Write,
     live: Option<&Value>,
     config: &Value,
@@ -52,7 +51,7 @@ pub(crate) fn apply(
         return Err(status::internal("the kind has no field manager"));
     };
     let mut applied = manager
-        .apply(live, config, &write.manager, force, &registry.timestamp())
+        .apply(live, config, &write.manager, force, now)
         .map_err(refusal)?;
     if let Some(kind) = write.definition.builtin_type()
         && let Err(why) = builtin::unstructured::convert(kind, &mut applied)
@@ -143,13 +142,6 @@ pub(crate) fn validate(object: &Value) -> Vec<Error> {
     errors
 }
 
-/// Whether a written object asks for its managers to be forgotten.
-pub(crate) fn is_cleared(object: &Value) -> bool {
-    object::meta(object, "managedFields")
-        .and_then(Value::as_array)
-        .is_some_and(Vec::is_empty)
-}
-
 /// The versions of a custom resource, which differ in their names only.
 #[derive(Debug)]
 struct CustomVersions(Vec<String>);
@@ -238,15 +230,14 @@ fn reset_fields(definition: &Definition, subresource: &str) -> Value {
 
 /// Server-side apply to the Scale of an object. The storage of custom resources cannot convert a changed Scale.
 pub(crate) fn apply_scale(
-    registry: &Registry,
+    now: &str,
     write: &Write,
     live: &Value,
     config: &Value,
     force: bool,
 ) -> Result<Value, Status> {
-    let now = registry.timestamp();
     let applied = FieldManager::scale()
-        .apply(Some(live), config, &write.manager, force, &now)
+        .apply(Some(live), config, &write.manager, force, now)
         .map_err(refusal)?;
     let same = |part: &str| applied.get(part) == live.get(part);
     if write.definition.is_custom() && !same("spec") {
@@ -260,8 +251,8 @@ pub(crate) fn apply_scale(
 }
 
 /// Records who changed the Scale of an object.
-pub(crate) fn update_scale(registry: &Registry, write: &Write, live: &Value, wanted: Value) -> Value {
-    FieldManager::scale().update(Some(live), wanted, &write.manager, &registry.timestamp())
+pub(crate) fn update_scale(now: &str, write: &Write, live: &Value, wanted: Value) -> Value {
+    FieldManager::scale().update(Some(live), wanted, &write.manager, now)
 }
 
 /// The managers of an object as far as its Scale shows them.

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::builtin::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
 use crate::builtin::tree::{at, list, text};
-use crate::http::proxy::ClientIdentity;
 use crate::registry::Registry;
 use crate::resource::{Definition, builtin_catalog};
 use crate::store::Stored;
@@ -30,8 +29,6 @@ pub(crate) struct Aggregation {
     /// Held while the objects are brought up to date.
     updating: Mutex<()>,
     custom: Mutex<Custom>,
-    /// How this server proves itself to the others.
-    pub(crate) identity: Option<ClientIdentity>,
 }
 
 /// The groups and versions that definitions serve.
@@ -287,7 +284,7 @@ fn remote(registry: &Registry, service: &Value) -> Option<(Remote, Option<Fault>
 
 /// Where a Service leads.
 fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> Result<SocketAddr, Fault> {
-    if let Some(address) = registry.routes.get(namespace, name) {
+    if let Some(address) = registry.services.routes.get(namespace, name) {
         return Ok(address);
     }
     let key = format!("{namespace}/{name}");
@@ -306,7 +303,7 @@ fn locate(registry: &Registry, namespace: &str, name: &str, port: u64) -> Result
         ));
     };
     let port_name = text(found, &["name"]);
-    crate::webhook_client::endpoint_of(registry, namespace, name, port_name).ok_or_else(|| {
+    crate::webhook_client::endpoint_of(&registry.services, namespace, name, port_name).ok_or_else(|| {
         let message = format!("endpoints for {place} have no addresses with port name {port_name:?}");
         ("MissingEndpoints", message)
     })

@@ -22,13 +22,13 @@ pub(crate) async fn admit_and_bind(
 
 /// Asks admission about a Binding.
 pub(crate) async fn admit(registry: &Registry, write: &Write, binding: &mut Value) -> Result<(), Status> {
-    if !registry.disabled_plugins.contains("PodTopologyLabels") {
+    if !registry.admission.disabled_plugins.contains("PodTopologyLabels") {
         add_topology(registry, binding);
     }
-    admission::mutate_body(registry, write, Operation::Create, binding).await?;
+    admission::mutate_body(&registry.admission, write, Operation::Create, binding).await?;
     let target = |field: &str| object::text(binding, &["target", field]);
     check_target(target("name"), target("kind"))?;
-    admission::validate_body(registry, write, Operation::Create, binding).await
+    admission::validate_body(&registry.admission, write, Operation::Create, binding).await
 }
 
 /// Labels that say where a node is: its pods have them too.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Registry, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::builtin;
-use crate::identity::authz::{self, Attributes};
+use crate::identity::authz::Attributes;
 use crate::patch::managed_fields;
 use crate::resource::Backing;
 use crate::resource::crd::conversion;
@@ -55,9 +55,9 @@ impl Registry {
         let definition = &write.definition;
         self.fill_metadata(write, &mut object)?;
         if !write.tracked {
-            managed_fields::update(self, write, None, &mut object);
+            managed_fields::update(&self.timestamp(), write, None, &mut object);
         }
-        admission::admit(self, write, Operation::Create, &mut object, None).await?;
+        admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed it.
         fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, None)?;
@@ -87,10 +87,10 @@ impl Registry {
             write.warnings.add(warning);
         }
         self.check_upsert(write)?;
-        admission::validate(self, write, Operation::Create, &object, None).await?;
-        let stored = conversion::to_storage(self, definition, object).await?;
+        admission::validate(&self.admission, write, Operation::Create, &object, None).await?;
+        let stored = conversion::to_storage(&self.converter, definition, object).await?;
         let created = self.insert(write, stored, &name, draws)?;
-        conversion::prepare(self, definition, [&created]).await?;
+        conversion::prepare(&self.converter, definition, [&created]).await?;
         Ok(definition.serve(&created))
     }
 
@@ -112,7 +112,7 @@ impl Registry {
             path: "",
             selected_node: "",
         };
-        authz::check(self, &asked)
+        self.authorizer.check(&asked)
     }
 
     /// Stores a new object, and charges the quotas that count it; the answer is as it is stored.
@@ -130,7 +130,7 @@ impl Registry {
             storable::check(write, &key, &mut stored)?;
         }
         loop {
-            let charges = admission::charge(self, write, Operation::Create, &stored, None)?;
+            let charges = admission::charge(&self.admission, write, Operation::Create, &stored, None)?;
             if write.dry_run {
                 return match self.store.get(&definition.table, &key) {
                     Some(live) => Err(exists(write, name, &live.value, draws)),

@@ -91,7 +91,7 @@ impl Registry {
     pub(crate) async fn delete(&self, write: &Write, options: &DeleteOptions) -> Result<Deleted, Status> {
         let definition = &write.definition;
         let mut deleted = self.delete_stored(write, options).await?;
-        conversion::prepare(self, definition, [&deleted.object]).await?;
+        conversion::prepare(&self.converter, definition, [&deleted.object]).await?;
         deleted.object = definition.serve(&deleted.object);
         Ok(deleted)
     }
@@ -102,8 +102,8 @@ impl Registry {
             let live = self.load(write)?;
             options.check(write, &live.value)?;
             let definition = &write.definition;
-            conversion::prepare(self, definition, [&live.value]).await?;
-            admission::delete(self, write, &definition.serve(&live.value)).await?;
+            conversion::prepare(&self.converter, definition, [&live.value]).await?;
+            admission::delete(&self.admission, write, &definition.serve(&live.value)).await?;
             let plan = plan(self, definition, &live.value, options);
             if write.dry_run {
                 return Ok(deleted(plan, &live.value));

@@ -7,10 +7,10 @@ use apimachinery::object;
 use serde_json::Value;
 
 use crate::identity::authn::User;
+use crate::identity::authz::Attributes;
 use crate::identity::authz::coverage::missing;
 use crate::identity::authz::rbac::{self, GROUP, Unresolved, aggregate, list};
 use crate::identity::authz::rule::{Rule, compact, go_list};
-use crate::identity::authz::{Attributes, authorize, rules_of_user};
 use crate::registry::Registry;
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -78,7 +78,7 @@ fn check_role(registry: &Registry, write: &Write, role: &Value, old: Option<&Val
         namespace: &write.namespace,
         ..about(&write.user, "escalate", &write.definition.subject.resource)
     };
-    if authorize(registry, &asked).allowed {
+    if registry.authorizer.authorize(&asked).allowed {
         return Ok(());
     }
     let rules: Vec<Rule> = list(role, "rules").iter().map(Rule::read).collect();
@@ -112,11 +112,11 @@ fn check_binding(registry: &Registry, write: &Write, binding: &Value) -> Result<
         namespace: &write.namespace,
         ..about(&write.user, "bind", resource)
     };
-    if !resource.is_empty() && authorize(registry, &asked).allowed {
+    if !resource.is_empty() && registry.authorizer.authorize(&asked).allowed {
         return Ok(());
     }
-    let rules =
-        rbac::rules(registry, reference, &write.namespace).map_err(|error| unresolved(write, &error))?;
+    let rules = rbac::rules(&registry.store, reference, &write.namespace)
+        .map_err(|error| unresolved(write, &error))?;
     confirm(registry, write, &rules).map_err(|why| forbidden(write, binding, &why))
 }
 
@@ -150,7 +150,7 @@ fn forbidden(write: &Write, object: &Value, why: &str) -> Status {
 /// Whether the writer holds some rules; the text says what is missing.
 fn confirm(registry: &Registry, write: &Write, wanted: &[Rule]) -> Result<(), String> {
     let user = &write.user;
-    let (held, errors) = rules_of_user(registry, user, &write.namespace);
+    let (held, errors) = registry.authorizer.rules_of_user(user, &write.namespace);
     let missing = missing(&held, wanted);
     if missing.is_empty() {
         return Ok(());

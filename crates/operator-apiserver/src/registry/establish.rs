@@ -158,13 +158,13 @@ impl Established {
             }
         }
         if !changed.is_empty() {
-            let mut catalog = (*registry.custom()).clone();
+            let mut catalog = (*registry.resources.custom()).clone();
             for (table, definitions) in changed {
                 let before = catalog.versions(&table);
                 registry.aggregation.served(before, &definitions);
                 catalog.set(&table, definitions);
             }
-            registry.set_custom(catalog);
+            registry.resources.set_custom(catalog);
         }
         for token in retired {
             token.cancel();
@@ -256,7 +256,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         deadline: None,
     };
     let mut value = value;
-    managed_fields::update(registry, &write, Some(&stored.value), &mut value);
+    managed_fields::update(&registry.timestamp(), &write, Some(&stored.value), &mut value);
     // A write that came between started its own round, which sees what this one did not.
     let result = registry
         .store

@@ -53,7 +53,7 @@ impl Registry {
         write.tracked = true;
         let write = &*write;
         let applied = |live: Option<&Value>| {
-            let object = managed_fields::apply(self, write, live, config, *force)?;
+            let object = managed_fields::apply(&self.timestamp(), write, live, config, *force)?;
             report_faults(write, patching)?;
             finish_applied(write, config, object)
         };

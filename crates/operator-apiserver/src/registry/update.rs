@@ -69,7 +69,7 @@ impl Registry {
         live: &Arc<Stored>,
     ) -> Result<Option<Arc<Value>>, Status> {
         let definition = &write.definition;
-        conversion::prepare(self, definition, [&live.value]).await?;
+        conversion::prepare(&self.converter, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
         let mut object = change.apply(&old)?;
         create::fill_namespace(write, &mut object)?;
@@ -77,9 +77,9 @@ impl Registry {
         restore_server_fields(&mut object, &old);
         object::copy_meta(&mut object, &old, "generation");
         if !write.tracked {
-            managed_fields::update(self, write, Some(&old), &mut object);
+            managed_fields::update(&self.timestamp(), write, Some(&old), &mut object);
         }
-        admission::admit(self, write, Operation::Update, &mut object, Some(&old)).await?;
+        admission::admit(&self.admission, write, Operation::Update, &mut object, Some(&old)).await?;
         // Admission may have changed it.
         create::fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, Some(&old))?;
@@ -96,18 +96,24 @@ impl Registry {
                 return Err(status::invalid(definition.stored_subject(), &write.name, &errors));
             }
         }
-        admission::validate(self, write, Operation::Update, &object, Some(&old)).await?;
+        admission::validate(&self.admission, write, Operation::Update, &object, Some(&old)).await?;
         object::copy_meta(&mut object, &old, "resourceVersion");
         let removes = is_finished(&object);
-        let stored = conversion::to_storage(self, definition, object).await?;
+        let stored = conversion::to_storage(&self.converter, definition, object).await?;
         if managed_fields::equal_but_times(&live.value, &stored) {
             return Ok(Some(old));
         }
-        let charges = admission::charge(self, write, Operation::Update, &stored, Some(&live.value))?;
+        let charges = admission::charge(
+            &self.admission,
+            write,
+            Operation::Update,
+            &stored,
+            Some(&live.value),
+        )?;
         let Some(updated) = self.replace(write, live, stored, removes, charges)? else {
             return Ok(None);
         };
-        conversion::prepare(self, definition, [&updated]).await?;
+        conversion::prepare(&self.converter, definition, [&updated]).await?;
         Ok(Some(definition.serve(&updated)))
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod scale;
 mod strategy;
 pub(crate) mod version;
 
-pub(crate) use self::catalog::CustomCatalog;
+pub(crate) use self::catalog::{CustomCatalog, State};
 pub(crate) use self::strategy::{prepare_for_delete, prepare_for_update};
 pub(crate) use self::version::CustomVersion;
 use crate::resource::Definition;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use apimachinery::object;
 use serde_json::Value;
 
-use crate::registry::Registry;
+use super::Services;
 
 /// The host and the path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,15 +131,15 @@ impl Target {
     }
 
     /// The host and port to connect to.
-    pub(super) fn resolve(&self, registry: &Registry) -> Result<(String, u16), String> {
+    pub(super) fn resolve(&self, services: &Services) -> Result<(String, u16), String> {
         let Some((namespace, name)) = &self.service else {
             return Ok((self.host.clone(), self.port));
         };
-        if let Some(address) = registry.routes.get(namespace, name) {
+        if let Some(address) = services.routes.get(namespace, name) {
             return Ok((address.ip().to_string(), address.port()));
         }
         let key = format!("{namespace}/{name}");
-        let Some(service) = registry.store.get("services", &key) else {
+        let Some(service) = services.store.get("services", &key) else {
             return Err(format!("service {name:?} not found"));
         };
         let service = &service.value;
@@ -155,7 +155,7 @@ impl Target {
             let host = object::text(service, &["spec", "externalName"]);
             return Ok((host.to_owned(), self.port));
         }
-        endpoint_of(registry, namespace, name, object::text(port, &["name"]))
+        endpoint_of(services, namespace, name, object::text(port, &["name"]))
             .map(|address| (address.ip().to_string(), address.port()))
             .ok_or_else(|| format!("no endpoints available for service {name:?}"))
     }
@@ -176,15 +176,15 @@ fn clean(path: &str) -> String {
 
 /// The first ready endpoint of a Service with the port of a name, from its Endpoints or its EndpointSlices.
 pub(crate) fn endpoint_of(
-    registry: &Registry,
+    services: &Services,
     namespace: &str,
     service: &str,
     port: &str,
 ) -> Option<SocketAddr> {
-    let endpoints = registry.store.get("endpoints", &format!("{namespace}/{service}"));
+    let endpoints = services.store.get("endpoints", &format!("{namespace}/{service}"));
     let found = endpoints.and_then(|endpoints| endpoint(&endpoints.value, port));
     let found = found.or_else(|| {
-        let slices = registry
+        let slices = services
             .store
             .list("endpointslices.discovery.k8s.io", &format!("{namespace}/"))
             .objects;

@@ -9,7 +9,6 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::FieldValidation;
-use crate::patch::managed_fields;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
 use crate::write::Warnings;
@@ -66,7 +65,7 @@ pub(crate) fn complete(
     let foreign = foreign_fields(definition, value);
     check_type(definition, value)?;
     // An empty list clears them but in custom resources, whose metadata leaves empty lists out when it is read.
-    let empty = managed_fields::is_cleared(value);
+    let empty = clears_managers(value);
     let cleared = empty && !definition.is_custom();
     let sorted = match faults.order {
         FaultOrder::Fields if validation != FieldValidation::Ignore => Some(value.to_string()),
@@ -338,4 +337,11 @@ fn check_type(definition: &Definition, value: &mut Value) -> Result<(), Status> 
         map.insert("kind".to_owned(), definition.subject.kind.clone().into());
     }
     Ok(())
+}
+
+/// Returns true if a written object asks to remove its managed fields.
+fn clears_managers(object: &Value) -> bool {
+    object::meta(object, "managedFields")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
 }

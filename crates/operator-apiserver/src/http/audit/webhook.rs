@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::registry::Registry;
-use crate::webhook_client::WebhookClient;
+use crate::webhook_client::{Services, WebhookClient};
 
 const USER_AGENT: &str = "kube-apiserver-audit";
 /// How long one request to the webhook may take.
@@ -62,10 +61,10 @@ impl Sender {
     }
 
     /// Hands an event over. One that finds no place is lost.
-    pub(super) fn send(&self, registry: &Weak<Registry>, event: Value) {
+    pub(super) fn send(&self, services: &Weak<Services>, event: Value) {
         let queue = self.queue.get_or_init(|| {
             let (sender, events) = mpsc::channel(self.options.buffer_size.max(1));
-            tokio::spawn(run(registry.clone(), self.options.clone(), events));
+            tokio::spawn(run(services.clone(), self.options.clone(), events));
             sender
         });
         if queue.try_send(event).is_err() {
@@ -74,7 +73,7 @@ impl Sender {
     }
 }
 
-async fn run(registry: Weak<Registry>, options: AuditWebhook, mut events: mpsc::Receiver<Value>) {
+async fn run(services: Weak<Services>, options: AuditWebhook, mut events: mpsc::Receiver<Value>) {
     let Ok(client) = WebhookClient::from_kubeconfig(&options.kubeconfig) else {
         return;
     };
@@ -84,13 +83,13 @@ async fn run(registry: Weak<Registry>, options: AuditWebhook, mut events: mpsc::
         });
         let mut wait = options.initial_backoff;
         for attempt in 1..=TRIES {
-            let Some(registry) = registry.upgrade() else {
+            let Some(services) = services.upgrade() else {
                 return;
             };
             let sent = client
-                .send(&registry, USER_AGENT, body.to_string(), TIMEOUT)
+                .send(&services, USER_AGENT, body.to_string(), TIMEOUT)
                 .await;
-            drop(registry);
+            drop(services);
             let why = match sent {
                 Ok((code, _)) if code < 300 => break,
                 // A refusal stays one.

@@ -9,18 +9,18 @@ use sha2::{Digest, Sha512};
 use super::{Documents, Group};
 use crate::codec::{Form, body};
 use crate::http::call::{Answer, Call};
-use crate::registry::Registry;
+use crate::http::handler::Handler;
 use crate::resource::Definition;
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The aggregated document of `/api` (core) or `/apis`, if that is what the client prefers.
-pub(super) fn serve(registry: &Registry, call: &Call, core: bool) -> Option<Answer> {
+pub(super) fn serve(handler: &Handler, call: &Call, core: bool) -> Option<Answer> {
     if !wanted(call.header(ACCEPT)) {
         return None;
     }
-    let custom = registry.custom();
-    let documents = custom.documents();
+    let custom = handler.registry.resources.custom();
+    let documents = &*handler.documents.of(&custom);
     let (bytes, etag) = documents.aggregated[usize::from(core)].get_or_init(|| document(documents, core));
     let mut answer = if call.header(IF_NONE_MATCH) == etag {
         Answer::new(StatusCode::NOT_MODIFIED, CONTENT_TYPE, Default::default())

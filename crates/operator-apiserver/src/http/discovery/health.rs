@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::GIT_VERSION;
 use crate::clock::unix_seconds;
 use crate::http::call::{Answer, Call};
-use crate::registry::Registry;
+use crate::http::handler::Handler;
 
 /// Checks that every path has. None of them can fail here but those in [`STORAGE`].
 const COMMON: &[&str] = &[
@@ -71,11 +71,12 @@ pub(super) fn paths() -> Vec<String> {
 }
 
 /// Why a check fails; `None` if it succeeds.
-fn failure(registry: &Registry, check: &str) -> Option<String> {
+fn failure(handler: &Handler, check: &str) -> Option<String> {
     if !STORAGE.contains(&check) {
         return None;
     }
-    registry
+    handler
+        .registry
         .store
         .check_journal()
         .err()
@@ -83,14 +84,14 @@ fn failure(registry: &Registry, check: &str) -> Option<String> {
 }
 
 /// Answers a health check; `name` is what follows the path.
-pub(super) fn serve(registry: &Registry, call: &Call, path: &str, name: &str) -> Answer {
+pub(super) fn serve(handler: &Handler, call: &Call, path: &str, name: &str) -> Answer {
     if name.is_empty() {
-        return all(registry, call, path);
+        return all(handler, call, path);
     }
     if !checks(path).any(|check| check == name) {
         return Answer::not_found();
     }
-    match failure(registry, name) {
+    match failure(handler, name) {
         None => Answer::text(StatusCode::OK, "ok"),
         Some(why) => {
             let text = format!("internal server error: {why}\n");
@@ -99,14 +100,14 @@ pub(super) fn serve(registry: &Registry, call: &Call, path: &str, name: &str) ->
     }
 }
 
-fn all(registry: &Registry, call: &Call, path: &str) -> Answer {
+fn all(handler: &Handler, call: &Call, path: &str) -> Answer {
     let excluded: Vec<&str> = call.query.all("exclude").collect();
     let (mut lines, mut failed) = (String::new(), false);
     for check in checks(path) {
         let result = if excluded.contains(&check) {
             Ok("excluded: ok")
         } else {
-            match failure(registry, check) {
+            match failure(handler, check) {
                 None => Ok("ok"),
                 Some(why) => {
                     tracing::warn!(check, why, "a health check failed");
@@ -147,9 +148,9 @@ fn all(registry: &Registry, call: &Call, path: &str) -> Answer {
 const NOT_MACHINE_READABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.";
 
 /// `/statusz`: since when the server runs, and its version.
-pub(super) fn status(registry: &Registry) -> Answer {
-    let started = unix_seconds(registry.started);
-    let up = (unix_seconds(registry.clock.now()) - started).max(0);
+pub(super) fn status(handler: &Handler) -> Answer {
+    let started = unix_seconds(handler.started);
+    let up = (unix_seconds(handler.registry.clock.now()) - started).max(0);
     let started = Timestamp::from_second(started).unwrap_or_default();
     let text = format!(
         "\napiserver statusz\n{NOT_MACHINE_READABLE}\n\nStarted  {}\nUp  {} hr {:02} min {:02} sec\nBinary version  {}\nEmulation version  1.36\nPaths  /flagz /healthz /livez /metrics /readyz /statusz /version\n",
@@ -163,9 +164,9 @@ pub(super) fn status(registry: &Registry) -> Answer {
 }
 
 /// `/flagz`: the flags that the server was started with.
-pub(super) fn flags(registry: &Registry) -> Answer {
+pub(super) fn flags(handler: &Handler) -> Answer {
     let mut text = format!("\napiserver flagz\n{NOT_MACHINE_READABLE}\n");
-    for (name, value) in &registry.flags {
+    for (name, value) in &handler.flags {
         let _ = writeln!(text, "{name}:{value}");
     }
     Answer::text(StatusCode::OK, &text)

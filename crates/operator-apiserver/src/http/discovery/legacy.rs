@@ -4,16 +4,17 @@ use serde_json::{Value, json};
 
 use super::{Group, negotiated};
 use crate::http::call::{Answer, Call};
-use crate::registry::Registry;
+use crate::http::handler::Handler;
 use crate::resource::Definition;
 use crate::resource::api_version;
 use crate::status::{self, Status};
 
 /// `/`: the paths of the server.
-pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status> {
+pub(super) fn index(handler: &Handler, _call: &Call) -> Result<Answer, Status> {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    let custom = registry.custom();
-    let groups = &custom.documents().groups;
+    let custom = handler.registry.resources.custom();
+    let documents = handler.documents.of(&custom);
+    let groups = &documents.groups;
     for group in groups.iter().filter(|group| !group.name.is_empty()) {
         paths.push(format!("/apis/{}", group.name));
         for version in &group.versions {
@@ -39,7 +40,7 @@ pub(super) fn index(registry: &Registry, _call: &Call) -> Result<Answer, Status>
 }
 
 /// `/api`.
-pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Status> {
+pub(super) fn versions(_handler: &Handler, call: &Call) -> Result<Answer, Status> {
     negotiated(
         call,
         &json!({
@@ -50,19 +51,17 @@ pub(super) fn versions(_registry: &Registry, call: &Call) -> Result<Answer, Stat
 }
 
 /// `/apis`.
-pub(super) fn group_list(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let custom = registry.custom();
-    let mut groups: Vec<Value> = custom
-        .documents()
+pub(super) fn group_list(handler: &Handler, call: &Call) -> Result<Answer, Status> {
+    let custom = handler.registry.resources.custom();
+    let documents = handler.documents.of(&custom);
+    let mut groups: Vec<Value> = documents
         .groups
         .iter()
         .filter(|group| !group.name.is_empty())
         .map(group_body)
         .collect();
-    let remote = registry.aggregation.groups();
-    let remote = remote
-        .iter()
-        .filter(|(name, _)| custom.documents().group(name).is_none());
+    let remote = handler.registry.aggregation.groups();
+    let remote = remote.iter().filter(|(name, _)| documents.group(name).is_none());
     groups.extend(remote.map(|(name, versions)| remote_group(name, versions)));
     negotiated(
         call,
@@ -89,10 +88,11 @@ fn remote_group(name: &str, versions: &[String]) -> Value {
 }
 
 /// `/apis/GROUP`.
-pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answer, Status> {
-    let custom = registry.custom();
-    let found = custom.documents().group(name).filter(|_| !name.is_empty());
-    let remote = registry.aggregation.groups();
+pub(super) fn group(handler: &Handler, call: &Call, name: &str) -> Result<Answer, Status> {
+    let custom = handler.registry.resources.custom();
+    let documents = handler.documents.of(&custom);
+    let found = documents.group(name).filter(|_| !name.is_empty());
+    let remote = handler.registry.aggregation.groups();
     let mut body = match (found, remote.get(name)) {
         (Some(group), _) => group_body(group),
         (None, Some(versions)) => remote_group(name, versions),
@@ -105,13 +105,14 @@ pub(super) fn group(registry: &Registry, call: &Call, name: &str) -> Result<Answ
 
 /// `/api/v1` and `/apis/GROUP/VERSION`.
 pub(super) fn resources(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     group: &str,
     version: &str,
 ) -> Result<Answer, Status> {
-    let custom = registry.custom();
-    let Some(found) = custom.documents().group(group) else {
+    let custom = handler.registry.resources.custom();
+    let documents = handler.documents.of(&custom);
+    let Some(found) = documents.group(group) else {
         return Ok(Answer::not_found());
     };
     let Some(found) = found.versions.iter().find(|known| known.name == version) else {

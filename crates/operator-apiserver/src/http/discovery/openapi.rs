@@ -9,8 +9,8 @@ use sha2::{Digest, Sha512};
 use super::{Documents, GroupVersion, negotiated};
 use crate::codec::{Asked, Form, body};
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::openapi::{self, Resource, Subresource};
-use crate::registry::Registry;
 use crate::resource::{Backing, Definition};
 use crate::status::Status;
 
@@ -18,9 +18,9 @@ use crate::status::Status;
 const FAR_FUTURE: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 /// `/openapi/v2`.
-pub(super) fn v2(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let custom = registry.custom();
-    let documents = custom.documents();
+pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
+    let custom = handler.registry.resources.custom();
+    let documents = &*handler.documents.of(&custom);
     let [json, protobuf] = &documents.openapi;
     if wants_protobuf(call) {
         let encode = || Bytes::from(openapi::encode_v2(&v2_document(documents)));
@@ -72,11 +72,11 @@ fn wants_protobuf(call: &Call) -> bool {
 }
 
 /// `/openapi/v3` and the documents below it.
-pub(super) fn v3(registry: &Registry, call: &Call, rest: &[&str]) -> Result<Answer, Status> {
+pub(super) fn v3(handler: &Handler, call: &Call, rest: &[&str]) -> Result<Answer, Status> {
     match rest {
-        [] => index(registry, call),
-        ["api", version] => document(registry, call, "", version),
-        ["apis", group, version] => document(registry, call, group, version),
+        [] => index(handler, call),
+        ["api", version] => document(handler, call, "", version),
+        ["apis", group, version] => document(handler, call, group, version),
         _ => Ok(missing()),
     }
 }
@@ -85,10 +85,11 @@ fn missing() -> Answer {
     Answer::new(StatusCode::NOT_FOUND, "text/plain", Bytes::new())
 }
 
-fn index(registry: &Registry, call: &Call) -> Result<Answer, Status> {
-    let custom = registry.custom();
+fn index(handler: &Handler, call: &Call) -> Result<Answer, Status> {
+    let custom = handler.registry.resources.custom();
     let mut entries: Vec<(String, &str)> = Vec::new();
-    for group in &custom.documents().groups {
+    let documents = handler.documents.of(&custom);
+    for group in &documents.groups {
         for version in &group.versions {
             let path = openapi::group_version_path(&group.name, &version.name);
             entries.push((path, hash_of(&group.name, version)));
@@ -98,9 +99,10 @@ fn index(registry: &Registry, call: &Call) -> Result<Answer, Status> {
     negotiated(call, &openapi::v3_index(entries))
 }
 
-fn document(registry: &Registry, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
-    let custom = registry.custom();
-    let Some(found) = custom.documents().version(group, version) else {
+fn document(handler: &Handler, call: &Call, group: &str, version: &str) -> Result<Answer, Status> {
+    let custom = handler.registry.resources.custom();
+    let documents = handler.documents.of(&custom);
+    let Some(found) = documents.version(group, version) else {
         return Ok(missing());
     };
     let hash = hash_of(group, found);

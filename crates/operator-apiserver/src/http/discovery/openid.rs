@@ -6,8 +6,8 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::identity::token::{Issuer, SigningError};
-use crate::registry::Registry;
 use crate::status::{self, Status};
 
 const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
@@ -17,11 +17,7 @@ const KEYS_TYPE: &str = "application/jwk-set+json";
 const CACHED: &str = "public, max-age=3600";
 
 /// Answers the paths of OpenID Connect discovery; `None` for others.
-pub(crate) async fn serve(
-    registry: &Registry,
-    method: &Method,
-    call: &Call,
-) -> Option<Result<Answer, Status>> {
+pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Option<Result<Answer, Status>> {
     type Document = fn(&Issuer) -> Result<Value, SigningError>;
     let (media, document): (_, Document) = match call.info.path.trim_end_matches('/') {
         CONFIGURATION_PATH => ("application/json", Issuer::configuration),
@@ -34,7 +30,7 @@ pub(crate) async fn serve(
     if !accepts(call.header(ACCEPT), media) {
         return Some(Err(status::no_representation(media)));
     }
-    let issuer = registry.issuer.clone();
+    let issuer = handler.authenticator.issuer.clone();
     // The first one to ask makes the key, which takes a while.
     let made = tokio::task::spawn_blocking(move || document(&issuer)).await;
     let document = match made {

@@ -15,14 +15,13 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use tower::Service;
 
 use super::impatient::Impatient;
 use super::tls::ClientTrust;
 use super::{Peer, Timeouts};
 use crate::http::call::{Body, hold};
+use crate::http::handler::Handler;
 use crate::identity::authn::{self, User};
-use crate::server::ApiServer;
 
 /// How long the last answers of a connection that is idle may take to be written.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 pub(super) struct Shared {
     pub(super) acceptor: TlsAcceptor,
     pub(super) clients: ClientTrust,
-    pub(super) server: ApiServer,
+    pub(super) handler: Arc<Handler>,
     pub(super) timeouts: Timeouts,
     pub(super) drain: CancellationToken,
 }
@@ -142,7 +141,7 @@ fn http2_builder(timeouts: &Timeouts) -> http2::Builder<TokioExecutor> {
 
 /// Answers the requests of one connection.
 struct Requests {
-    server: ApiServer,
+    handler: Arc<Handler>,
     peer: Peer,
     drain: CancellationToken,
     /// How many requests are in flight.
@@ -158,7 +157,7 @@ impl Requests {
             .filter(|_| is_trusted)
             .and_then(|der| User::from_certificate(der));
         Self {
-            server: shared.server.clone(),
+            handler: shared.handler.clone(),
             peer: Peer {
                 address,
                 user: user.unwrap_or_else(User::anonymous),
@@ -181,8 +180,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.drain.clone());
         let active = Active::begin(self.activity.clone());
-        let answer = self.server.clone().call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| hold(body, active))) })
+        let answer = self.handler.clone().answer(request);
+        Box::pin(async move { Ok(answer.await.map(|body| hold(body, active))) })
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn serve(
     super::check_place(&write, &body, "Binding")?;
     super::complete_body(&write, &mut body, ("v1", "Binding"))?;
     let tracking = verb::write(call, &find("bindings")?)?;
-    managed_fields::update(registry, &tracking, None, &mut body);
+    managed_fields::update(&registry.timestamp(), &tracking, None, &mut body);
     binding::admit(registry, &write, &mut body).await?;
     write.definition = find("pods")?;
     write.subresource = "binding".to_owned();

@@ -61,7 +61,7 @@ fn check_right_to_create(registry: &Registry, call: &Call, definition: &Definiti
         verb: "create",
         ..authz::Attributes::of(&call.user, &call.info)
     };
-    let decision = authz::authorize(registry, &asked);
+    let decision = registry.authorizer.authorize(&asked);
     if decision.allowed {
         return Ok(());
     }
@@ -79,7 +79,7 @@ async fn admit(
     mut options: Value,
 ) -> Result<(), Status> {
     let write = verb::write(call, definition)?;
-    admission::admit_body(registry, &write, Operation::Connect, &mut options).await
+    admission::admit_body(&registry.admission, &write, Operation::Connect, &mut options).await
 }
 
 /// The parameters of the URL, as the object that they are to admission.

@@ -36,7 +36,7 @@ pub(super) async fn serve(
     let mut eviction = object_body::read_other(call, &EVICTION, &write.warnings)?;
     super::check_place(&write, &eviction, "Eviction")?;
     super::complete_body(&write, &mut eviction, ("policy/v1", "Eviction"))?;
-    admission::admit_body(registry, &write, Operation::Create, &mut eviction).await?;
+    admission::admit_body(&registry.admission, &write, Operation::Create, &mut eviction).await?;
     let options = &eviction["deleteOptions"];
     let dry_run = options.get("dryRun").and_then(Value::as_array);
     write.dry_run |= dry_run.is_some_and(|list| !list.is_empty());

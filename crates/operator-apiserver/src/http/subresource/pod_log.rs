@@ -27,7 +27,7 @@ use crate::status::{self, Status, Subject};
 const MEDIA_TYPE: &str = "text/plain";
 
 pub(super) fn serve(
-    registry: &Registry,
+    registry: &Arc<Registry>,
     call: &Call,
     definition: &Arc<Definition>,
 ) -> Result<Answer, Status> {
@@ -48,8 +48,9 @@ pub(super) fn serve(
     let now = registry.clock.now();
     let written = options.select(&log_of(&pod, &container), &started, now);
     let mut answer = Answer::new(StatusCode::OK, MEDIA_TYPE, Bytes::from(written));
-    let registry = registry.this.upgrade().filter(|_| options.follow);
-    if let (Some(registry), Content::Whole(first)) = (registry, &answer.content) {
+    if options.follow
+        && let Content::Whole(first) = &answer.content
+    {
         let following = Following {
             changes: registry.store.subscribe(&definition.table, &definition.storage),
             key: definition.key(&info.namespace, &info.name),
@@ -59,7 +60,7 @@ pub(super) fn serve(
             drain: call.drain.clone(),
             definition: definition.clone(),
             container,
-            registry,
+            registry: registry.clone(),
         };
         answer.content = Content::Stream(following.body());
     }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::admission::{self, Operation};
 use crate::codec::Form;
 use crate::http::call::Answer;
-use crate::identity::authn::{self, User};
+use crate::http::handler::Handler;
+use crate::identity::authn::User;
 use crate::identity::authz::{self, Attributes, Decision, Rule};
 use crate::patch::managed_fields;
-use crate::registry::Registry;
 use crate::registry::create::fill_namespace;
 use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
@@ -23,17 +23,17 @@ pub(crate) fn is_review(definition: &Definition) -> bool {
 
 /// Answers a review.
 pub(crate) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     write: &Write,
     form: Form,
     mut review: Value,
 ) -> Result<Answer, Status> {
     fill_namespace(write, &mut review)?;
-    managed_fields::update(registry, write, None, &mut review);
+    managed_fields::update(&handler.registry.timestamp(), write, None, &mut review);
     let user = &write.user;
     let resource = write.definition.subject.resource.as_str();
     review["status"] = unanswered(resource);
-    admission::mutate_body(registry, write, Operation::Create, &mut review).await?;
+    admission::mutate_body(&handler.registry.admission, write, Operation::Create, &mut review).await?;
     match resource {
         "selfsubjectreviews" => {}
         "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {
@@ -43,13 +43,13 @@ pub(crate) async fn serve(
         "tokenreviews" => check_token_given(&review)?,
         _ => return Err(status::method_not_allowed()),
     }
-    admission::validate_body(registry, write, Operation::Create, &review).await?;
+    admission::validate_body(&handler.registry.admission, write, Operation::Create, &review).await?;
     let answered = match resource {
-        "selfsubjectreviews" => who_am_i(registry, user, &review),
-        "selfsubjectaccessreviews" => may(registry, user, review),
-        "selfsubjectrulesreviews" => what_may_i(registry, user, &review),
-        "tokenreviews" => whose_token(registry, review),
-        _ => may(registry, &subject(&review), review),
+        "selfsubjectreviews" => who_am_i(handler, user, &review),
+        "selfsubjectaccessreviews" => may(handler, user, review),
+        "selfsubjectrulesreviews" => what_may_i(handler, user, &review),
+        "tokenreviews" => whose_token(handler, review),
+        _ => may(handler, &subject(&review), review),
     };
     Ok(super::transient(StatusCode::CREATED, &answered, form))
 }
@@ -79,8 +79,8 @@ fn validate(definition: &Definition, review: &Value) -> Result<(), Status> {
     Err(status::invalid(&subject, "", &errors))
 }
 
-fn who_am_i(registry: &Registry, user: &User, review: &Value) -> Value {
-    let metadata = json!({"creationTimestamp": registry.timestamp()});
+fn who_am_i(handler: &Handler, user: &User, review: &Value) -> Value {
+    let metadata = json!({"creationTimestamp": handler.registry.timestamp()});
     let status = json!({"userInfo": user.info()});
     answer(review, [("metadata", metadata), ("status", status)])
 }
@@ -108,8 +108,8 @@ fn subject(review: &Value) -> User {
     }
 }
 
-fn may(registry: &Registry, user: &User, mut review: Value) -> Value {
-    let decision = authz::authorize(registry, &asked(user, &review));
+fn may(handler: &Handler, user: &User, mut review: Value) -> Value {
+    let decision = handler.registry.authorizer.authorize(&asked(user, &review));
     review["status"] = access_status(&decision);
     review
 }
@@ -161,9 +161,9 @@ fn check_token_given(review: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Value {
+fn what_may_i(handler: &Handler, user: &User, review: &Value) -> Value {
     let namespace = object::text(review, &["spec", "namespace"]);
-    let (rules, unresolved) = authz::rules_of_user(registry, user, namespace);
+    let (rules, unresolved) = handler.registry.authorizer.rules_of_user(user, namespace);
     let listed = |is_listed: fn(&Rule) -> bool, part: fn(&Rule) -> Rule| -> Vec<Value> {
         let rules = rules.iter().filter(|rule| is_listed(rule));
         rules.map(|rule| part(rule).to_json()).collect()
@@ -192,10 +192,10 @@ fn what_may_i(registry: &Registry, user: &User, review: &Value) -> Value {
     answer(review, parts)
 }
 
-fn whose_token(registry: &Registry, mut review: Value) -> Value {
+fn whose_token(handler: &Handler, mut review: Value) -> Value {
     let token = object::text(&review, &["spec", "token"]);
     let audiences = texts(object::get(&review, &["spec", "audiences"]));
-    review["status"] = match authn::authenticate(registry, token, &audiences) {
+    review["status"] = match handler.authenticator.authenticate(token, &audiences) {
         Ok(known) => json!({
             "authenticated": true, "user": known.user.info(), "audiences": known.audiences,
         }),

@@ -34,7 +34,7 @@ pub(super) async fn serve(
     let info = &call.info;
     if info.verb == "get" {
         let stored = registry.get(definition, &info.namespace, &info.name)?;
-        conversion::prepare(registry, definition, [&stored.value]).await?;
+        conversion::prepare(&registry.converter, definition, [&stored.value]).await?;
         let object = definition.serve(&stored.value);
         if definition.is_custom() && get(&object, &paths.spec_replicas).is_none() {
             let path = paths.spec_replicas_text();
@@ -88,8 +88,9 @@ fn answer(
 fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Result<Value, Status> {
     let media = call.header(CONTENT_TYPE);
     if call.info.verb != "update" && media.starts_with(crate::patch::APPLY_PATCH) {
-        return verb::patch::parse_configuration(call)
-            .and_then(|(config, force)| managed_fields::apply_scale(registry, write, live, &config, force));
+        return verb::patch::parse_configuration(call).and_then(|(config, force)| {
+            managed_fields::apply_scale(&registry.timestamp(), write, live, &config, force)
+        });
     }
     let mut wanted = changed(call, write, live)?;
     check_fields(call, write, &wanted)?;
@@ -104,7 +105,12 @@ fn wanted(registry: &Registry, call: &Call, write: &Write, live: &Value) -> Resu
         // A Go struct leaves zero replicas out.
         spec.retain(|field, value| field != "replicas" || !(value.is_null() || *value == 0));
     }
-    Ok(managed_fields::update_scale(registry, write, live, wanted))
+    Ok(managed_fields::update_scale(
+        &registry.timestamp(),
+        write,
+        live,
+        wanted,
+    ))
 }
 
 /// A Scale with a uid is one of that object alone.

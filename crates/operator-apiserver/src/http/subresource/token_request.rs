@@ -12,10 +12,10 @@ use crate::admission::{self, Operation};
 use crate::clock::{rfc3339, unix_seconds};
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::verb::{self, object_body};
 use crate::identity::authn::service_account_name;
 use crate::patch::managed_fields;
-use crate::registry::Registry;
 use crate::registry::create::fill_namespace;
 use crate::resource::{Definition, builtin_catalog, token_requests};
 use crate::status::{self, Status, Subject};
@@ -27,7 +27,7 @@ const KUBELET_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 pub(super) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
@@ -36,21 +36,28 @@ pub(super) async fn serve(
     let tracking = verb::write(call, token_requests())?;
     let mut request = object_body::read(call, token_requests(), &call.warnings, None)?;
     fill_namespace(&write, &mut request)?;
-    managed_fields::update(registry, &tracking, None, &mut request);
-    admission::mutate_body(registry, &write, Operation::Create, &mut request).await?;
+    managed_fields::update(&handler.registry.timestamp(), &tracking, None, &mut request);
+    admission::mutate_body(
+        &handler.registry.admission,
+        &write,
+        Operation::Create,
+        &mut request,
+    )
+    .await?;
     check_name(&request, &write.name)?;
-    let account = registry
+    let account = handler
+        .registry
         .get(definition, &write.namespace, &write.name)?
         .value
         .clone();
     check_account_uid(&request, &account)?;
-    let now = registry.clock.now();
-    complete(registry, &account, now, &mut request);
+    let now = handler.registry.clock.now();
+    complete(handler, &account, now, &mut request);
     validate(&request)?;
-    admission::validate_body(registry, &write, Operation::Create, &request).await?;
-    let bound = Bound::of(registry, &account, &request)?;
-    let claims = claims(registry, &account, &bound, now, &request);
-    let token = sign(registry, claims).await?;
+    admission::validate_body(&handler.registry.admission, &write, Operation::Create, &request).await?;
+    let bound = Bound::of(handler, &account, &request)?;
+    let claims = claims(handler, &account, &bound, now, &request);
+    let token = sign(handler, claims).await?;
     let end = now + Duration::from_secs(seconds(&request).unsigned_abs());
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(end)});
     Ok(super::transient(StatusCode::CREATED, &request, form))
@@ -87,11 +94,14 @@ fn check_account_uid(request: &Value, account: &Value) -> Result<(), Status> {
 }
 
 /// Fills in what the request leaves open.
-fn complete(registry: &Registry, account: &Value, now: SystemTime, request: &mut Value) {
+fn complete(handler: &Handler, account: &Value, now: SystemTime, request: &mut Value) {
     let spec = object::child_mut(request, "spec");
     let audiences = spec.get("audiences").and_then(Value::as_array);
     if audiences.is_none_or(Vec::is_empty) {
-        spec.insert("audiences".to_owned(), json!(registry.issuer.audiences()));
+        spec.insert(
+            "audiences".to_owned(),
+            json!(handler.authenticator.issuer.audiences()),
+        );
     }
     for field in ["name", "namespace", "uid"] {
         object::copy_meta(request, account, field);
@@ -130,7 +140,7 @@ struct Bound {
 }
 
 impl Bound {
-    fn of(registry: &Registry, account: &Value, request: &Value) -> Result<Self, Status> {
+    fn of(handler: &Handler, account: &Value, request: &Value) -> Result<Self, Status> {
         let Some(reference) = object::get(request, &["spec", "boundObjectRef"]).filter(|r| r.is_object())
         else {
             return Ok(Self::default());
@@ -149,11 +159,11 @@ impl Bound {
                 )));
             }
         };
-        let bound = find(registry, resource, object::namespace(account), text("name"))?;
+        let bound = find(handler, resource, object::namespace(account), text("name"))?;
         let mut references = vec![(part, identity(&bound))];
         if part == "pod" {
             check_account(account, &bound)?;
-            references.extend(node_of(registry, &bound));
+            references.extend(node_of(handler, &bound));
         }
         check_uid(text("kind"), &bound, text("uid"))?;
         Ok(Self { references })
@@ -164,11 +174,11 @@ impl Bound {
     }
 }
 
-fn find(registry: &Registry, resource: &str, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
+fn find(handler: &Handler, resource: &str, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
     let definition = builtin_catalog()
         .find("", "v1", resource)
         .ok_or_else(status::unknown_resource)?;
-    Ok(registry.get(&definition, namespace, name)?.value.clone())
+    Ok(handler.registry.get(&definition, namespace, name)?.value.clone())
 }
 
 fn identity(object: &Value) -> Value {
@@ -187,12 +197,12 @@ fn check_account(account: &Value, pod: &Value) -> Result<(), Status> {
 }
 
 /// The node that a pod runs on, by its name alone if it is gone.
-fn node_of(registry: &Registry, pod: &Value) -> Option<(&'static str, Value)> {
+fn node_of(handler: &Handler, pod: &Value) -> Option<(&'static str, Value)> {
     let name = object::text(pod, &["spec", "nodeName"]);
     if name.is_empty() {
         return None;
     }
-    let node = find(registry, "nodes", "", name);
+    let node = find(handler, "nodes", "", name);
     Some((
         "node",
         node.map_or_else(|_| json!({"name": name}), |node| identity(&node)),
@@ -214,7 +224,7 @@ fn check_uid(kind: &str, bound: &Value, uid: &str) -> Result<(), Status> {
     Err(status::conflict(&named_by_kind, object::name(bound), &why))
 }
 
-fn claims(registry: &Registry, account: &Value, bound: &Bound, now: SystemTime, request: &Value) -> Value {
+fn claims(handler: &Handler, account: &Value, bound: &Bound, now: SystemTime, request: &Value) -> Value {
     let now = unix_seconds(now);
     let mut lifetime = seconds(request);
     let (namespace, name) = (object::namespace(account), object::name(account));
@@ -223,20 +233,22 @@ fn claims(registry: &Registry, account: &Value, bound: &Bound, now: SystemTime, 
         own[*part] = reference.clone();
     }
     let audiences = object::get(request, &["spec", "audiences"]);
-    if bound.is_pod() && lifetime == KUBELET_SECONDS && audiences == Some(&json!(registry.issuer.audiences()))
+    if bound.is_pod()
+        && lifetime == KUBELET_SECONDS
+        && audiences == Some(&json!(handler.authenticator.issuer.audiences()))
     {
         own["warnafter"] = (now + lifetime).into();
         lifetime = EXTENDED_SECONDS;
     }
     json!({
-        "aud": audiences, "exp": now + lifetime, "iat": now, "nbf": now, "jti": registry.random.uuid(),
+        "aud": audiences, "exp": now + lifetime, "iat": now, "nbf": now, "jti": handler.registry.random.uuid(),
         "sub": service_account_name(namespace, name), "kubernetes.io": own,
     })
 }
 
 /// Signs away from the requests: a key may have to be made first.
-async fn sign(registry: &Registry, claims: Value) -> Result<String, Status> {
-    let issuer = registry.issuer.clone();
+async fn sign(handler: &Handler, claims: Value) -> Result<String, Status> {
+    let issuer = handler.authenticator.issuer.clone();
     let signed = tokio::task::spawn_blocking(move || issuer.sign(claims)).await;
     signed
         .map_err(|error| status::internal(&error.to_string()))?

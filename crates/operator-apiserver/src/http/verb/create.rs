@@ -7,13 +7,13 @@ use http::StatusCode;
 use super::{object_body, render, write};
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
+use crate::http::handler::Handler;
 use crate::http::subresource;
-use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::Status;
 
 pub(super) async fn serve(
-    registry: &Registry,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
@@ -21,8 +21,15 @@ pub(super) async fn serve(
     let write = write(call, definition)?;
     let object = object_body::read(call, definition, &write.warnings, None)?;
     if subresource::is_review(definition) {
-        return subresource::serve_review(registry, &write, form, object).await;
+        return subresource::serve_review(handler, &write, form, object).await;
     }
-    let created = registry.create(&write, object).await?;
-    render::object(registry, call, definition, form, StatusCode::CREATED, &created)
+    let created = handler.registry.create(&write, object).await?;
+    render::object(
+        &handler.registry,
+        call,
+        definition,
+        form,
+        StatusCode::CREATED,
+        &created,
+    )
 }

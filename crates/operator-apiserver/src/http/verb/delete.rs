@@ -55,7 +55,7 @@ pub(super) async fn serve_collection(
     let options = options::list_options(call, definition)?;
     let mut page: Page = registry.list(definition, &call.info.namespace, &options)?;
     let stored = page.items.iter().map(|stored| &stored.value);
-    conversion::prepare(registry, definition, stored).await?;
+    conversion::prepare(&registry.converter, definition, stored).await?;
     for stored in &page.items {
         let one = Write {
             definition: definition.clone(),

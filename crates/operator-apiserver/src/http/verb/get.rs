@@ -26,7 +26,7 @@ pub(super) async fn serve(
     check_revision(registry, call)?;
     let info = &call.info;
     let stored = registry.get(definition, &info.namespace, &info.name)?;
-    conversion::prepare(registry, definition, [&stored.value]).await?;
+    conversion::prepare(&registry.converter, definition, [&stored.value]).await?;
     let object = definition.serve(&stored.value);
     let as_stored = std::sync::Arc::ptr_eq(&object, &stored.value);
     if as_stored && form.protobuf && form.transform == Transform::None {

@@ -17,6 +17,6 @@ pub(super) async fn serve(
     let options = options::list_options(call, definition)?;
     let page = registry.list(definition, &call.info.namespace, &options)?;
     let stored = page.items.iter().map(|stored| &stored.value);
-    conversion::prepare(registry, definition, stored).await?;
+    conversion::prepare(&registry.converter, definition, stored).await?;
     render::list(registry, call, definition, form, &page)
 }

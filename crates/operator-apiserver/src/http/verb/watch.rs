@@ -7,14 +7,14 @@ use http::StatusCode;
 use super::options;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call, Content};
+use crate::http::handler::Handler;
 use crate::http::table::IncludeObject;
 use crate::http::watch::{self, Subscription};
-use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::Status;
 
 pub(super) fn serve(
-    registry: &Arc<Registry>,
+    handler: &Handler,
     call: &Call,
     definition: &Arc<Definition>,
     form: Form,
@@ -22,10 +22,10 @@ pub(super) fn serve(
     let mut list = options::list_options(call, definition)?;
     list.token = String::new();
     let mut watch = options::watch_options(call)?;
-    let least = registry.min_request_timeout.as_secs();
+    let least = handler.min_request_timeout.as_secs();
     if watch.timeout_seconds.is_none() && least > 0 {
         // Spread out, so that not all clients come back at the same time.
-        watch.timeout_seconds = Some(least + registry.random.next() % least);
+        watch.timeout_seconds = Some(least + handler.registry.random.next() % least);
     }
     if !call.info.name.is_empty() {
         list.fields.terms.push(apimachinery::selector::FieldTerm {
@@ -36,7 +36,7 @@ pub(super) fn serve(
     }
     let stream_type = form.stream_type()?;
     let subscription = Subscription::open(
-        registry.clone(),
+        handler.registry.clone(),
         definition.clone(),
         &call.info.namespace,
         list,

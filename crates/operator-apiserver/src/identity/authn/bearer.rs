@@ -1,6 +1,7 @@
 //! Bearer tokens: the fixed ones of the builder, and those of service accounts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use apimachinery::object;
 use http::HeaderMap;
@@ -8,8 +9,9 @@ use http::header::AUTHORIZATION;
 use serde_json::Value;
 
 use super::{AUTHENTICATED, CREDENTIAL_ID, NODE_NAME, User, service_account_groups, service_account_name};
-use crate::clock::unix_seconds;
-use crate::registry::Registry;
+use crate::clock::{Clock, unix_seconds};
+use crate::identity::token::Issuer;
+use crate::store::Store;
 
 /// How far clocks may be apart, in seconds.
 const LEEWAY: i64 = 60;
@@ -36,33 +38,42 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<String> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
 }
 
-/// Whose a token is, if it is for one of the audiences; without any, it has to be for this server.
-///
-/// # Errors
-/// Why it is refused.
-pub(crate) fn authenticate(
-    registry: &Registry,
-    token: &str,
-    audiences: &[String],
-) -> Result<Authenticated, String> {
-    let own = registry.issuer.audiences();
-    let wanted = if audiences.is_empty() { &own } else { audiences };
-    if let Some(user) = registry.static_tokens.get(token) {
-        let audiences = common(&own, wanted);
-        if audiences.is_empty() {
-            return Err(INVALID.to_owned());
+/// Authenticates requests by their bearer tokens.
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Signs and verifies the tokens of service accounts.
+    pub(crate) issuer: Arc<Issuer>,
+    /// The users of fixed tokens.
+    pub(crate) static_tokens: HashMap<String, User>,
+}
+
+impl Authenticator {
+    /// Whose a token is, if it is for one of the audiences; without any, it has to be for this server.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn authenticate(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
+        let own = self.issuer.audiences();
+        let wanted = if audiences.is_empty() { &own } else { audiences };
+        if let Some(user) = self.static_tokens.get(token) {
+            let audiences = common(&own, wanted);
+            if audiences.is_empty() {
+                return Err(INVALID.to_owned());
+            }
+            return Ok(Authenticated {
+                user: user.clone(),
+                audiences,
+            });
         }
-        return Ok(Authenticated {
-            user: user.clone(),
-            audiences,
-        });
+        let claims = self.issuer.verify(token).ok_or(INVALID)?;
+        let refuse = |why: String| format!("[{INVALID}, {why}]");
+        let audiences = audiences_of(&claims, wanted).map_err(refuse)?;
+        check_time(&claims, unix_seconds(self.clock.now())).map_err(refuse)?;
+        let user = Account::of(&claims).user(self).map_err(refuse)?;
+        Ok(Authenticated { user, audiences })
     }
-    let claims = registry.issuer.verify(token).ok_or(INVALID)?;
-    let refuse = |why: String| format!("[{INVALID}, {why}]");
-    let audiences = audiences_of(&claims, wanted).map_err(refuse)?;
-    check_time(&claims, unix_seconds(registry.clock.now())).map_err(refuse)?;
-    let user = Account::of(&claims).user(registry).map_err(refuse)?;
-    Ok(Authenticated { user, audiences })
 }
 
 fn common(known: &[String], wanted: &[String]) -> Vec<String> {
@@ -123,14 +134,14 @@ impl<'a> Account<'a> {
     }
 
     /// The user, as long as the account and what the token is bound to are there.
-    fn user(&self, registry: &Registry) -> Result<User, String> {
+    fn user(&self, authenticator: &Authenticator) -> Result<User, String> {
         let uid = self.reference("serviceaccount").map_or("", |(_, uid)| uid);
-        self.check_account(registry, uid)?;
+        self.check_account(authenticator, uid)?;
         for (part, table, is_namespaced) in [("secret", "secrets", true), ("pod", "pods", true)] {
-            self.check_bound(registry, part, table, is_namespaced)?;
+            self.check_bound(authenticator, part, table, is_namespaced)?;
         }
         if self.reference("pod").is_none() {
-            self.check_bound(registry, "node", "nodes", false)?;
+            self.check_bound(authenticator, "node", "nodes", false)?;
         }
         let mut groups = service_account_groups(self.namespace);
         groups.push(AUTHENTICATED.to_owned());
@@ -150,13 +161,13 @@ impl<'a> Account<'a> {
         ))
     }
 
-    fn check_account(&self, registry: &Registry, uid: &str) -> Result<(), String> {
+    fn check_account(&self, authenticator: &Authenticator, uid: &str) -> Result<(), String> {
         let (namespace, name) = (self.namespace, self.name);
-        let account = registry
+        let account = authenticator
             .store
             .get("serviceaccounts", &format!("{namespace}/{name}"))
             .ok_or_else(|| format!("serviceaccounts {} not found", apimachinery::go::quote(name)))?;
-        if was_deleted(registry, &account.value) {
+        if was_deleted(authenticator, &account.value) {
             return Err(format!("service account {namespace}/{name} has been deleted"));
         }
         let live = object::uid(&account.value);
@@ -170,7 +181,7 @@ impl<'a> Account<'a> {
 
     fn check_bound(
         &self,
-        registry: &Registry,
+        authenticator: &Authenticator,
         part: &str,
         table: &str,
         is_namespaced: bool,
@@ -183,8 +194,8 @@ impl<'a> Account<'a> {
         } else {
             name.to_owned()
         };
-        let bound = registry.store.get(table, &key);
-        let Some(bound) = bound.filter(|bound| !was_deleted(registry, &bound.value)) else {
+        let bound = authenticator.store.get(table, &key);
+        let Some(bound) = bound.filter(|bound| !was_deleted(authenticator, &bound.value)) else {
             return Err("service account token has been invalidated".to_owned());
         };
         let live = object::uid(&bound.value);
@@ -220,10 +231,10 @@ impl<'a> Account<'a> {
 }
 
 /// Whether an object is on its way out for longer than clocks may be apart.
-fn was_deleted(registry: &Registry, object: &Value) -> bool {
+fn was_deleted(authenticator: &Authenticator, object: &Value) -> bool {
     let time = object::text(object, &["metadata", "deletionTimestamp"]);
     let time: Option<jiff::Timestamp> = time.parse().ok();
-    time.is_some_and(|time| time.as_second() + LEEWAY < unix_seconds(registry.clock.now()))
+    time.is_some_and(|time| time.as_second() + LEEWAY < unix_seconds(authenticator.clock.now()))
 }
 
 #[cfg(test)]

@@ -14,9 +14,8 @@ use http::HeaderMap;
 use super::{
     AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, User, service_account, service_account_groups,
 };
-use crate::identity::authz::{self, Attributes};
+use crate::identity::authz::{self, Attributes, Authorizer};
 use crate::query;
-use crate::registry::Registry;
 use crate::status::{self, Status};
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";
@@ -27,7 +26,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// # Errors
 /// If headers name parts of a user but no user, or the requester may not impersonate it.
 pub(crate) fn impersonate(
-    registry: &Registry,
+    authorizer: &Authorizer,
     headers: &HeaderMap,
     request: &Attributes<'_>,
 ) -> Result<Option<User>, Status> {
@@ -36,7 +35,7 @@ pub(crate) fn impersonate(
     };
     let mut first_refusal = None;
     for mode in MODES.iter().filter(|mode| (mode.fits)(&wanted, request.user)) {
-        match mode.check(registry, &wanted, request) {
+        match mode.check(authorizer, &wanted, request) {
             Ok(user) => return Ok(Some(user)),
             Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
         }
@@ -156,9 +155,14 @@ impl Mode {
     }
 
     /// The user to act as, with the groups that follow from its name.
-    fn check(&self, registry: &Registry, wanted: &User, request: &Attributes<'_>) -> Result<User, Status> {
+    fn check(
+        &self,
+        authorizer: &Authorizer,
+        wanted: &User,
+        request: &Attributes<'_>,
+    ) -> Result<User, Status> {
         let check = |attributes: &Attributes<'_>| {
-            let decision = authz::authorize(registry, attributes);
+            let decision = authorizer.authorize(attributes);
             if decision.allowed {
                 Ok(())
             } else {

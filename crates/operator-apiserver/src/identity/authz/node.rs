@@ -10,19 +10,19 @@ use super::{Attributes, Decision, Rule};
 use crate::builtin::cluster_objects;
 use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
-use crate::registry::Registry;
+use crate::store::Store;
 
 const LEASES: &str = "kube-node-lease";
 
 /// Decides on the request of a kubelet; the authorizer has no opinion on others.
-pub(super) fn authorize(registry: &Registry, asked: &Attributes<'_>) -> Decision {
+pub(super) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let Some(node) = authn::node_name(asked.user) else {
         return Decision::default();
     };
     if !asked.is_resource {
         return by_rules(asked);
     }
-    let graph = Graph { registry, node };
+    let graph = Graph { store, node };
     let verdict = match (asked.group, asked.resource) {
         ("", "secrets") => graph.may_read(asked, Graph::has_secret),
         ("", "configmaps") => graph.may_read(asked, Graph::has_config_map),
@@ -69,7 +69,7 @@ fn by_rules(asked: &Attributes<'_>) -> Decision {
 
 /// The objects that belong to a node.
 struct Graph<'a> {
-    registry: &'a Registry,
+    store: &'a Store,
     node: &'a str,
 }
 
@@ -210,7 +210,7 @@ impl Graph<'_> {
             "" => String::new(),
             namespace => format!("{namespace}/"),
         };
-        let pods = self.registry.store.list("pods", &prefix).objects;
+        let pods = self.store.list("pods", &prefix).objects;
         pods.iter()
             .map(|pod| &*pod.value)
             .filter(|pod| text(pod, &["spec", "nodeName"]) == self.node)
@@ -218,7 +218,7 @@ impl Graph<'_> {
     }
 
     fn has_pod(&self, namespace: &str, name: &str) -> bool {
-        let pod = self.registry.store.get("pods", &format!("{namespace}/{name}"));
+        let pod = self.store.get("pods", &format!("{namespace}/{name}"));
         pod.is_some_and(|pod| text(&pod.value, &["spec", "nodeName"]) == self.node)
     }
 
@@ -247,7 +247,7 @@ impl Graph<'_> {
 
     /// Calls a function with each volume that a claim of the node's pods is bound to, until it returns true.
     fn any_volume(&self, found: impl Fn(&Value) -> bool) -> bool {
-        let volumes = self.registry.store.list("persistentvolumes", "").objects;
+        let volumes = self.store.list("persistentvolumes", "").objects;
         volumes.iter().map(|volume| &*volume.value).any(|volume| {
             let claim = |field: &str| text(volume, &["spec", "claimRef", field]);
             !claim("name").is_empty() && found(volume) && self.has_claim(claim("namespace"), claim("name"))
@@ -255,12 +255,12 @@ impl Graph<'_> {
     }
 
     fn has_attachment(&self, _: &str, name: &str) -> bool {
-        let attachment = self.registry.store.get("volumeattachments.storage.k8s.io", name);
+        let attachment = self.store.get("volumeattachments.storage.k8s.io", name);
         attachment.is_some_and(|attachment| text(&attachment.value, &["spec", "nodeName"]) == self.node)
     }
 
     fn has_slice(&self, _: &str, name: &str) -> bool {
-        let slice = self.registry.store.get("resourceslices.resource.k8s.io", name);
+        let slice = self.store.get("resourceslices.resource.k8s.io", name);
         slice.is_some_and(|slice| text(&slice.value, &["spec", "nodeName"]) == self.node)
     }
 

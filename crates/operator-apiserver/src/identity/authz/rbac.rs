@@ -10,15 +10,15 @@ use serde_json::Value;
 
 use super::{Attributes, Decision, Rule};
 use crate::identity::authn::{User, service_account_name};
-use crate::registry::Registry;
+use crate::store::Store;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Whether a binding gives the user a rule that covers the request.
-pub(crate) fn authorize(registry: &Registry, asked: &Attributes<'_>) -> Decision {
+pub(crate) fn authorize(store: &Store, asked: &Attributes<'_>) -> Decision {
     let mut decision = Decision::default();
     let mut unresolved = Vec::new();
-    visit(registry, asked.user, asked.namespace, &mut |found| match found {
+    visit(store, asked.user, asked.namespace, &mut |found| match found {
         Ok((grant, rule)) if rule.allows(asked) => {
             decision = Decision {
                 allowed: true,
@@ -39,13 +39,9 @@ pub(crate) fn authorize(registry: &Registry, asked: &Attributes<'_>) -> Decision
 }
 
 /// The rules that a user has in a namespace, and the roles that could not be read.
-pub(crate) fn rules_of_user(
-    registry: &Registry,
-    user: &User,
-    namespace: &str,
-) -> (Vec<Rule>, Vec<Unresolved>) {
+pub(crate) fn rules_of_user(store: &Store, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Unresolved>) {
     let (mut rules, mut unresolved) = (Vec::new(), Vec::new());
-    visit(registry, user, namespace, &mut |found| {
+    visit(store, user, namespace, &mut |found| {
         match found {
             Ok((_, rule)) => rules.push(rule),
             Err(error) => unresolved.push(error),
@@ -136,20 +132,20 @@ type Found<'a> = Result<(&'a Grant<'a>, Rule), Unresolved>;
 type Visitor<'v> = dyn FnMut(Found<'_>) -> ControlFlow<()> + 'v;
 
 /// Shows every rule that a user has in a namespace to the visitor, those of the whole cluster first.
-fn visit(registry: &Registry, user: &User, namespace: &str, visitor: &mut Visitor<'_>) {
-    let cluster = visit_bindings(registry, user, ("clusterrolebindings", ""), visitor);
+fn visit(store: &Store, user: &User, namespace: &str, visitor: &mut Visitor<'_>) {
+    let cluster = visit_bindings(store, user, ("clusterrolebindings", ""), visitor);
     if cluster.is_continue() && !namespace.is_empty() {
-        let _ = visit_bindings(registry, user, ("rolebindings", namespace), visitor);
+        let _ = visit_bindings(store, user, ("rolebindings", namespace), visitor);
     }
 }
 
 fn visit_bindings(
-    registry: &Registry,
+    store: &Store,
     user: &User,
     (resource, namespace): (&str, &str),
     visitor: &mut Visitor<'_>,
 ) -> ControlFlow<()> {
-    for binding in bindings(registry, resource, namespace) {
+    for binding in bindings(store, resource, namespace) {
         let subjects = list(&binding, "subjects");
         let Some(subject) = subjects
             .iter()
@@ -164,7 +160,7 @@ fn visit_bindings(
             binding: &binding,
             subject,
         };
-        match rules(registry, reference, namespace) {
+        match rules(store, reference, namespace) {
             Ok(rules) => rules
                 .into_iter()
                 .try_for_each(|rule| visitor(Ok((&grant, rule))))?,
@@ -174,13 +170,13 @@ fn visit_bindings(
     ControlFlow::Continue(())
 }
 
-fn bindings(registry: &Registry, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+fn bindings(store: &Store, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
     let prefix = if namespace.is_empty() {
         String::new()
     } else {
         format!("{namespace}/")
     };
-    let listing = registry.store.list(&format!("{resource}.{GROUP}"), &prefix);
+    let listing = store.list(&format!("{resource}.{GROUP}"), &prefix);
     listing
         .objects
         .iter()
@@ -202,18 +198,14 @@ fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
 }
 
 /// The rules of the role that a reference names; a Role is one of the given namespace.
-pub(crate) fn rules(
-    registry: &Registry,
-    reference: &Value,
-    namespace: &str,
-) -> Result<Vec<Rule>, Unresolved> {
+pub(crate) fn rules(store: &Store, reference: &Value, namespace: &str) -> Result<Vec<Rule>, Unresolved> {
     let name = object::text(reference, &["name"]);
     let (resource, table, key) = match object::text(reference, &["kind"]) {
         "Role" => ("role", "roles", format!("{namespace}/{name}")),
         "ClusterRole" => ("clusterrole", "clusterroles", name.to_owned()),
         kind => return Err(Unresolved::Kind(kind.to_owned())),
     };
-    let role = registry.store.get(&format!("{table}.{GROUP}"), &key);
+    let role = store.get(&format!("{table}.{GROUP}"), &key);
     let role = role.ok_or_else(|| Unresolved::Missing {
         resource,
         name: name.to_owned(),

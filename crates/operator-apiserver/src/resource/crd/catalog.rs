@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::http::discovery::Documents;
 use crate::resource::Definition;
 
 /// The number of parts of a catalog. A change copies one of them.
@@ -12,12 +11,16 @@ const SHARDS: u64 = 256;
 
 type Shard = BTreeMap<Arc<str>, Vec<Arc<Definition>>>;
 
+/// One state of a catalog. Its address differs from those of all other states that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct State;
+
 /// The served resources by their table, `plural.group`: one for each version, in the order of discovery. Cloning shares
 /// them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CustomCatalog {
     shards: BTreeMap<u64, Arc<Shard>>,
-    documents: Arc<OnceLock<Documents>>,
+    state: Arc<State>,
 }
 
 impl CustomCatalog {
@@ -42,9 +45,9 @@ impl CustomCatalog {
         self.shards.values().flat_map(|shard| shard.values()).flatten()
     }
 
-    /// The documents about the resources. They are made when they are first asked for.
-    pub(crate) fn documents(&self) -> &Documents {
-        self.documents.get_or_init(|| Documents::new(self))
+    /// The identity of the present state: another one after each change.
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
     }
 
     /// Replaces the versions of a resource.
@@ -53,7 +56,7 @@ impl CustomCatalog {
         if before.len() == definitions.len() && before.zip(&definitions).all(|(a, b)| Arc::ptr_eq(a, b)) {
             return;
         }
-        self.documents = Arc::default();
+        self.state = Arc::default();
         let shard = Arc::make_mut(self.shards.entry(shard_of(table)).or_default());
         if definitions.is_empty() {
             shard.remove(table);

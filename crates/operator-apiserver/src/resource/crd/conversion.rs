@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::registry::Registry;
+use crate::random::Random;
 use crate::resource::{Backing, Definition};
 use crate::status::{self, Status};
-use crate::webhook_client::WebhookClient;
+use crate::webhook_client::{Services, WebhookClient};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = "kube-apiserver";
@@ -26,6 +26,13 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// What tells one converted object from all others: the stored object, and the version.
 type Key = ([u8; 32], String);
+
+/// What calls of conversion webhooks need.
+#[derive(Debug)]
+pub(crate) struct Converter {
+    pub(crate) services: Arc<Services>,
+    pub(crate) random: Arc<Random>,
+}
 
 /// The conversion webhook of a definition, and what it said.
 #[derive(Debug)]
@@ -73,7 +80,7 @@ impl Conversion {
     /// Asks the webhook for objects in another version.
     async fn convert(
         &self,
-        registry: &Registry,
+        converter: &Converter,
         objects: &[&Value],
         wanted: &str,
     ) -> Result<Vec<Value>, Status> {
@@ -85,12 +92,15 @@ impl Conversion {
             object::text(first, &["apiVersion"]),
             object::text(first, &["kind"])
         );
-        let uid = registry.random.uuid();
+        let uid = converter.random.uuid();
         let review = json!({
             "kind": "ConversionReview", "apiVersion": self.review_version,
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
         });
-        let answer = self.client.post(registry, USER_AGENT, &review, TIMEOUT).await;
+        let answer = self
+            .client
+            .post(&converter.services, USER_AGENT, &review, TIMEOUT)
+            .await;
         let converted = match answer {
             Ok(answer) => read_response(self.review_version, &answer, &uid),
             Err(error) => Err(error.why().to_owned()),
@@ -220,7 +230,7 @@ fn webhook(definition: &Definition) -> Option<(&super::CustomVersion, &Conversio
 /// Has stored objects converted that are not in the version of the definition, all in one call. Then the definition can
 /// serve them.
 pub(crate) async fn prepare(
-    registry: &Registry,
+    converter: &Converter,
     definition: &Definition,
     stored: impl IntoIterator<Item = &Arc<Value>>,
 ) -> Result<(), Status> {
@@ -234,7 +244,7 @@ pub(crate) async fn prepare(
         .filter(|stored| object::text(stored, &["apiVersion"]) != wanted)
         .filter(|stored| conversion.known(stored, wanted).is_none())
         .collect();
-    let converted = conversion.convert(registry, &missing, wanted).await?;
+    let converted = conversion.convert(converter, &missing, wanted).await?;
     let keys = missing.iter().map(|stored| key(stored, wanted));
     conversion.remember(keys.zip(converted).collect());
     Ok(())
@@ -242,7 +252,7 @@ pub(crate) async fn prepare(
 
 /// An object of a request as it is stored.
 pub(crate) async fn to_storage(
-    registry: &Registry,
+    converter: &Converter,
     definition: &Definition,
     object: Value,
 ) -> Result<Value, Status> {
@@ -253,7 +263,7 @@ pub(crate) async fn to_storage(
         return Ok(object);
     }
     let wanted = &version.storage_api_version;
-    let converted = conversion.convert(registry, &[&object], wanted).await?;
+    let converted = conversion.convert(converter, &[&object], wanted).await?;
     let mut stored = converted.into_iter().next().unwrap_or(object);
     version.fit_storage(&mut stored);
     Ok(stored)

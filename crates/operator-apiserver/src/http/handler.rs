@@ -1,0 +1,89 @@
+//! The handler of a server's requests: everything that the HTTP layer keeps, around the registry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use tokio_util::sync::CancellationToken;
+
+use crate::http::audit::Audit;
+use crate::http::call::{self, Body};
+use crate::http::deadline::REQUEST_MAX;
+use crate::http::discovery::DocumentCache;
+use crate::http::in_flight::InFlight;
+use crate::http::listener::Peer;
+use crate::http::offload::Offload;
+use crate::http::pipeline::{self, Incoming};
+use crate::http::proxy::ClientIdentity;
+use crate::identity::authn::{Authenticator, User};
+use crate::identity::keyring::Keyring;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Handles the requests of one server.
+#[derive(Debug)]
+pub(crate) struct Handler {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authenticator: Authenticator,
+    /// Whether requests without credentials are answered.
+    pub(crate) anonymous: bool,
+    /// Records requests, if a policy asks for it.
+    pub(crate) audit: Option<Arc<Audit>>,
+    /// Counts requests and admission.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Limits requests and the memory of their bodies.
+    pub(crate) in_flight: InFlight,
+    /// Runs the work of large requests.
+    pub(crate) offload: Offload,
+    /// The documents of discovery.
+    pub(crate) documents: DocumentCache,
+    /// Where keys and certificates are kept.
+    pub(crate) keyring: Keyring,
+    /// How this server proves itself to the servers of extension APIs.
+    pub(crate) proxy_identity: Option<ClientIdentity>,
+    /// When the server was made.
+    pub(crate) started: SystemTime,
+    /// The flags that the server was started with, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
+    /// The least time of a watch that asks for none; zero is without an end.
+    pub(crate) min_request_timeout: Duration,
+}
+
+impl Handler {
+    /// Answers one request.
+    pub(crate) async fn answer<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let peer = parts.extensions.remove::<Peer>();
+        let limit = peer.as_ref().map_or(REQUEST_MAX, |peer| peer.request_timeout);
+        let address = peer.as_ref().and_then(|peer| peer.address);
+        let is_untrusted = peer.as_ref().is_some_and(|peer| peer.is_untrusted);
+        let expiry = peer.as_ref().and_then(|peer| peer.expiry);
+        let user = peer.map_or_else(User::admin, |peer| peer.user);
+        let drain = parts.extensions.remove::<CancellationToken>().unwrap_or_default();
+        let is_head = parts.method == Method::HEAD;
+        let incoming = Incoming {
+            parts,
+            body: self.in_flight.read(body),
+            user,
+            address,
+            is_untrusted,
+            expiry,
+            drain,
+            limit,
+        };
+        let response = pipeline::handle(&self, incoming).await;
+        if is_head {
+            return response.map(|_| call::full(Bytes::new()));
+        }
+        response
+    }
+}
