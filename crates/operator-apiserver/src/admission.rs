@@ -34,7 +34,7 @@ use tokio::time::Instant;
 
 use self::attributes::Attributes;
 pub(crate) use self::hooks::{Hooks, configure, is_configuration};
-use self::mutation::{Reinvocation, Subject};
+use self::mutation::{MutatedObject, Reinvocation};
 use crate::clock::Clock;
 use crate::identity::authz::Authorizer;
 use crate::metrics::{Metrics, Step};
@@ -43,7 +43,7 @@ use crate::random::Random;
 use crate::resource::Resources;
 use crate::resource::crd::conversion::Converter;
 use crate::status::{self, Status};
-use crate::store::{Along, Store};
+use crate::store::{JointUpdate, Store};
 use crate::webhook_client::Services;
 use crate::write::Write;
 use apimachinery::object;
@@ -234,47 +234,47 @@ async fn change(
     let managed_before = object
         .as_deref()
         .and_then(|object| object::meta(object, "managedFields").cloned());
-    let mut subject = Subject::new(admission, write, operation, object.as_deref(), old);
+    let mut mutated = MutatedObject::new(admission, write, operation, object.as_deref(), old);
     let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
     let mut unconverted = policy::Unconverted::default();
     if write.definition.is_custom() {
-        let before = subject.object().cloned();
-        unconverted = policy::prepare(&subject.attributes(before.as_ref()), &hooks.mutating_policies).await;
+        let before = mutated.object().cloned();
+        unconverted = policy::prepare(&mutated.attributes(before.as_ref()), &hooks.mutating_policies).await;
     }
     policy::mutating::mutate(
-        &mut subject,
+        &mut mutated,
         &hooks.mutating_policies,
         &unconverted,
         &mut policies,
     )?;
     Box::pin(webhook::mutate(
-        &mut subject,
+        &mut mutated,
         &hooks.mutating_webhooks,
         &mut webhooks,
     ))
     .await?;
     if policies.is_needed() || webhooks.is_needed() {
-        if let Some(object) = subject.own_object() {
+        if let Some(object) = mutated.own_object() {
             if is_enabled(admission, "LimitRanger") {
                 limit_ranger::default(admission, write, operation, object, old);
             }
             complete(admission, write, operation, object)?;
         }
         policy::mutating::mutate(
-            &mut subject,
+            &mut mutated,
             &hooks.mutating_policies,
             &unconverted,
             &mut policies,
         )?;
         Box::pin(webhook::mutate(
-            &mut subject,
+            &mut mutated,
             &hooks.mutating_webhooks,
             &mut webhooks,
         ))
         .await?;
     }
     if let Some(object) = object {
-        subject.finish(object);
+        mutated.finish(object);
         restore_managed_fields(write, object, managed_before);
     }
     Ok(())
@@ -345,7 +345,7 @@ pub(crate) fn charge(
     operation: Operation,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Vec<Along>, Status> {
+) -> Result<Vec<JointUpdate>, Status> {
     if !is_enabled(admission, "ResourceQuota") {
         return Ok(Vec::new());
     }
@@ -395,21 +395,21 @@ pub(crate) async fn mutate_body(
     }
     let hooks = admission.hooks.current();
     if hooks.mutates() {
-        let mut subject = Subject::new(admission, write, operation, Some(body), None);
+        let mut mutated = MutatedObject::new(admission, write, operation, Some(body), None);
         let (mut policies, mut webhooks) = (Reinvocation::default(), Reinvocation::default());
         policy::mutating::mutate(
-            &mut subject,
+            &mut mutated,
             &hooks.mutating_policies,
             &policy::Unconverted::default(),
             &mut policies,
         )?;
         Box::pin(webhook::mutate(
-            &mut subject,
+            &mut mutated,
             &hooks.mutating_webhooks,
             &mut webhooks,
         ))
         .await?;
-        subject.finish(body);
+        mutated.finish(body);
     }
     Ok(())
 }

@@ -4,4 +4,4 @@ mod accept;
 pub(crate) mod body;
 pub(crate) mod protobuf;
 
-pub(crate) use self::accept::{Asked, Form, Transform, negotiate, negotiate_error};
+pub(crate) use self::accept::{Form, Representations, Transform, negotiate, negotiate_error};

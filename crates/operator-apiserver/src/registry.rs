@@ -1,6 +1,6 @@
 //! The generic registry: what is served, and the rules by which objects are created, changed, deleted and listed.
 //!
-//! Knows no HTTP. Where kinds differ it asks the [`Definition`] (tables of `builtin`, or a CRD's version).
+//! Knows no HTTP. The rules in which kinds differ are methods of [`Definition`].
 
 pub(crate) mod aggregation;
 pub(crate) mod binding;
@@ -69,7 +69,7 @@ pub(crate) struct Registry {
     pub(crate) converter: Arc<Converter>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) admission: Admission,
-    /// Held while a changed CRD is taken into the catalogue, so that two changes do not undo each other.
+    /// Locked while the served resources follow a changed CRD, so that two changes do not undo each other.
     pub(crate) establishing: Mutex<establish::Established>,
     /// Where the next cluster address and node port are looked for.
     pub(crate) addresses: service_address::Cursor,
@@ -79,7 +79,7 @@ pub(crate) struct Registry {
     pub(crate) aggregation: Aggregation,
     /// When events expire.
     pub(crate) expiry: Expiry,
-    /// Cancelled when the server ends: watches end with it.
+    /// Cancelled when the server stops; ends all watches.
     pub(crate) stop: CancellationToken,
 }
 

@@ -10,7 +10,7 @@ mod strategy;
 mod version_priority;
 
 pub(crate) use self::definition::{
-    Backing, Definition, Subresource, api_version, builtin_catalog, token_requests,
+    Definition, Source, Subresource, api_version, builtin_catalog, token_requests,
 };
 pub(crate) use self::field_managers::FieldManagers;
 pub(crate) use self::resources::Resources;

@@ -119,9 +119,10 @@ struct History {
     compacted: u64,
 }
 
-/// A change of another object that a write brings along: both are committed, or neither is. It is seen after the write.
+/// A change of another object that is committed together with a write, or not at all. Its event follows that of the
+/// write.
 #[derive(Debug)]
-pub(crate) struct Along {
+pub(crate) struct JointUpdate {
     pub(crate) table: TableId,
     pub(crate) gvr: Arc<Gvr>,
     pub(crate) live: Arc<Stored>,
@@ -170,16 +171,16 @@ impl Store {
         self.create_with(table, gvr, key, value, Vec::new())
     }
 
-    /// Stores a new object, and what it brings along.
+    /// Stores a new object together with changes of others.
     pub(crate) fn create_with(
         &self,
         table: &TableId,
         gvr: &Arc<Gvr>,
         key: &str,
         value: Value,
-        along: Vec<Along>,
+        joint: Vec<JointUpdate>,
     ) -> Result<Arc<Stored>, Rejected> {
-        self.commit(table, gvr, key, Change::Create(value), along)
+        self.commit(table, gvr, key, Change::Create(value), joint)
     }
 
     pub(crate) fn update(
@@ -192,17 +193,17 @@ impl Store {
         self.update_with(table, gvr, live, value, Vec::new())
     }
 
-    /// Stores a changed object, and what it brings along.
+    /// Stores a changed object together with changes of others.
     pub(crate) fn update_with(
         &self,
         table: &TableId,
         gvr: &Arc<Gvr>,
         live: &Stored,
         value: Value,
-        along: Vec<Along>,
+        joint: Vec<JointUpdate>,
     ) -> Result<Arc<Stored>, Rejected> {
         let based_on = live.revision;
-        self.commit(table, gvr, &live.key, Change::Update { based_on, value }, along)
+        self.commit(table, gvr, &live.key, Change::Update { based_on, value }, joint)
     }
 
     /// Removes an object; the answer is its last state with the revision of the deletion.
@@ -222,15 +223,15 @@ impl Store {
         gvr: &Arc<Gvr>,
         key: &str,
         change: Change,
-        along: Vec<Along>,
+        joint: Vec<JointUpdate>,
     ) -> Result<Arc<Stored>, Rejected> {
         let mut state = self.state.write();
         let state = &mut *state;
         let event = state.plan(state.revision + 1, table, gvr, key, change)?;
         let committed = event.object.clone();
         let mut events = vec![(table.clone(), event)];
-        for (revision, other) in (state.revision + 2..).zip(along) {
-            let Along {
+        for (revision, other) in (state.revision + 2..).zip(joint) {
+            let JointUpdate {
                 table,
                 gvr,
                 live,

@@ -11,7 +11,7 @@ use crate::identity::authz::{self, Authorizer, Decision};
 
 /// `authorizer`, and `authorizer.requestResource`.
 pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'a>); 2] {
-    let asking = Asking {
+    let authorizer = UserAuthorizer {
         authorizer: attributes.admission.authorizer.clone(),
         user: attributes.write.user.clone(),
     };
@@ -23,16 +23,16 @@ pub(super) fn values<'a>(attributes: &Attributes<'_>) -> [(&'static str, Value<'
         namespace: attributes.namespace().to_owned(),
         name: attributes.name().to_owned(),
     };
-    let resource = Question::Resource(asking.clone(), request);
+    let resource = Check::Resource(authorizer.clone(), request);
     [
-        ("authorizer", Value::host(Arc::new(Question::Anything(asking)))),
+        ("authorizer", Value::host(Arc::new(Check::Anything(authorizer)))),
         ("authorizer.requestResource", Value::host(Arc::new(resource))),
     ]
 }
 
-/// On whose behalf is asked.
+/// The authorizer, and the user whose rights it checks.
 #[derive(Clone, Debug)]
-struct Asking {
+struct UserAuthorizer {
     authorizer: Arc<Authorizer>,
     user: User,
 }
@@ -46,38 +46,46 @@ struct Resource {
     name: String,
 }
 
-/// What is asked, as far as it is known, and in the end the answer.
+/// A value of the type `authorizer` or of one of its checks, and in the end the decision.
 #[derive(Clone, Debug)]
-enum Question {
-    Anything(Asking),
-    Path(Asking, String),
-    Group(Asking, String),
-    Resource(Asking, Resource),
-    Answered(Decision),
+enum Check {
+    Anything(UserAuthorizer),
+    Path(UserAuthorizer, String),
+    Group(UserAuthorizer, String),
+    Resource(UserAuthorizer, Resource),
+    Decided(Decision),
 }
 
-impl Question {
+impl Check {
     fn next(&self, function: &str, args: &[&str]) -> Option<Self> {
         Some(match (self, function, args) {
-            (Self::Anything(asking), "path", [path]) => Self::Path(asking.clone(), (*path).to_owned()),
-            (Self::Anything(asking), "group", [group]) => Self::Group(asking.clone(), (*group).to_owned()),
-            (Self::Anything(asking), "serviceAccount", [namespace, name]) => Self::Anything(Asking {
-                user: service_account(namespace, name),
-                ..asking.clone()
-            }),
-            (Self::Group(asking, group), "resource", [resource]) => {
+            (Self::Anything(authorizer), "path", [path]) => {
+                Self::Path(authorizer.clone(), (*path).to_owned())
+            }
+            (Self::Anything(authorizer), "group", [group]) => {
+                Self::Group(authorizer.clone(), (*group).to_owned())
+            }
+            (Self::Anything(authorizer), "serviceAccount", [namespace, name]) => {
+                Self::Anything(UserAuthorizer {
+                    user: service_account(namespace, name),
+                    ..authorizer.clone()
+                })
+            }
+            (Self::Group(authorizer, group), "resource", [resource]) => {
                 let resource = Resource {
                     group: group.clone(),
                     resource: (*resource).to_owned(),
                     ..Resource::default()
                 };
-                Self::Resource(asking.clone(), resource)
+                Self::Resource(authorizer.clone(), resource)
             }
-            (Self::Resource(asking, resource), "check", [verb]) => {
-                Self::Answered(asking.about_resource(verb, resource))
+            (Self::Resource(authorizer, resource), "check", [verb]) => {
+                Self::Decided(authorizer.about_resource(verb, resource))
             }
-            (Self::Path(asking, path), "check", [verb]) => Self::Answered(asking.about_path(verb, path)),
-            (Self::Resource(asking, resource), field, [value]) => {
+            (Self::Path(authorizer, path), "check", [verb]) => {
+                Self::Decided(authorizer.about_path(verb, path))
+            }
+            (Self::Resource(authorizer, resource), field, [value]) => {
                 let mut resource = resource.clone();
                 match field {
                     "namespace" => resource.namespace = (*value).to_owned(),
@@ -87,7 +95,7 @@ impl Question {
                     "fieldSelector" | "labelSelector" => {}
                     _ => return None,
                 }
-                Self::Resource(asking.clone(), resource)
+                Self::Resource(authorizer.clone(), resource)
             }
             _ => return None,
         })
@@ -105,7 +113,7 @@ fn service_account(namespace: &str, name: &str) -> User {
     }
 }
 
-impl Asking {
+impl UserAuthorizer {
     fn about_resource(&self, verb: &str, resource: &Resource) -> Decision {
         self.decide(&authz::Attributes {
             is_resource: true,
@@ -145,19 +153,19 @@ impl Asking {
     }
 }
 
-impl Host for Question {
+impl Host for Check {
     fn type_name(&self) -> &'static str {
         match self {
             Self::Anything(_) => "kubernetes.authorization.Authorizer",
             Self::Path(..) => "kubernetes.authorization.PathCheck",
             Self::Group(..) => "kubernetes.authorization.GroupCheck",
             Self::Resource(..) => "kubernetes.authorization.ResourceCheck",
-            Self::Answered(_) => "kubernetes.authorization.Decision",
+            Self::Decided(_) => "kubernetes.authorization.Decision",
         }
     }
 
     fn call<'a>(&self, function: &str, args: &[Value<'a>]) -> Option<Result<Value<'a>, String>> {
-        if let Self::Answered(decision) = self {
+        if let Self::Decided(decision) = self {
             return match (function, args) {
                 ("allowed", []) => Some(Ok(Value::Bool(decision.allowed))),
                 ("reason", []) => Some(Ok(Value::String(decision.reason.clone().into()))),

@@ -16,7 +16,7 @@ use crate::write::object_body::{self, StrictFaults};
 
 /// An object on its way through the plug-ins that may change it.
 #[derive(Debug)]
-pub(super) struct Subject<'a> {
+pub(super) struct MutatedObject<'a> {
     admission: &'a Admission,
     write: &'a Write,
     operation: Operation,
@@ -24,7 +24,7 @@ pub(super) struct Subject<'a> {
     old: Option<Value>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> MutatedObject<'a> {
     /// The object of a write, in the form in which the request carries it.
     pub(super) fn new(
         admission: &'a Admission,

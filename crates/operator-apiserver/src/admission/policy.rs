@@ -346,14 +346,14 @@ fn params(
 
 /// What the expressions of a policy see, apart from its parameters.
 #[derive(Debug)]
-pub(super) struct Subjects<'a> {
+pub(super) struct PolicyObjects<'a> {
     request: Value,
     object: Option<Cow<'a, Value>>,
     old: Option<Cow<'a, Value>>,
     namespace: Option<Arc<Value>>,
 }
 
-impl<'a> Subjects<'a> {
+impl<'a> PolicyObjects<'a> {
     pub(super) fn new(attributes: &Attributes<'a>, target: &Definition) -> Result<Self, Status> {
         let in_namespace = !attributes.is_namespace() && !attributes.namespace().is_empty();
         let namespace = in_namespace

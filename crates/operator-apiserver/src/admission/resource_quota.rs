@@ -13,7 +13,7 @@ use crate::patch::managed_fields;
 use crate::quota::{self, Change, Evaluator};
 use crate::resource::builtin_catalog;
 use crate::status::Status;
-use crate::store::{Along, Stored};
+use crate::store::{JointUpdate, Stored};
 use crate::write::{Warnings, Write};
 
 const TABLE: &str = "resourcequotas";
@@ -25,7 +25,7 @@ pub(super) fn charge(
     operation: Operation,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Vec<Along>, Status> {
+) -> Result<Vec<JointUpdate>, Status> {
     if !write.definition.namespaced || write.namespace.is_empty() {
         return Ok(Vec::new());
     }
@@ -75,7 +75,11 @@ fn change<'a>(write: &'a Write, operation: Operation, old: Option<&'a Value>) ->
 }
 
 /// A quota that more is used of, as the server itself writes it.
-fn charged(admission: &Admission, live: std::sync::Arc<Stored>, used: Map<String, Value>) -> Option<Along> {
+fn charged(
+    admission: &Admission,
+    live: std::sync::Arc<Stored>,
+    used: Map<String, Value>,
+) -> Option<JointUpdate> {
     let definition = builtin_catalog().find("", "v1", TABLE)?;
     let mut value = Value::clone(&live.value);
     object::child_mut(&mut value, "status").insert("used".to_owned(), used.into());
@@ -100,7 +104,7 @@ fn charged(admission: &Admission, live: std::sync::Arc<Stored>, used: Map<String
         Some(&live.value),
         &mut value,
     );
-    Some(Along {
+    Some(JointUpdate {
         table: write.definition.table.clone(),
         gvr: write.definition.storage.clone(),
         live,

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use self::review::{ReviewVersion, Verdict};
 use super::attributes::Attributes;
 use super::matching::{self, Criteria};
-use super::mutation::{Reinvocation, Subject};
-use super::policy::Subjects;
+use super::mutation::{MutatedObject, Reinvocation};
+use super::policy::PolicyObjects;
 use crate::admission::Admission;
 use crate::builtin::expression::{Conditions, Mentions, PolicyVariables};
 use crate::metrics::Step;
@@ -116,7 +116,7 @@ impl Webhook {
         if self.conditions.is_empty() {
             return Ok(Some(target));
         }
-        let subjects = Subjects::without_namespace(attributes, &target);
+        let subjects = PolicyObjects::without_namespace(attributes, &target);
         let variables = PolicyVariables::default();
         match self
             .conditions
@@ -245,17 +245,17 @@ pub(super) async fn validate(attributes: &Attributes<'_>, webhooks: &[Arc<Webhoo
 
 /// Lets the webhooks change an object, one after the other.
 pub(super) async fn mutate(
-    subject: &mut Subject<'_>,
+    mutated: &mut MutatedObject<'_>,
     webhooks: &[Arc<Webhook>],
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Status> {
-    reinvocation.begin(subject.object());
+    reinvocation.begin(mutated.object());
     for webhook in webhooks {
         if !reinvocation.is_due(&webhook.key) {
             continue;
         }
-        let before = subject.object().cloned();
-        let attributes = subject.attributes(before.as_ref());
+        let before = mutated.object().cloned();
+        let attributes = mutated.attributes(before.as_ref());
         let Some(target) = webhook.target(&attributes, true).await? else {
             continue;
         };
@@ -271,9 +271,9 @@ pub(super) async fn mutate(
                     let changed = Arc::new(changed.clone());
                     conversion::prepare(&attributes.admission.converter, own, [&changed]).await?;
                 }
-                subject.replace(changed, &target)?;
+                mutated.replace(changed, &target)?;
             }
-            if subject.object() != before.as_ref() {
+            if mutated.object() != before.as_ref() {
                 reinvocation.changed();
             }
         }
@@ -281,7 +281,7 @@ pub(super) async fn mutate(
             reinvocation.invoked(webhook.key.clone());
         }
     }
-    reinvocation.end(subject.object());
+    reinvocation.end(mutated.object());
     Ok(())
 }
 

@@ -88,12 +88,12 @@ impl<'a> Clause<'a> {
     }
 
     /// The form that this clause asks for, if the server has it.
-    fn form(&self, asked: Asked) -> Option<Form> {
+    fn form(&self, offered: Representations) -> Option<Form> {
         let (yaml, protobuf) = match self.media {
             "application/json" | "*/*" => (false, false),
             "application/yaml" => (true, false),
             protobuf::MEDIA_TYPE => (false, true),
-            "application/*" if asked == Asked::Document => (false, false),
+            "application/*" if offered == Representations::Document => (false, false),
             _ => return None,
         };
         if self.get("stream").is_some_and(|stream| stream != "watch") {
@@ -103,7 +103,7 @@ impl<'a> Clause<'a> {
         let transform = match self.get("as") {
             None if converts => return None,
             None => Transform::None,
-            Some(_) if asked == Asked::Document => return None,
+            Some(_) if offered == Representations::Document => return None,
             Some(kind) => {
                 let known = matches!(self.get("v"), Some("v1" | "v1beta1"));
                 if self.get("g") != Some("meta.k8s.io") || !known {
@@ -118,8 +118,8 @@ impl<'a> Clause<'a> {
             }
         };
         let has_form = match transform {
-            Transform::None => !(protobuf && asked == Asked::Custom),
-            Transform::Table => !protobuf && asked != Asked::Untabled,
+            Transform::None => !(protobuf && offered == Representations::Custom),
+            Transform::Table => !protobuf && offered != Representations::Untabled,
             _ => true,
         };
         has_form.then(|| Form {
@@ -135,9 +135,9 @@ impl<'a> Clause<'a> {
 const BUILTIN_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What kind of path a client asks, which decides how a refusal is worded.
+/// The representations that a path has. They decide the text of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Representations {
     /// A built-in resource; `watchable` collections can also be streamed.
     Builtin { watchable: bool },
     /// A built-in resource that has no columns.
@@ -149,7 +149,12 @@ pub(crate) enum Asked {
 }
 
 /// The first clause of the header that the server can serve; no header means JSON.
-pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: Asked) -> Result<Form, Status> {
+pub(crate) fn negotiate(
+    accept: &str,
+    user_agent: &str,
+    query: &Query,
+    offered: Representations,
+) -> Result<Form, Status> {
     let mut form = if accept.is_empty() {
         Form::default()
     } else {
@@ -161,8 +166,8 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: As
             let wildcards = clause.media.matches('*').count();
             (Reverse(clause.weight()), wildcards)
         });
-        let form = clauses.iter().find_map(|clause| clause.form(asked));
-        form.ok_or_else(|| refusal(&clauses, asked))?
+        let form = clauses.iter().find_map(|clause| clause.form(offered));
+        form.ok_or_else(|| refusal(&clauses, offered))?
     };
     let browser = ["curl", "Wget", "Mozilla/5.0"]
         .iter()
@@ -174,23 +179,23 @@ pub(crate) fn negotiate(accept: &str, user_agent: &str, query: &Query, asked: As
     Ok(form)
 }
 
-/// The form of an error: what the client asked for without transforms, or JSON.
+/// The form of an error: what the client offered for without transforms, or JSON.
 pub(crate) fn negotiate_error(accept: &str, user_agent: &str, query: &Query) -> Form {
-    negotiate(accept, user_agent, query, Asked::Document).unwrap_or(Form {
+    negotiate(accept, user_agent, query, Representations::Document).unwrap_or(Form {
         pretty: true,
         ..Form::default()
     })
 }
 
-/// The router of the real server refuses unknown media types before the resource is asked about their parameters.
-fn refusal(clauses: &[Clause<'_>], asked: Asked) -> Status {
+/// The router of the real server refuses unknown media types before the resource is offered about their parameters.
+fn refusal(clauses: &[Clause<'_>], offered: Representations) -> Status {
     let known = |clause: &Clause<'_>| {
         BUILTIN_TYPES.split(", ").any(|media| media == clause.media) || clause.media == "*/*"
     };
-    match asked {
-        Asked::Custom | Asked::Document => status::not_acceptable(BUILTIN_TYPES),
+    match offered {
+        Representations::Custom | Representations::Document => status::not_acceptable(BUILTIN_TYPES),
         _ if clauses.iter().any(known) => status::not_acceptable(BUILTIN_TYPES),
-        Asked::Builtin { watchable: true } => {
+        Representations::Builtin { watchable: true } => {
             status::no_representation(&format!("{BUILTIN_TYPES}, {STREAM_TYPES}"))
         }
         _ => status::no_representation(BUILTIN_TYPES),

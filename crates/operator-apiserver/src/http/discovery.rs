@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) use self::version::GIT_VERSION;
-use crate::codec::Asked;
+use crate::codec::Representations;
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 use crate::resource::crd::{CustomCatalog, State};
@@ -187,6 +187,6 @@ fn insert(groups: &mut Vec<Group>, places: &mut HashMap<String, usize>, definiti
 }
 
 fn negotiated(call: &Call, value: &Value) -> Result<Answer, Status> {
-    let form = crate::http::pipeline::negotiated(call, Asked::Document)?;
+    let form = crate::http::pipeline::negotiated(call, Representations::Document)?;
     Ok(Answer::object(StatusCode::OK, value, form))
 }

@@ -43,13 +43,13 @@ pub(crate) struct Handler {
     pub(crate) documents: DocumentCache,
     /// Where keys and certificates are kept.
     pub(crate) keyring: Keyring,
-    /// How this server proves itself to the servers of extension APIs.
+    /// The client certificate for extension API servers.
     pub(crate) proxy_identity: Option<ClientIdentity>,
-    /// When the server was made.
+    /// The time at which the server was built.
     pub(crate) started: SystemTime,
     /// The flags that the server was started with, for `/flagz`.
     pub(crate) flags: BTreeMap<String, String>,
-    /// The least time of a watch that asks for none; zero is without an end.
+    /// The minimum time of a watch without a timeout; zero means no end.
     pub(crate) min_request_timeout: Duration,
 }
 

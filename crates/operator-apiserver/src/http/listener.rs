@@ -1,9 +1,9 @@
 //! HTTPS on a socket: HTTP/1.1 and HTTP/2 over TLS. Knows no Kubernetes beyond the kubeconfig.
 
 mod connection;
-mod impatient;
 mod kubeconfig;
 mod tls;
+mod write_timeout;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::builtin;
-use crate::codec::{Asked, Form, negotiate, negotiate_error};
+use crate::codec::{Form, Representations, negotiate, negotiate_error};
 use crate::http::audit::{self, Origin};
 use crate::http::call::{Answer, Body, Call, Content};
 use crate::http::deadline::Deadline;
@@ -29,7 +29,7 @@ use crate::http::verb;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::Attributes;
 use crate::query::{self, Query};
-use crate::resource::{Backing, Definition, builtin_catalog};
+use crate::resource::{Definition, Source, builtin_catalog};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -280,7 +280,7 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
         };
     }
     let Some(definition) = handler.registry.find(&info.group, &info.version, &info.resource) else {
-        return unknown(handler, info);
+        return unknown(info);
     };
     if !scope_fits(&definition, info) {
         return if definition.is_custom() {
@@ -289,23 +289,23 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
             Err(status::unknown_resource())
         };
     }
-    let asked = if definition.is_custom() {
-        Asked::Custom
+    let offered = if definition.is_custom() {
+        Representations::Custom
     } else if subresource::is_review(&definition) || subresource::has_no_table(&info.subresource) {
-        Asked::Untabled
+        Representations::Untabled
     } else {
         let collection = matches!(info.verb, "list" | "watch");
-        Asked::Builtin {
+        Representations::Builtin {
             watchable: collection && definition.allows("watch"),
         }
     };
-    let form = negotiated(call, asked)?;
-    if let Backing::Custom(version) = &definition.backing
+    let form = negotiated(call, offered)?;
+    if let Source::Custom(version) = &definition.source
         && let Some(warning) = &version.deprecation
     {
         call.warnings.add(warning.as_str());
     }
-    if let Backing::Builtin { .. } = &definition.backing
+    if let Source::Builtin { .. } = &definition.source
         && let Some(warning) = builtin::deprecation(&info.group, &info.resource)
     {
         call.warnings.add(warning);
@@ -314,8 +314,8 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
 }
 
 /// The form of the answer that the client asked for.
-pub(crate) fn negotiated(call: &Call, asked: Asked) -> Result<Form, Status> {
-    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, asked)
+pub(crate) fn negotiated(call: &Call, offered: Representations) -> Result<Form, Status> {
+    negotiate(call.header(ACCEPT), call.header(USER_AGENT), &call.query, offered)
 }
 
 /// The form of an error.
@@ -337,10 +337,9 @@ fn scope_fits(definition: &Definition, info: &RequestInfo) -> bool {
     }
 }
 
-fn unknown(handler: &Handler, info: &RequestInfo) -> Result<Answer, Status> {
+fn unknown(info: &RequestInfo) -> Result<Answer, Status> {
     if builtin_catalog().has_group(&info.group) {
         return Err(status::unknown_resource());
     }
-    let _ = handler;
     Ok(Answer::not_found())
 }

@@ -12,7 +12,7 @@ use structured_merge::{
 };
 
 use crate::builtin;
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Write;
 
@@ -90,7 +90,7 @@ fn manager(write: &Write) -> Option<&FieldManager> {
 
 fn make(definition: &Definition, subresource: &str) -> FieldManager {
     let manager = FieldManager::new(settings(definition, subresource));
-    let Backing::Builtin { gvk, .. } = &definition.backing else {
+    let Source::Builtin { gvk, .. } = &definition.source else {
         return manager;
     };
     let mut empty = json!({"apiVersion": definition.api_version(), "kind": gvk.kind});
@@ -171,19 +171,19 @@ impl Converter for AutoscalerVersions {
 fn settings(definition: &Definition, subresource: &str) -> Settings {
     let subject = &definition.subject;
     let api_version = definition.api_version();
-    let schemas = match &definition.backing {
-        Backing::Builtin { gvk, .. } => builtin_schemas(gvk),
-        Backing::Custom(version) => version.merge_schemas.clone(),
+    let schemas = match &definition.source {
+        Source::Builtin { gvk, .. } => builtin_schemas(gvk),
+        Source::Custom(version) => version.merge_schemas.clone(),
     };
-    let converter: Option<Arc<dyn Converter>> = match &definition.backing {
-        Backing::Custom(_) => Some(Arc::new(CustomVersions(schemas.keys().cloned().collect()))),
-        Backing::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(AutoscalerVersions)),
-        Backing::Builtin { .. } => None,
+    let converter: Option<Arc<dyn Converter>> = match &definition.source {
+        Source::Custom(_) => Some(Arc::new(CustomVersions(schemas.keys().cloned().collect()))),
+        Source::Builtin { .. } if schemas.len() > 1 => Some(Arc::new(AutoscalerVersions)),
+        Source::Builtin { .. } => None,
     };
     let reset = reset_fields(definition, subresource);
     // What a status is written with counts in no version of a custom resource.
-    let versions: Vec<String> = match (&definition.backing, subresource) {
-        (Backing::Custom(_), "status") => schemas.keys().cloned().collect(),
+    let versions: Vec<String> = match (&definition.source, subresource) {
+        (Source::Custom(_), "status") => schemas.keys().cloned().collect(),
         _ => vec![api_version],
     };
     let reset_fields = FieldSet::from_value(&reset)
@@ -220,11 +220,11 @@ fn builtin_schemas(gvk: &builtin::Gvk) -> BTreeMap<String, Schema> {
 
 /// What a writer never owns, as FieldsV1.
 fn reset_fields(definition: &Definition, subresource: &str) -> Value {
-    match (&definition.backing, subresource) {
-        (Backing::Builtin { gvk, .. }, _) => builtin::reset_fields(gvk, subresource),
-        (Backing::Custom(version), "") if version.has_status => json!({"f:status": {}}),
-        (Backing::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
-        (Backing::Custom(_), _) => json!({}),
+    match (&definition.source, subresource) {
+        (Source::Builtin { gvk, .. }, _) => builtin::reset_fields(gvk, subresource),
+        (Source::Custom(version), "") if version.has_status => json!({"f:status": {}}),
+        (Source::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
+        (Source::Custom(_), _) => json!({}),
     }
 }
 
@@ -266,9 +266,9 @@ impl ScaleManagers {
     pub(crate) fn new(definition: &Definition, replicas: &[String]) -> Self {
         let path: Vec<PathElement> = replicas.iter().map(|name| PathElement::field(name)).collect();
         let api_version = definition.api_version();
-        let versions = match &definition.backing {
-            Backing::Builtin { .. } => vec![api_version.clone()],
-            Backing::Custom(version) => version.merge_schemas.keys().cloned().collect(),
+        let versions = match &definition.source {
+            Source::Builtin { .. } => vec![api_version.clone()],
+            Source::Custom(version) => version.merge_schemas.keys().cloned().collect(),
         };
         let paths = versions
             .into_iter()

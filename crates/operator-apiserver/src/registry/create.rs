@@ -10,7 +10,7 @@ use crate::admission::{self, Operation};
 use crate::builtin;
 use crate::identity::authz::Attributes;
 use crate::patch::managed_fields;
-use crate::resource::Backing;
+use crate::resource::Source;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::store::Rejected;
@@ -65,7 +65,7 @@ impl Registry {
             self.draw_name(&mut object);
         }
         definition.prepare_for_create(&mut object);
-        if let Backing::Builtin { gvk, .. } = &definition.backing {
+        if let Source::Builtin { gvk, .. } = &definition.source {
             builtin::stamp_times(gvk, &mut object, None, &self.timestamp());
         }
         warn_about_owners(write, &metadata::dedupe_owners(&mut object));

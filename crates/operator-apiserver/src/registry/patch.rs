@@ -11,7 +11,7 @@ use crate::builtin::unstructured;
 use crate::codec::protobuf::go_order;
 use crate::patch::managed_fields;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, json, merge};
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::object_body::{self, FaultOrder, StrictFaults};
 use crate::write::{FieldValidation, Write};
@@ -181,7 +181,7 @@ fn check_identity(object: &Value) -> Result<(), Status> {
 
 /// Checks the name of an applied object and brings it into normal form.
 fn finish_applied(write: &Write, config: &Value, mut object: Value) -> Result<Value, Status> {
-    let Backing::Custom(version) = &write.definition.backing else {
+    let Source::Custom(version) = &write.definition.source else {
         let finished = finish(write, object, StrictFaults::default(), FieldValidation::Ignore);
         return finished.map_err(|status| match decoding_error(&status) {
             Some(why) => managed_fields::unconverted(write, config, why),

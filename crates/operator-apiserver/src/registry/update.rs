@@ -9,10 +9,10 @@ use super::{Registry, create, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::builtin;
 use crate::patch::managed_fields;
-use crate::resource::Backing;
+use crate::resource::Source;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
-use crate::store::{Along, Rejected, Stored};
+use crate::store::{JointUpdate, Rejected, Stored};
 use crate::write::Write;
 
 /// How a request makes the new object from the live one (both in the version of the request).
@@ -84,7 +84,7 @@ impl Registry {
         create::fill_namespace(write, &mut object)?;
         escalation::check(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
-        if let Backing::Builtin { gvk, .. } = &definition.backing {
+        if let Source::Builtin { gvk, .. } = &definition.source {
             builtin::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
         restore_server_fields(&mut object, &old);
@@ -125,7 +125,7 @@ impl Registry {
         live: &Stored,
         mut stored: Value,
         removes: bool,
-        charges: Vec<Along>,
+        charges: Vec<JointUpdate>,
     ) -> Result<Option<Arc<Value>>, Status> {
         let definition = &write.definition;
         if write.dry_run {

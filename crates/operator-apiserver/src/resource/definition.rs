@@ -29,7 +29,7 @@ pub(crate) struct Definition {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) subresources: Vec<Subresource>,
-    pub(crate) backing: Backing,
+    pub(crate) source: Source,
     pub(crate) field_managers: FieldManagers,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Subresource {
 
 /// Where the rules of a kind come from.
 #[derive(Debug)]
-pub(crate) enum Backing {
+pub(crate) enum Source {
     Builtin {
         gvk: &'static Gvk,
         strategy: &'static Strategy,
@@ -60,14 +60,14 @@ impl Definition {
     }
 
     pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.backing, Backing::Custom(_))
+        matches!(self.source, Source::Custom(_))
     }
 
     /// The type of a built-in kind.
     pub(crate) fn builtin_type(&self) -> Option<&'static Type> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
-            Backing::Custom(_) => None,
+        match &self.source {
+            Source::Builtin { gvk, .. } => types().for_kind(gvk.group, gvk.version, gvk.kind),
+            Source::Custom(_) => None,
         }
     }
 
@@ -121,14 +121,14 @@ impl Definition {
 
     /// Waits until the resource is not served in this form any more: its CRD changed, or is gone.
     pub(crate) async fn retired(&self) {
-        match &self.backing {
-            Backing::Custom(version) => version.retired.cancelled().await,
+        match &self.source {
+            Source::Custom(version) => version.retired.cancelled().await,
             _ => std::future::pending().await,
         }
     }
 
     pub(crate) fn is_retired(&self) -> bool {
-        matches!(&self.backing, Backing::Custom(version) if version.retired.is_cancelled())
+        matches!(&self.source, Source::Custom(version) if version.retired.is_cancelled())
     }
 
     pub(crate) fn allows(&self, verb: &str) -> bool {
@@ -241,7 +241,7 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         categories: owned(resource.categories),
         field_managers: FieldManagers::new(subresources.iter().map(|sub| sub.name.as_str())),
         subresources,
-        backing: Backing::Builtin {
+        source: Source::Builtin {
             gvk: &resource.gvk,
             strategy: builtin::strategy(&resource.gvk),
         },
@@ -275,7 +275,7 @@ pub(crate) fn token_requests() -> &'static Arc<Definition> {
             categories: Vec::new(),
             field_managers: FieldManagers::new(std::iter::once("token")),
             subresources: Vec::new(),
-            backing: Backing::Builtin {
+            source: Source::Builtin {
                 gvk: GVK,
                 strategy: builtin::strategy(GVK),
             },

@@ -4,7 +4,7 @@ use apimachinery::field;
 use apimachinery::object;
 use serde_json::{Map, Value, json};
 
-use super::{Backing, Definition};
+use super::{Definition, Source};
 use crate::status::{self, Status, Subject};
 
 /// The Scale of an object.
@@ -29,8 +29,8 @@ pub(crate) struct ScalePaths {
 impl ScalePaths {
     pub(crate) fn of(definition: &Definition) -> Self {
         let split = |path: &str| path.split('.').skip(1).map(str::to_owned).collect();
-        match &definition.backing {
-            Backing::Custom(version) if version.scale.is_some() => {
+        match &definition.source {
+            Source::Custom(version) if version.scale.is_some() => {
                 let scale = version.scale.as_ref();
                 let path = |text: Option<&String>| split(text.map_or("", String::as_str));
                 Self {

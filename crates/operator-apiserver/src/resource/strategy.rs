@@ -7,7 +7,7 @@ use serde_json::Value;
 use structural_schema::Outcome;
 
 use super::shared_storage;
-use super::{Backing, Definition};
+use super::{Definition, Source};
 use crate::builtin::{self, MetadataChecks};
 use crate::resource::crd;
 use crate::status::{self, Status};
@@ -15,51 +15,51 @@ use crate::status::{self, Status};
 impl Definition {
     /// Whether the definition of the kind is being deleted.
     pub(crate) fn is_terminating(&self) -> bool {
-        matches!(&self.backing, Backing::Custom(version) if version.terminating)
+        matches!(&self.source, Source::Custom(version) if version.terminating)
     }
 
     pub(crate) fn has_generation(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.has_generation,
-            Backing::Custom(_) => true,
+        match &self.source {
+            Source::Builtin { strategy, .. } => strategy.has_generation,
+            Source::Custom(_) => true,
         }
     }
 
     pub(crate) fn allows_unconditional_update(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.allow_unconditional_update,
-            Backing::Custom(_) => false,
+        match &self.source {
+            Source::Builtin { strategy, .. } => strategy.allow_unconditional_update,
+            Source::Custom(_) => false,
         }
     }
 
     pub(crate) fn allows_create_on_update(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.allow_create_on_update,
-            Backing::Custom(_) => false,
+        match &self.source {
+            Source::Builtin { strategy, .. } => strategy.allow_create_on_update,
+            Source::Custom(_) => false,
         }
     }
 
     pub(crate) fn returns_deleted_object(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.returns_deleted_object,
-            Backing::Custom(_) => false,
+        match &self.source {
+            Source::Builtin { strategy, .. } => strategy.returns_deleted_object,
+            Source::Custom(_) => false,
         }
     }
 
     pub(crate) fn orphans_by_default(&self) -> bool {
-        match &self.backing {
-            Backing::Builtin { strategy, .. } => strategy.orphans_by_default,
-            Backing::Custom(_) => false,
+        match &self.source {
+            Source::Builtin { strategy, .. } => strategy.orphans_by_default,
+            Source::Custom(_) => false,
         }
     }
 
     /// Brings a body into the form of its type, and names the fields that the type does not have.
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => {
+        match &self.source {
+            Source::Builtin { gvk, .. } => {
                 builtin::decode(gvk, object).map_err(|error| self.undecodable(&error.to_string()))
             }
-            Backing::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
+            Source::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
         }
     }
 
@@ -72,22 +72,22 @@ impl Definition {
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
-        match &self.backing {
-            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+        match &self.source {
+            Source::Builtin { .. } if crd::is_definition_table(self) => {
                 structural_schema::crd::default(object);
             }
-            Backing::Builtin { gvk, .. } => builtin::default(gvk, object),
-            Backing::Custom(version) => version.default(object),
+            Source::Builtin { gvk, .. } => builtin::default(gvk, object),
+            Source::Custom(version) => version.default(object),
         }
     }
 
     pub(crate) fn prepare_for_create(&self, object: &mut Value) {
-        match &self.backing {
-            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+        match &self.source {
+            Source::Builtin { .. } if crd::is_definition_table(self) => {
                 structural_schema::crd::prepare_for_create(object);
             }
-            Backing::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
-            Backing::Custom(version) => version.prepare_for_create(object),
+            Source::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
+            Source::Custom(version) => version.prepare_for_create(object),
         }
         if self.has_generation() {
             object::set_meta(object, "generation", Some(1.into()));
@@ -95,14 +95,14 @@ impl Definition {
     }
 
     pub(crate) fn prepare_for_update(&self, subresource: &str, object: &mut Value, old: &Value) {
-        match &self.backing {
-            Backing::Builtin { .. } if crd::is_definition_table(self) => {
+        match &self.source {
+            Source::Builtin { .. } if crd::is_definition_table(self) => {
                 crd::prepare_for_update(subresource, object, old);
             }
-            Backing::Builtin { gvk, .. } => {
+            Source::Builtin { gvk, .. } => {
                 builtin::prepare_for_update(gvk, subresource, object, old);
             }
-            Backing::Custom(version) => version.prepare_for_update(subresource, object, old),
+            Source::Custom(version) => version.prepare_for_update(subresource, object, old),
         }
         if self.has_generation() {
             let bump = i64::from(subresource != "status" && self.generation_changed(old, object));
@@ -112,50 +112,50 @@ impl Definition {
     }
 
     fn generation_changed(&self, old: &Value, new: &Value) -> bool {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::generation_changed(gvk, old, new),
-            Backing::Custom(version) => version.generation_changed(old, new),
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin::generation_changed(gvk, old, new),
+            Source::Custom(version) => version.generation_changed(old, new),
         }
     }
 
     /// What is wrong with a new object, metadata apart, and what its writer is warned of.
     pub(crate) fn validate_create(&self, object: &Value) -> Outcome {
-        match &self.backing {
-            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+        match &self.source {
+            Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
                 errors: structural_schema::crd::validate_new(object),
                 warnings: structural_schema::crd::warnings(object, None),
             },
-            Backing::Builtin { gvk, .. } => Outcome {
+            Source::Builtin { gvk, .. } => Outcome {
                 errors: builtin::validate_create(gvk, object),
                 warnings: builtin::warnings(gvk, object, None),
             },
-            Backing::Custom(version) => version.validate_create(object),
+            Source::Custom(version) => version.validate_create(object),
         }
     }
 
     /// What is wrong with a changed object, metadata apart, and what its writer is warned of.
     pub(crate) fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Outcome {
-        match &self.backing {
-            Backing::Builtin { .. } if crd::is_definition_table(self) => Outcome {
+        match &self.source {
+            Source::Builtin { .. } if crd::is_definition_table(self) => Outcome {
                 errors: match subresource {
                     "status" => structural_schema::crd::validate_status_update(object),
                     _ => structural_schema::crd::validate_update(object, old),
                 },
                 warnings: structural_schema::crd::warnings(object, Some(old)),
             },
-            Backing::Builtin { gvk, .. } => Outcome {
+            Source::Builtin { gvk, .. } => Outcome {
                 errors: builtin::validate_update(gvk, subresource, object, old),
                 warnings: builtin::warnings(gvk, object, Some(old)),
             },
-            Backing::Custom(version) => version.validate_update(subresource, object, old),
+            Source::Custom(version) => version.validate_update(subresource, object, old),
         }
     }
 
     /// What is wrong with a name of this kind.
     pub(crate) fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
-            Backing::Custom(_) => {
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
+            Source::Custom(_) => {
                 apimachinery::names::dns1123_subdomain(name.trim_end_matches(if is_prefix {
                     '-'
                 } else {
@@ -167,9 +167,9 @@ impl Definition {
 
     /// How often validation looks at the metadata of a changed object.
     pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::metadata_checks(gvk, subresource),
-            Backing::Custom(_) => MetadataChecks {
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin::metadata_checks(gvk, subresource),
+            Source::Custom(_) => MetadataChecks {
                 standard_finalizers: false,
                 ..builtin::PLAIN_METADATA_CHECKS
             },
@@ -185,15 +185,15 @@ impl Definition {
             }
             _ => {}
         }
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => builtin::field_label(gvk, object, label),
-            Backing::Custom(version) => version.field_label(object, label),
+        match &self.source {
+            Source::Builtin { gvk, .. } => builtin::field_label(gvk, object, label),
+            Source::Custom(version) => version.field_label(object, label),
         }
     }
 
     pub(crate) fn columns(&self) -> Vec<builtin::Column> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => {
+        match &self.source {
+            Source::Builtin { gvk, .. } => {
                 let columns = builtin::columns(gvk);
                 if columns.is_empty() {
                     builtin::generic_columns()
@@ -201,13 +201,13 @@ impl Definition {
                     columns
                 }
             }
-            Backing::Custom(version) => version.columns(),
+            Source::Custom(version) => version.columns(),
         }
     }
 
     pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        match &self.backing {
-            Backing::Builtin { gvk, .. } => {
+        match &self.source {
+            Source::Builtin { gvk, .. } => {
                 let cells = builtin::cells(gvk, object, now);
                 if cells.is_empty() {
                     builtin::generic_cells(object, now)
@@ -215,15 +215,15 @@ impl Definition {
                     cells
                 }
             }
-            Backing::Custom(version) => version.cells(object, now),
+            Source::Custom(version) => version.cells(object, now),
         }
     }
 
     /// A stored object in this version.
     pub(crate) fn serve(&self, stored: &Arc<Value>) -> Arc<Value> {
-        match &self.backing {
-            Backing::Builtin { .. } => shared_storage::serve(self, stored),
-            Backing::Custom(version) => version.serve(stored),
+        match &self.source {
+            Source::Builtin { .. } => shared_storage::serve(self, stored),
+            Source::Custom(version) => version.serve(stored),
         }
     }
 
@@ -234,18 +234,18 @@ impl Definition {
 
     /// An object of this version in another version of the resource: as a webhook has converted it, else relabelled.
     pub(crate) fn in_version(&self, object: Value, other: &Self) -> Value {
-        let object = match &self.backing {
-            Backing::Builtin { .. } => self.to_storage(object),
-            Backing::Custom(_) => object,
+        let object = match &self.source {
+            Source::Builtin { .. } => self.to_storage(object),
+            Source::Custom(_) => object,
         };
         Arc::unwrap_or_clone(other.serve(&Arc::new(object)))
     }
 
     /// An object of this version as it is stored.
     pub(crate) fn to_storage(&self, object: Value) -> Value {
-        match &self.backing {
-            Backing::Builtin { .. } => shared_storage::to_storage(self, object),
-            Backing::Custom(version) => version.to_storage(object),
+        match &self.source {
+            Source::Builtin { .. } => shared_storage::to_storage(self, object),
+            Source::Custom(version) => version.to_storage(object),
         }
     }
 }

@@ -9,7 +9,7 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::FieldValidation;
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -282,7 +282,7 @@ pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status>
 
 /// The fields of a custom resource whose version does not exist: no schema knows them.
 fn foreign_fields(definition: &Definition, value: &Value) -> Option<Vec<String>> {
-    let Backing::Custom(version) = &definition.backing else {
+    let Source::Custom(version) = &definition.source else {
         return None;
     };
     let given = object::text(value, &["apiVersion"]);

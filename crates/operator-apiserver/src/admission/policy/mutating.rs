@@ -5,11 +5,11 @@ use serde_json::{Map, Value as Json, json};
 use structured_merge::Schema;
 use structured_merge::typed::overlay;
 
-use super::{Binding, Body, Bound, Invocation, Policy, Subjects, Unconverted, configuration_fault};
-use crate::admission::mutation::{Reinvocation, Subject};
+use super::{Binding, Body, Bound, Invocation, Policy, PolicyObjects, Unconverted, configuration_fault};
+use crate::admission::mutation::{MutatedObject, Reinvocation};
 use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::patch::json as json_patch;
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::Status;
 
 /// What a policy changes.
@@ -55,16 +55,16 @@ impl Body for Mutations {
 
 /// Lets the policies change an object. Failures are collected: all of them are told.
 pub(crate) fn mutate(
-    subject: &mut Subject<'_>,
+    mutated: &mut MutatedObject<'_>,
     policies: &[Bound<Mutations>],
     unconverted: &Unconverted,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Status> {
-    reinvocation.begin(subject.object());
+    reinvocation.begin(mutated.object());
     let mut failures = Vec::new();
     for bound in policies {
-        let before = subject.object().cloned();
-        let attributes = subject.attributes(before.as_ref());
+        let before = mutated.object().cloned();
+        let attributes = mutated.attributes(before.as_ref());
         let Some((target, mut invocations)) = bound.invocations(&attributes) else {
             continue;
         };
@@ -74,17 +74,17 @@ pub(crate) fn mutate(
             invocations = vec![configuration_fault(None, why)];
         }
         for invocation in invocations {
-            if let Err(failure) = bound.policy.invoke(subject, &target, invocation, reinvocation)? {
+            if let Err(failure) = bound.policy.invoke(mutated, &target, invocation, reinvocation)? {
                 failures.push(failure);
             }
         }
     }
-    reinvocation.end(subject.object());
+    reinvocation.end(mutated.object());
     let Some((first, reason)) = failures.first() else {
         return Ok(());
     };
-    let object = subject.object().cloned();
-    let mut refused = subject
+    let object = mutated.object().cloned();
+    let mut refused = mutated
         .attributes(object.as_ref())
         .forbidden("admission request denied by policy");
     refused.body["message"] = first.as_str().into();
@@ -106,7 +106,7 @@ impl Policy<Mutations> {
     /// Asks the policy with one binding and parameter. The inner error is a failure that its failure policy lets count.
     fn invoke(
         &self,
-        subject: &mut Subject<'_>,
+        mutated: &mut MutatedObject<'_>,
         target: &Definition,
         invocation: Invocation<'_>,
         reinvocation: &mut Reinvocation,
@@ -134,9 +134,9 @@ impl Policy<Mutations> {
         if !reinvocation.is_due(&key) {
             return Ok(Ok(()));
         }
-        let before = subject.object().cloned();
-        let attributes = subject.attributes(before.as_ref());
-        let subjects = Subjects::new(&attributes, target)?;
+        let before = mutated.object().cloned();
+        let attributes = mutated.attributes(before.as_ref());
+        let subjects = PolicyObjects::new(&attributes, target)?;
         let scope = subjects.scope(&attributes, &self.variables, params.as_deref());
         match self.conditions.hold(&scope) {
             Ok(true) => {}
@@ -145,11 +145,11 @@ impl Policy<Mutations> {
         }
         let mut result = Ok(());
         for mutation in &self.body.mutations {
-            if let Err(why) = mutation.run(subject, target, &self.variables, params.as_deref())? {
+            if let Err(why) = mutation.run(mutated, target, &self.variables, params.as_deref())? {
                 result = fail(&why, "Invalid");
             }
         }
-        if before.as_ref() != subject.object() {
+        if before.as_ref() != mutated.object() {
             reinvocation.changed();
         }
         if self.body.again {
@@ -163,16 +163,16 @@ impl Mutation {
     /// Changes the object; the inner error is why it could not.
     fn run(
         &self,
-        subject: &mut Subject<'_>,
+        mutated: &mut MutatedObject<'_>,
         target: &Definition,
         variables: &crate::builtin::expression::PolicyVariables,
         params: Option<&Json>,
     ) -> Result<Result<(), String>, Status> {
-        let Some(live) = subject.object().cloned() else {
+        let Some(live) = mutated.object().cloned() else {
             return Ok(Ok(()));
         };
-        let attributes = subject.attributes(Some(&live));
-        let subjects = Subjects::new(&attributes, target)?;
+        let attributes = mutated.attributes(Some(&live));
+        let subjects = PolicyObjects::new(&attributes, target)?;
         let scope = subjects.scope(&attributes, variables, params);
         let shown = attributes.versioned(&live, target);
         let kind = attributes.kind(target);
@@ -181,7 +181,7 @@ impl Mutation {
             Self::JsonPatch(program) => patch(program, &scope, &shown),
         };
         match changed {
-            Ok(changed) => subject.replace(changed, target).map(Ok),
+            Ok(changed) => mutated.replace(changed, target).map(Ok),
             Err(why) => Ok(Err(why)),
         }
     }
@@ -189,8 +189,8 @@ impl Mutation {
 
 /// The type of a kind, as server-side apply sees it.
 fn schema(target: &Definition, (group, version, kind): (&str, &str, &str)) -> Option<Schema> {
-    match &target.backing {
-        Backing::Custom(custom) if kind == target.subject.kind => {
+    match &target.source {
+        Source::Custom(custom) if kind == target.subject.kind => {
             custom.merge_schemas.get(&custom.api_version).cloned()
         }
         _ => Schema::builtin(group, version, kind),

@@ -6,7 +6,7 @@ use apimachinery::object;
 use kubernetes_cel::value::Value;
 use serde_json::{Value as Json, json};
 
-use super::{Body, Bound, Policy, Subjects, Unconverted};
+use super::{Body, Bound, Policy, PolicyObjects, Unconverted};
 use crate::admission::attributes::Attributes;
 use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::status::{self, Status};
@@ -114,7 +114,7 @@ fn ask(
         return Ok(None);
     };
     let policy = &*bound.policy;
-    let subjects = Subjects::new(attributes, &target)?;
+    let subjects = PolicyObjects::new(attributes, &target)?;
     let unconverted = unconverted.why(&target);
     let unconverted = unconverted
         .map(|why| format!("failed to configure binding: failed to convert object version: {why}"));

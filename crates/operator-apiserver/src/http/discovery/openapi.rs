@@ -7,11 +7,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha512};
 
 use super::{Documents, GroupVersion, negotiated};
-use crate::codec::{Asked, Form, body};
+use crate::codec::{Form, Representations, body};
 use crate::http::call::{Answer, Call};
 use crate::http::handler::Handler;
 use crate::http::openapi::{self, Resource, Subresource};
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::Status;
 
 /// A year after which a client may ask again for a document that its URL already identifies.
@@ -27,7 +27,7 @@ pub(super) fn v2(handler: &Handler, call: &Call) -> Result<Answer, Status> {
         let bytes = protobuf.get_or_init(encode).clone();
         return Ok(Answer::new(StatusCode::OK, PROTOBUF, bytes));
     }
-    let form = match crate::http::pipeline::negotiated(call, Asked::Document) {
+    let form = match crate::http::pipeline::negotiated(call, Representations::Document) {
         Ok(form) if !form.protobuf => form,
         _ => return Ok(refusal()),
     };
@@ -141,9 +141,9 @@ fn hash_of<'v>(group: &str, version: &'v GroupVersion) -> &'v str {
         let custom = version
             .resources
             .iter()
-            .map(|definition| match &definition.backing {
-                Backing::Custom(custom) => Some(custom.identity.as_str()),
-                Backing::Builtin { .. } => None,
+            .map(|definition| match &definition.source {
+                Source::Custom(custom) => Some(custom.identity.as_str()),
+                Source::Builtin { .. } => None,
             });
         match custom.collect::<Option<Vec<&str>>>() {
             Some(identities) => {
@@ -209,9 +209,9 @@ fn resource<'a>(
                 kind: &sub.kind,
             })
             .collect(),
-        schema: match &definition.backing {
-            Backing::Custom(version) => Some(version.schema.source()),
-            Backing::Builtin { .. } => None,
+        schema: match &definition.source {
+            Source::Custom(version) => Some(version.schema.source()),
+            Source::Builtin { .. } => None,
         },
     }
 }

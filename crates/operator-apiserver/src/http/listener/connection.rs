@@ -16,8 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::impatient::Impatient;
 use super::tls::ClientTrust;
+use super::write_timeout::WriteTimeout;
 use super::{Peer, Timeouts};
 use crate::http::call::{Body, hold};
 use crate::http::handler::Handler;
@@ -48,7 +48,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
         tracing::debug!(%error, "a socket refused TCP_NODELAY");
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
-    let stream = Impatient::new(stream, shared.timeouts.write);
+    let stream = WriteTimeout::new(stream, shared.timeouts.write);
     let handshake = tokio::time::timeout(shared.timeouts.handshake, shared.acceptor.accept(stream));
     let stream = tokio::select! {
         result = handshake => match result {
@@ -78,7 +78,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Shared) {
     }
 }
 
-type ClientStream = TlsStream<Impatient<TcpStream>>;
+type ClientStream = TlsStream<WriteTimeout<TcpStream>>;
 
 /// Answers requests until the client leaves, is idle for too long, or the listener ends.
 async fn converse(

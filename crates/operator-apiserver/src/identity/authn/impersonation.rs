@@ -177,17 +177,17 @@ impl Mode {
             })?;
         }
         let verb = self.verb();
-        let asked = Asked {
+        let impersonation = Impersonation {
             requester: request.user,
             verb: &verb,
             mode: self,
         };
-        check(&asked.name(wanted))?;
+        check(&impersonation.name(wanted))?;
         if !wanted.uid.is_empty() {
-            check(&asked.part(AUTHENTICATION, "uids", "", &wanted.uid))?;
+            check(&impersonation.part(AUTHENTICATION, "uids", "", &wanted.uid))?;
         }
-        self.check_groups(&asked, wanted, &check)?;
-        self.check_extra(&asked, wanted, &check)?;
+        self.check_groups(&impersonation, wanted, &check)?;
+        self.check_extra(&impersonation, wanted, &check)?;
         Ok(self.complete(wanted))
     }
 
@@ -200,9 +200,19 @@ impl Mode {
     }
 
     /// Many groups are asked for at once first.
-    fn check_groups(&self, asked: &Asked<'_>, wanted: &User, check: &Check<'_>) -> Result<(), Status> {
+    fn check_groups(
+        &self,
+        impersonation: &Impersonation<'_>,
+        wanted: &User,
+        check: &Check<'_>,
+    ) -> Result<(), Status> {
         let group = self.group();
-        let refuse = |name: &str, why: &str| Err(authz::refusal(&asked.part(group, "groups", "", name), why));
+        let refuse = |name: &str, why: &str| {
+            Err(authz::refusal(
+                &impersonation.part(group, "groups", "", name),
+                why,
+            ))
+        };
         if self.is_constrained() {
             if wanted.is_in("") {
                 return refuse("", "impersonating the empty string group is not allowed");
@@ -210,34 +220,39 @@ impl Mode {
             if wanted.is_in(MASTERS) {
                 return refuse(MASTERS, "impersonating the system:masters group is not allowed");
             }
-            if wanted.groups.len() >= MANY && check(&asked.part(group, "groups", "", "*")).is_ok() {
+            if wanted.groups.len() >= MANY && check(&impersonation.part(group, "groups", "", "*")).is_ok() {
                 return Ok(());
             }
         }
         wanted
             .groups
             .iter()
-            .try_for_each(|name| check(&asked.part(group, "groups", "", name)))
+            .try_for_each(|name| check(&impersonation.part(group, "groups", "", name)))
     }
 
-    fn check_extra(&self, asked: &Asked<'_>, wanted: &User, check: &Check<'_>) -> Result<(), Status> {
+    fn check_extra(
+        &self,
+        impersonation: &Impersonation<'_>,
+        wanted: &User,
+        check: &Check<'_>,
+    ) -> Result<(), Status> {
         let values = || wanted.extra.values().flatten();
         if self.is_constrained() {
             if wanted.extra.contains_key("") {
                 let why = "impersonating the empty string key in extra is not allowed";
                 return Err(authz::refusal(
-                    &asked.part(AUTHENTICATION, "userextras", "", ""),
+                    &impersonation.part(AUTHENTICATION, "userextras", "", ""),
                     why,
                 ));
             }
             if values().any(String::is_empty) {
                 let why = "impersonating the empty string value in extra is not allowed";
                 return Err(authz::refusal(
-                    &asked.part(AUTHENTICATION, "userextras", "", ""),
+                    &impersonation.part(AUTHENTICATION, "userextras", "", ""),
                     why,
                 ));
             }
-            let all = asked.part(AUTHENTICATION, "userextras", "*", "*");
+            let all = impersonation.part(AUTHENTICATION, "userextras", "*", "*");
             if values().count().max(wanted.extra.len()) >= MANY && check(&all).is_ok() {
                 return Ok(());
             }
@@ -245,7 +260,7 @@ impl Mode {
         wanted.extra.iter().try_for_each(|(key, values)| {
             values
                 .iter()
-                .try_for_each(|value| check(&asked.part(AUTHENTICATION, "userextras", key, value)))
+                .try_for_each(|value| check(&impersonation.part(AUTHENTICATION, "userextras", key, value)))
         })
     }
 
@@ -277,14 +292,14 @@ const MANY: usize = 4;
 
 type Check<'a> = dyn Fn(&Attributes<'_>) -> Result<(), Status> + 'a;
 
-/// What every question about one impersonation has in common.
-struct Asked<'a> {
+/// The attributes that all checks of one impersonation have in common.
+struct Impersonation<'a> {
     requester: &'a User,
     verb: &'a str,
     mode: &'a Mode,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Impersonation<'a> {
     fn part(&self, group: &'a str, resource: &'a str, subresource: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             user: self.requester,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::random::Random;
-use crate::resource::{Backing, Definition};
+use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::webhook_client::{Services, WebhookClient};
 
@@ -221,9 +221,9 @@ fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), Strin
 }
 
 fn webhook(definition: &Definition) -> Option<(&super::CustomVersion, &Conversion)> {
-    match &definition.backing {
-        Backing::Custom(version) => Some((version, version.conversion.as_deref()?)),
-        Backing::Builtin { .. } => None,
+    match &definition.source {
+        Source::Custom(version) => Some((version, version.conversion.as_deref()?)),
+        Source::Builtin { .. } => None,
     }
 }
 

@@ -15,7 +15,7 @@ use super::scale::Scale;
 use super::version::{CustomVersion, PrinterColumn};
 use crate::builtin::Column;
 use crate::gvr::Gvr;
-use crate::resource::{Backing, Definition, FieldManagers, Subresource, version_priority};
+use crate::resource::{Definition, FieldManagers, Source, Subresource, version_priority};
 use crate::status::Subject;
 
 const ALL_VERBS: [&str; 8] = [
@@ -138,7 +138,7 @@ fn definition(version: &Value, names: &Names, storage: &Arc<Gvr>, family: &Famil
         categories: names.categories.clone(),
         field_managers: FieldManagers::new(subresources.iter().map(|sub| sub.name.as_str())),
         subresources,
-        backing: Backing::Custom(Arc::new(custom)),
+        source: Source::Custom(Arc::new(custom)),
         subject,
     })
 }

@@ -1,4 +1,4 @@
-//! A stream that gives up on a client which takes nothing of what is written to it.
+//! A stream whose writes fail when the client reads nothing for too long.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Writes fail with `TimedOut` once none got through for a time; whatever gets through starts the time anew.
-pub(super) struct Impatient<S> {
+/// Fails with `TimedOut` when no write has succeeded for a time.
+pub(super) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Runs while a write is held up.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
+impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self {
             stream,
@@ -39,7 +39,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
