@@ -4,11 +4,10 @@ use proc_macro::TokenStream;
 
 mod rbac;
 
-/// Declares what a reconciler needs from the API server, beside the code that needs it.
+/// Declares a permission that a controller needs, beside those that follow from the kinds that it watches and owns.
 ///
-/// Put it on an `impl` block, as often as there are rules. It implements `operator_runtime::manifests::Rbac` for the
-/// type of the block, whose `rules()` lists the rules in the order written. `operator-sdk generate manifests` asks the
-/// operator for them and writes `config/rbac/role.yaml`.
+/// Put it on a function that returns a `Controller`, once for each rule. It adds the rule to the controller, as
+/// `Controller::rules` does. `operator-sdk generate manifests` writes it to `config/rbac/role.yaml`.
 ///
 /// The arguments have the names and the `;` lists of kubebuilder's RBAC markers:
 ///
@@ -21,24 +20,25 @@ mod rbac;
 /// | `urls` | non-resource URLs; excludes `groups` and `resources` |
 /// | `namespace` | makes the rule part of a Role in that namespace instead of the ClusterRole |
 ///
-/// Every rule has `verbs`, and either `groups` and `resources` or `urls`; the compiler says so where one has not.
+/// Every rule has `verbs`, and either `groups` and `resources` or `urls`; otherwise it does not compile.
 ///
 /// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::apps::v1::Deployment;
 /// use operator_runtime::prelude::*;
-///
-/// struct MemcachedReconciler;
 ///
 /// #[rbac(groups = "core", resources = "pods;pods/log", verbs = "get;list;watch")]
 /// #[rbac(groups = "core", resources = "secrets", resource_names = "license", verbs = "get", namespace = "licenses")]
-/// impl Reconciler for MemcachedReconciler {
-///     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
-///         Ok(Action::done())
-///     }
+/// pub fn controller() -> Controller<Deployment> {
+///     Controller::new(reconcile)
 /// }
 ///
-/// let [pods, license] = MemcachedReconciler::rules().try_into().expect("there are two");
-/// assert_eq!((pods.api_groups[0].as_str(), pods.resources[1].as_str()), ("", "pods/log"));
-/// assert_eq!(license.namespace.as_deref(), Some("licenses"));
+/// async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Deployment>) -> Result<Action> {
+///     Ok(Action::done())
+/// }
+///
+/// let manifests = Operator::new("logs").controller(controller()).manifests().to_json();
+/// assert!(manifests.contains("pods/log"));
 /// ```
 #[proc_macro_attribute]
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {

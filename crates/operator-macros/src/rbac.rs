@@ -1,10 +1,10 @@
-//! `#[rbac(...)]`: parse the rules of an impl block, emit the block and an implementation of `Rbac`.
+//! `#[rbac(...)]`: parses the rules of a function that returns a controller, and adds them to the controller.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Ident, ItemImpl, LitStr, Meta, Token};
+use syn::{Attribute, Ident, ItemFn, LitStr, Meta, ReturnType, Token};
 
 /// One `#[rbac(...)]`, its lists split at `;`.
 #[derive(Debug, Default, PartialEq)]
@@ -19,23 +19,29 @@ struct Rule {
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let mut rules = vec![syn::parse2::<Rule>(arguments)?];
-    let mut block: ItemImpl = syn::parse2(item)?;
-    for attribute in block.attrs.iter().filter(|attribute| is_rbac(attribute)) {
+    let mut function: ItemFn = syn::parse2(item)?;
+    for attribute in function.attrs.iter().filter(|attribute| is_rbac(attribute)) {
         rules.push(rule_of(attribute)?);
     }
-    block.attrs.retain(|attribute| !is_rbac(attribute));
+    function.attrs.retain(|attribute| !is_rbac(attribute));
+    let ReturnType::Type(_, controller) = &function.sig.output else {
+        let message = "`rbac` belongs on a function that returns a `Controller`";
+        return Err(syn::Error::new_spanned(&function.sig, message));
+    };
 
     let rules = rules.iter().map(Rule::expand);
-    let (generics, _, where_clause) = block.generics.split_for_impl();
-    let reconciler = &block.self_ty;
+    let ItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+        ..
+    } = &function;
     Ok(quote! {
-        #block
-
-        #[automatically_derived]
-        impl #generics ::operator_runtime::manifests::Rbac for #reconciler #where_clause {
-            fn rules() -> ::std::vec::Vec<::operator_runtime::manifests::PolicyRule> {
-                ::std::vec![#(#rules),*]
-            }
+        #(#attrs)*
+        #vis #sig {
+            let controller: #controller = (move || #block)();
+            controller.rules([#(#rules),*])
         }
     })
 }
@@ -185,16 +191,32 @@ mod tests {
     }
 
     #[test]
-    fn further_rules_of_the_block_are_collected_and_removed() {
+    fn further_rules_of_the_function_are_collected_and_removed() {
         let block = quote! {
             #[rbac(groups = "core", resources = "pods", verbs = "get")]
             #[doc = "kept"]
-            impl Reconciler for Mine {}
+            fn controller() -> Controller<Mine> {
+                Controller::new(reconcile)
+            }
         };
         let arguments = quote!(groups = "apps", resources = "deployments", verbs = "get");
         let expanded = expand(arguments, block).unwrap().to_string();
         assert_eq!(expanded.matches("PolicyRule :: new").count(), 2, "{expanded}");
         assert!(expanded.contains("kept"), "{expanded}");
         assert!(!expanded.contains("# [rbac"), "{expanded}");
+    }
+
+    #[test]
+    fn function_without_a_controller_is_refused() {
+        let arguments = quote!(urls = "/metrics", verbs = "get");
+        let error = expand(
+            arguments,
+            quote!(
+                fn controller() {}
+            ),
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("returns a `Controller`"), "{error}");
     }
 }

@@ -371,8 +371,8 @@ mod events {
         done: Arc<Notify>,
     }
 
-    impl Reconciler for Counting {
-        async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
+    impl KeyReconciler for Counting {
+        async fn reconcile(&self, _: Request, _: KeyContext) -> Result<Action> {
             if self.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
                 self.done.notify_one();
             }
@@ -394,15 +394,12 @@ mod events {
                 left: OBJECTS.into(),
                 done: done.clone(),
             };
-            Controller::managed_by(&bench.manager)
-                .for_where::<ConfigMap>(|event: &Event<ConfigMap>| !event.is_initial())
-                .complete(counting(&done))
-                .unwrap();
-            Controller::managed_by(&bench.manager)
-                .named("listed")
-                .for_where::<ConfigMap>(|event: &Event<ConfigMap>| event.is_initial())
-                .complete(counting(&listed))
-                .unwrap();
+            let changed = Watch::new().filter(|event: &Event<ConfigMap>| !event.is_initial());
+            let changed = Controller::by_key(changed, counting(&done));
+            bench.manager.add_controller(changed).unwrap();
+            let initial = Watch::new().filter(|event: &Event<ConfigMap>| event.is_initial());
+            let initial = Controller::by_key(initial, counting(&listed)).named("listed");
+            bench.manager.add_controller(initial).unwrap();
             bench.run();
             bench.runtime.block_on(listed.notified());
             (bench, go, done)

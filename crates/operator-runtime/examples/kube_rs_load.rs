@@ -55,7 +55,7 @@ async fn apply(cached: &Cached, client: &kube::Client) -> Result<()> {
         .as_ref()
         .map_or_else(Conditions::default, |status| status.conditions.clone());
     let applied = Condition::available(true, "Applied", "The Deployment is as it should be");
-    conditions.set(applied, jiff::Timestamp::now());
+    conditions.set(applied);
     let status = json!({
         "apiVersion": Cached::api_version(&()), "kind": Cached::kind(&()),
         "status": {"conditions": conditions},

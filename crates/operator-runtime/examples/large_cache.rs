@@ -65,25 +65,19 @@ struct ItemStatus {
 }
 
 /// Writes a status, which costs a request only once.
-struct ItemReconciler;
-
-impl Reconciler for ItemReconciler {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        if let Some(item) = ctx.get::<Item>(&request).await? {
-            let seen = Condition::available(true, "Seen", "The item was seen");
-            ctx.status(&*item).condition(seen).patch().await?;
-        }
-        Ok(Action::done())
-    }
+async fn reconcile(_: Arc<Item>, ctx: Context<Item>) -> Result<Action> {
+    ctx.update_status(|status| {
+        status
+            .conditions
+            .set(Condition::available(true, "Seen", "The item was seen"));
+    })
+    .await?;
+    Ok(Action::done())
 }
 
 /// Does nothing.
-struct Idle;
-
-impl Reconciler for Idle {
-    async fn reconcile(&self, _: Context, _: Request) -> Result<Action> {
-        Ok(Action::done())
-    }
+async fn idle(_: Request, _: KeyContext) -> Result<Action> {
+    Ok(Action::done())
 }
 
 fn main() -> Result<()> {
@@ -157,10 +151,7 @@ async fn operate(args: &Args) -> Result<()> {
         .cache_options(options)
         .build()
         .await?;
-    Controller::managed_by(&manager)
-        .for_::<Item>()
-        .max_concurrent_reconciles(8)
-        .complete(ItemReconciler)?;
+    manager.add_controller(Controller::new(reconcile).max_concurrent_reconciles(8))?;
     let longest = watch_steps();
     let mut phase = Phase::begin(&longest);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -175,22 +166,22 @@ async fn operate(args: &Args) -> Result<()> {
 
     // Controllers and indexes that come late get the objects that are there.
     let first_resync = 2 * args.objects;
-    Controller::managed_by(&manager)
-        .named("late")
-        .watches_with(
-            Watch::<Item>::new().filter(predicate::generation_changed()),
-            operator_runtime::handler::for_object(),
-        )
-        .complete(Idle)?;
+    manager.add_controller(
+        Controller::without_primary("late", idle).watches(
+            Watch::<Item>::new()
+                .filter(predicate::generation_changed())
+                .handler(operator_runtime::handler::for_object()),
+        ),
+    )?;
     until_reconciled(&manager, "late", args.objects).await;
     phase.end("controller that is added");
     manager
         .cache()
         .add_index::<Item>("size", |item| vec![item.spec.size.to_string()])?;
     let of_size = ListOptions::all().index("size", "0");
-    manager.client().list::<Item>(of_size).await?;
+    manager.client().list::<Item>().options(of_size).await?;
     phase.end("index that is added");
-    let listed = manager.client().list::<Item>(None).await?;
+    let listed = manager.client().list::<Item>().await?;
     phase.end("list of all");
     drop(listed);
     until_reconciled(&manager, "item", first_resync).await;

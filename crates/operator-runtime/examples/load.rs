@@ -14,6 +14,7 @@
 //! With `--operator target/release/examples/kube_rs_load` the operator is one on kube-rs' own `Controller`.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -30,19 +31,14 @@ mod work;
 
 use work::{Args, Cached, CachedSpec, Step, deployment_for};
 
-struct CachedReconciler;
-
-impl Reconciler for CachedReconciler {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        let Some(cached) = ctx.get::<Cached>(&request).await? else {
-            return Ok(Action::done());
-        };
-        ctx.apply_owned(&*cached, deployment_for(&cached, request.name()))
-            .await?;
+async fn reconcile(cached: Arc<Cached>, ctx: Context<Cached>) -> Result<Action> {
+    ctx.apply_owned(deployment_for(&cached, ctx.key().name())).await?;
+    ctx.update_status(|status| {
         let applied = Condition::available(true, "Applied", "The Deployment is as it should be");
-        ctx.status(&*cached).condition(applied).patch().await?;
-        Ok(Action::done())
-    }
+        status.conditions.set(applied);
+    })
+    .await?;
+    Ok(Action::done())
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -135,12 +131,8 @@ async fn create(cacheds: &Api<Cached>, number: usize) -> Result<()> {
 async fn operate(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let manager = Manager::builder("load").args(&args.manager).build().await?;
-    let controller = Controller::managed_by(&manager)
-        .for_::<Cached>()
-        .owns::<Deployment>();
-    controller
-        .max_concurrent_reconciles(args.workers)
-        .complete(CachedReconciler)?;
+    let controller = Controller::new(reconcile).owns::<Deployment>();
+    manager.add_controller(controller.max_concurrent_reconciles(args.workers))?;
     let metrics = manager.metrics().clone();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(manager.run_until(async {

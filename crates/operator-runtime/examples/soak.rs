@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
@@ -70,15 +71,10 @@ struct SpongeStatus {
     size: Option<usize>,
 }
 
-struct SpongeReconciler;
-
-impl Reconciler for SpongeReconciler {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        if let Some(sponge) = ctx.get::<Sponge>(&request).await? {
-            ctx.status(&*sponge).set("size", sponge.spec.size).patch().await?;
-        }
-        Ok(Action::done())
-    }
+async fn reconcile(sponge: Arc<Sponge>, ctx: Context<Sponge>) -> Result<Action> {
+    ctx.update_status(|status| status.size = Some(sponge.spec.size))
+        .await?;
+    Ok(Action::done())
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -103,10 +99,7 @@ async fn operate(args: &Args) -> Result<()> {
         .metrics_secure(false)
         .build()
         .await?;
-    Controller::managed_by(&manager)
-        .for_::<Sponge>()
-        .max_concurrent_reconciles(8)
-        .complete(SpongeReconciler)?;
+    manager.add_controller(Controller::new(reconcile).max_concurrent_reconciles(8))?;
     if let Some(address) = manager.metrics_address() {
         println!("{address}");
     }

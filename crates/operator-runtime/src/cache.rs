@@ -3,18 +3,6 @@
 //! A kind that is read first by a reconciler starts its watch then; the read waits for the first list.
 //! `metadata.managedFields` is not kept. The cache never writes to the server.
 //!
-//! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-//! # fn main() -> Result<()> { cluster(async |manager, ctx| {
-//! // Nobody has read ConfigMaps: this starts the watch.
-//! assert!(ctx.list::<ConfigMap>(None).await?.is_empty());
-//! assert_eq!(manager.cache().kinds(), ["ConfigMap"]);
-//! // From now on reads are answered here, writes of the operator's own included.
-//! ctx.create(config_map("web", "3")).await?;
-//! assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_some());
-//! # Ok(()) }) }
-//! ```
-//!
 //! # What an object costs
 //! Objects are kept packed, in some hundred bytes where they would take some thousand, and decoded when they are read.
 //! What changed or was read lately stays decoded for some seconds, up to 32 objects or 32 kB of packed ones of a kind:
@@ -142,16 +130,6 @@ pub struct CacheOptions {
 }
 
 /// Why the cache has no answer.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, _| {
-/// use operator_runtime::cache::CacheError;
-///
-/// let refused = manager.cache().list::<ConfigMap>(ListOptions::all().index("owner", "web")).await;
-/// assert!(matches!(refused, Err(CacheError::NoIndex { name, .. }) if name == "owner"));
-/// # Ok(()) }) }
-/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The cache was not started in time: its manager does not run.
@@ -239,19 +217,6 @@ pub enum CacheError {
 }
 
 /// The cache of a manager; clones share it. Reconcilers read through their [`Client`](crate::Client), which reads here.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-/// # use std::sync::Arc;
-/// ctx.create(config_map("web", "3")).await?;
-///
-/// let cache = manager.cache();
-/// let config = cache.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
-/// let again = cache.get::<ConfigMap>(("default", "web")).await?.expect("it is still there");
-/// assert!(Arc::ptr_eq(&config, &again), "nothing is copied");
-/// # Ok(()) }) }
-/// ```
 #[derive(Clone)]
 pub struct Cache {
     inner: Arc<Inner>,
@@ -345,17 +310,6 @@ impl Cache {
     ///
     /// A write of this operator is seen by every read that comes after its answer.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// let cache = manager.cache();
-    /// assert!(cache.get::<ConfigMap>(("default", "web")).await?.is_none());
-    ///
-    /// ctx.create(config_map("web", "3")).await?;
-    /// assert!(cache.get::<ConfigMap>(("default", "web")).await?.is_some());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, CacheError> {
@@ -365,19 +319,6 @@ impl Cache {
 
     /// [`Cache::get`] of an object of a kind, as `K`: the whole as `DynamicObject`, its metadata as
     /// `PartialObjectMeta`, or any type that fits.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let config = manager.cache().get_of::<DynamicObject>(&kind, ("default", "web")).await?.expect("it was created");
-    /// assert_eq!(config.data["data"]["size"], "3");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Cache::get`].
@@ -393,18 +334,6 @@ impl Cache {
     /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
     /// [`ListOptions`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// for name in ["web", "api"] {
-    ///     ctx.create(config_map(name, "3")).await?;
-    /// }
-    /// let configs = manager.cache().list::<ConfigMap>(Some("default")).await?;
-    /// let names: Vec<_> = configs.iter().filter_map(|config| config.metadata.name.as_deref()).collect();
-    /// assert_eq!(names, ["api", "web"]);
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the kind cannot be listed in time, or has no such index, or if the namespace is not watched.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
@@ -414,20 +343,6 @@ impl Cache {
     }
 
     /// [`Cache::list`] of objects of a kind, as `K`; see [`Cache::get_of`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// use kube::core::PartialObjectMeta;
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// // Metadata alone: the data is neither sent nor kept.
-    /// let kind = Kind::of::<ConfigMap>();
-    /// let configs = manager.cache().list_of::<PartialObjectMeta>(&kind, None).await?;
-    /// assert!(configs.iter().any(|config| config.metadata.name.as_deref() == Some("web")));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Cache::list`].
@@ -447,19 +362,6 @@ impl Cache {
     ///
     /// An index is best added before the manager runs; later ones know the objects that are there.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// use k8s_openapi::api::core::v1::Pod;
-    ///
-    /// let node = |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect();
-    /// manager.cache().add_index::<Pod>("node", node)?;
-    /// // Later, in a reconciler:
-    /// let pods = ctx.list::<Pod>(ListOptions::all().index("node", "worker-1")).await?;
-    /// assert!(pods.is_empty());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the kind has an index of that name.
     pub fn add_index<K: Object>(
@@ -471,21 +373,6 @@ impl Cache {
     }
 
     /// [`Cache::add_index`] of a kind that is read as `K`, such as `DynamicObject`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    ///
-    /// let routes = Kind::in_namespaces("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes");
-    /// manager.cache().add_index_of::<DynamicObject>(&routes, "gateway", |route| {
-    ///     let parents = route.data["spec"]["parentRefs"].as_array().into_iter().flatten();
-    ///     parents.filter_map(|parent| parent["name"].as_str().map(str::to_owned)).collect()
-    /// })?;
-    /// // Later: ctx.dynamic(&routes).list(ListOptions::all().index("gateway", "public"))
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Cache::add_index`].
@@ -500,51 +387,16 @@ impl Cache {
 
     /// Watches the kind of `K` from now on, or from the start of the manager, as the first read would: so that the
     /// first read need not wait, or where reads may not start watches ([`CacheOptions::start_on_read`]).
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::cache::CacheOptions;
-    /// # fn main() -> Result<()> {
-    /// let options = CacheOptions { start_on_read: false, ..CacheOptions::default() };
-    /// # cluster_with(|builder| builder.cache_options(options), async |manager, ctx| {
-    /// assert!(ctx.list::<ConfigMap>(Some("default")).await.is_err(), "nobody watches them");
-    ///
-    /// manager.cache().watch::<ConfigMap>();
-    /// assert!(ctx.list::<ConfigMap>(Some("default")).await.is_ok());
-    /// # Ok(()) }) }
-    /// ```
     pub fn watch<K: Object>(&self) {
         self.informer::<K>();
     }
 
     /// [`Cache::watch`] of a kind that is read as `K`, such as `DynamicObject`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// use kube::core::PartialObjectMeta;
-    /// use operator_runtime::Kind;
-    ///
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// manager.cache().watch_of::<PartialObjectMeta>(&kind);
-    /// assert_eq!(manager.cache().kinds(), ["ConfigMap"]);
-    /// # Ok(()) }) }
-    /// ```
     pub fn watch_of<K: View>(&self, kind: &Kind) {
         self.informer_of::<K>(kind);
     }
 
     /// Waits until every kind that is watched by now has been listed; for ever, if one cannot be.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// let cache = manager.cache();
-    /// cache.watch::<ConfigMap>();
-    /// cache.wait_for_sync().await;
-    /// assert!(cache.unhealthy().is_empty());
-    /// # Ok(()) }) }
-    /// ```
     pub async fn wait_for_sync(&self) {
         let informers: Vec<_> = self.inner.registry.lock().by_kind.values().cloned().collect();
         for informer in informers {
@@ -554,35 +406,11 @@ impl Cache {
 
     /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no
     /// more of it. A later read starts watching it again.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// let cache = manager.cache();
-    /// ctx.list::<ConfigMap>(None).await?;
-    /// assert!(cache.remove::<ConfigMap>());
-    /// assert!(!cache.remove::<ConfigMap>(), "it is not watched any more");
-    /// # Ok(()) }) }
-    /// ```
     pub fn remove<K: Object>(&self) -> bool {
         self.remove_kind(&Kind::of::<K>())
     }
 
     /// [`Cache::remove`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// manager.cache().watch_of::<DynamicObject>(&gateways);
-    /// // The operator was told not to use gateways any more:
-    /// assert!(manager.cache().remove_kind(&gateways));
-    /// assert!(manager.cache().kinds().is_empty());
-    /// # Ok(()) }) }
-    /// ```
     pub fn remove_kind(&self, kind: &Kind) -> bool {
         let mut registry = self.inner.registry.lock();
         let Some(informer) = registry.by_kind.remove(&kind.path()) else {
@@ -597,16 +425,6 @@ impl Cache {
     }
 
     /// The kinds that are watched, as `Deployment.apps`, sorted.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// assert!(manager.cache().kinds().is_empty());
-    /// ctx.list::<Deployment>(None).await?;
-    /// ctx.list::<ConfigMap>(None).await?;
-    /// assert_eq!(manager.cache().kinds(), ["ConfigMap", "Deployment.apps"]);
-    /// # Ok(()) }) }
-    /// ```
     pub fn kinds(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut kinds: Vec<_> = registry
@@ -620,19 +438,6 @@ impl Cache {
 
     /// What of the kinds that are watched is not in order, in a line each: first lists that are under way, and watches
     /// that failed and will be tried again. Empty when everything is. `/readyz` says the same.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    ///
-    /// // The server does not know the kind: its CRD may be installed later.
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// manager.cache().watch_of::<DynamicObject>(&gateways);
-    /// assert_eq!(manager.cache().unhealthy().len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     pub fn unhealthy(&self) -> Vec<String> {
         let registry = self.inner.registry.lock();
         let mut unhealthy: Vec<_> = registry

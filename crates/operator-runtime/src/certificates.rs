@@ -143,16 +143,6 @@ impl Certificates {
     /// Reads `tls.crt` and `tls.key` of a directory, which is where a mounted Secret of type `kubernetes.io/tls` has
     /// them.
     ///
-    /// ```no_run
-    /// # use operator_runtime::certificates::Certificates;
-    /// # use operator_runtime::prelude::*;
-    /// # async fn example() -> Result<()> {
-    /// let mounted = Certificates::from_dir("/tmp/k8s-webhook-server/serving-certs".as_ref())?;
-    /// let manager = Manager::builder("memcached-operator").webhook_certificates(mounted).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// If they cannot be read, or do not belong together.
     pub fn from_dir(dir: &Path) -> Result<Self, CertificateError> {
@@ -160,13 +150,6 @@ impl Certificates {
     }
 
     /// Reads a certificate chain and its key from PEM files, whatever they are called.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::{CertificateError, Certificates};
-    ///
-    /// let missing = Certificates::from_files("no/server.pem".as_ref(), "no/server.key".as_ref());
-    /// assert!(matches!(missing, Err(CertificateError::Read { path, .. }) if path.ends_with("server.pem")));
-    /// ```
     ///
     /// # Errors
     /// If they cannot be read, or do not belong together.
@@ -181,16 +164,6 @@ impl Certificates {
 
     /// Takes a certificate chain and its key as PEM. [`Certificates::reload`] finds nothing new there.
     ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    /// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    /// let certificates = Certificates::from_pem(&certificate, &key)?;
-    /// assert_eq!(certificates.authority(), None, "who made it is not known");
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
-    ///
     /// # Errors
     /// If they are not PEM, or do not belong together.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, CertificateError> {
@@ -199,15 +172,6 @@ impl Certificates {
 
     /// Makes an authority, and a certificate for these host names and IP addresses. It is valid for a year and made
     /// anew by the same authority, which lives as long as the process, after half of it.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// let certificates = Certificates::self_signed(["webhook-service.system.svc"])?;
-    /// assert!(certificates.authority().is_some());
-    /// assert!(Certificates::self_signed(["näme"]).is_err(), "names are ASCII");
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     ///
     /// # Errors
     /// If a name is none.
@@ -219,16 +183,6 @@ impl Certificates {
 
     /// Has a certificate made by an authority, which may be that of other instances too; otherwise as
     /// [`Certificates::self_signed`].
-    ///
-    /// ```
-    /// use operator_runtime::certificates::{Authority, Certificates};
-    ///
-    /// let authority = Authority::generate()?;
-    /// let trusted = authority.certificate().to_owned();
-    /// let certificates = Certificates::issued_by(authority, ["webhook-service.system.svc"])?;
-    /// assert_eq!(certificates.authority(), Some(trusted));
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     ///
     /// # Errors
     /// If a name is none.
@@ -245,16 +199,6 @@ impl Certificates {
 
     /// Counts how often files are read, this once included, and how often in vain: `certwatcher_read_certificate_total`
     /// and `certwatcher_read_certificate_errors_total`. Nobody counts unless said so.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// let certificates = Certificates::self_signed(["localhost"])?.metrics(metrics.certificates());
-    /// # let _ = certificates;
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     #[must_use]
     pub fn metrics(mut self, metrics: CertificateMetrics) -> Self {
         if matches!(self.inner.source, Source::Files { .. }) {
@@ -265,14 +209,6 @@ impl Certificates {
     }
 
     /// The certificate of the authority as PEM, for a [`CaBundle`]. `None` unless the certificates were made here.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// let made = Certificates::self_signed(["localhost"])?;
-    /// assert!(made.authority().is_some_and(|pem| pem.starts_with("-----BEGIN CERTIFICATE-----")));
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn authority(&self) -> Option<String> {
         match &self.inner.source {
             Source::Issued { authority, .. } => Some(authority.read().certificate().to_owned()),
@@ -290,26 +226,6 @@ impl Certificates {
 
     /// Looks whether the files changed, or the certificate should be made anew; if so, new connections get the new
     /// one. Says whether they do. Servers of the manager are reloaded by [`Certificates::watch`].
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// # let dir = tempfile::tempdir()?;
-    /// # let renew = || {
-    /// #     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    /// #     std::fs::write(dir.path().join("tls.crt"), made.cert.pem())?;
-    /// #     std::fs::write(dir.path().join("tls.key"), made.signing_key.serialize_pem())
-    /// # };
-    /// # renew()?;
-    /// let certificates = Certificates::from_dir(dir.path())?;
-    /// assert!(!certificates.reload()?, "nothing changed");
-    /// renew()?;
-    /// assert!(certificates.reload()?);
-    ///
-    /// std::fs::write(dir.path().join("tls.key"), "")?;
-    /// assert!(certificates.reload().is_err(), "and the one of before is served on");
-    /// # Ok::<(), operator_runtime::Error>(())
-    /// ```
     ///
     /// # Errors
     /// If the files cannot be read or do not belong together. The old certificate is served on.
@@ -346,14 +262,6 @@ impl Certificates {
     }
 
     /// Calls `listener` with the certificate and those that vouch for it, now and whenever they change.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// let certificates = Certificates::self_signed(["localhost"])?;
-    /// certificates.on_change(|chain| println!("a chain of {} certificates", chain.len()));
-    /// # Ok::<_, operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn on_change(&self, listener: impl Fn(&[CertificateDer<'static>]) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.lock();
         let current = self.inner.current.read().clone();
@@ -362,15 +270,6 @@ impl Certificates {
     }
 
     /// How often files are looked at; every ten seconds unless said otherwise.
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    ///
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// let certificates = Certificates::from_dir("/certs".as_ref())?.check_every(Duration::from_secs(60));
-    /// # Ok::<_, operator_runtime::certificates::CertificateError>(())
-    /// ```
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
@@ -379,24 +278,6 @@ impl Certificates {
 
     /// Reloads every ten seconds, or as [`Certificates::check_every`] says, what changed, until `stop`; what cannot be
     /// loaded is logged and tried again. The manager does that for the certificates that it is given.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    /// use tokio_util::sync::CancellationToken;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let certificates = Certificates::self_signed(["localhost"])?;
-    /// let stop = CancellationToken::new();
-    /// let watching = tokio::spawn({
-    ///     let (certificates, stop) = (certificates.clone(), stop.clone());
-    ///     async move { certificates.watch(stop).await }
-    /// });
-    /// stop.cancel();
-    /// watching.await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub async fn watch(&self, stop: CancellationToken) {
         loop {
             tokio::select! {

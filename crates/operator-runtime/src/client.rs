@@ -1,14 +1,5 @@
 //! The client: reads from the cache, writes to the API server, and skips writes that would change nothing.
 //! It never knows controllers.
-//!
-//! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-//! # fn main() -> Result<()> { cluster(async |_, ctx| {
-//! let config = ctx.apply(config_map("web", "3")).await?;
-//! assert_eq!(ctx.get::<ConfigMap>(("default", "web")).await?.as_ref(), Some(config.object()));
-//! ctx.delete(&*config).await?;
-//! # Ok(()) }) }
-//! ```
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,6 +17,7 @@ use serde::Serialize;
 
 mod error;
 pub(crate) mod leadership;
+mod list;
 mod live;
 mod merge;
 mod mutate;
@@ -39,6 +31,7 @@ pub(crate) mod warnings;
 mod written;
 
 pub use error::ClientError;
+pub use list::List;
 pub use live::LiveReader;
 pub use mutate::OperationResult;
 pub use options::FieldValidation;
@@ -67,25 +60,13 @@ pub use written::Written;
 /// [`in_namespace`](Client::in_namespace), [`without_force`](Client::without_force) and
 /// [`without_own_writes`](Client::without_own_writes) make a client that does everything in that way; they combine.
 ///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// # use operator_runtime::client::FieldValidation;
-/// # let config = config_map("web", "3");
-/// let careful = ctx.in_namespace("default").with_field_validation(FieldValidation::Strict);
-/// let would_be = careful.dry_run().apply(config.clone()).await?;
-/// let config = careful.apply(config).await?;
-/// assert_eq!(config.data, would_be.data);
-/// # Ok(()) }) }
-/// ```
-///
 /// # Kinds without a Rust type
 /// [`Client::dynamic`], [`Client::metadata`] and [`Client::resources`] give the same functions for a [`Kind`] that is
 /// named at run time.
 ///
 /// ```no_run
 /// # use operator_runtime::{Kind, prelude::*};
-/// # async fn example(ctx: Context, request: Request) -> Result<()> {
+/// # async fn example(ctx: KeyContext, request: Request) -> Result<()> {
 /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
 /// if let Some(gateway) = ctx.dynamic(&gateways).get(&request).await? {
 ///     tracing::info!(class = %gateway.data["spec"]["gatewayClassName"], "seen");
@@ -119,75 +100,27 @@ impl Client {
 
     /// The client of kube underneath, for what this one does not offer. What is written with it is in the cache when
     /// the watch brings it, and not before. If this client writes only as the leader, so does that one.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use kube::api::{Api, LogParams};
-    ///
-    /// let pods: Api<Pod> = Api::namespaced(ctx.kube().clone(), "default");
-    /// let log = pods.logs("web-0", &LogParams::default()).await;
-    /// assert!(log.is_err(), "there is no such pod here");
-    /// # Ok(()) }) }
-    /// ```
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
 
     /// The cache that reads come from: for indexes, and for what is said of watches.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.cache().watch::<Deployment>();
-    /// assert_eq!(ctx.cache().kinds(), ["Deployment.apps"]);
-    /// # Ok(()) }) }
-    /// ```
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
     /// Finds kinds that are named at run time.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let configs = ctx.rest_mapper().resource("cm").await?;
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let config = ctx.dynamic(&configs).get(("default", "web")).await?.expect("it was created");
-    /// assert_eq!(config.data["data"]["size"], "3");
-    /// # Ok(()) }) }
-    /// ```
     pub fn rest_mapper(&self) -> &RestMapper {
         &self.mapper
     }
 
     /// The field manager of the writes: the name of the manager, unless [`Client::with_field_manager`] names another.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// // The name that `Manager::builder` was given.
-    /// assert_eq!(ctx.field_manager(), "example-operator");
-    /// assert_eq!(ctx.with_field_manager("migration").field_manager(), "migration");
-    /// # Ok(()) }) }
-    /// ```
     pub fn field_manager(&self) -> &str {
         &self.options.field_manager
     }
 
     /// A client whose writes are checked, admitted and answered by the server, and not stored. The cache does not see
     /// the answers.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let would_be = ctx.dry_run().apply(config_map("web", "3")).await?;
-    /// assert!(would_be.metadata.creation_timestamp.is_some(), "as the server would have it");
-    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn dry_run(&self) -> Self {
         self.with(|options| options.dry_run = true)
@@ -203,40 +136,12 @@ impl Client {
 
     /// A client that writes as another field manager. Its applies are always sent: the cache remembers only what the
     /// operator's own field manager applied.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # ctx.apply(config_map("web", "3")).await?;
-    /// // What was applied under another name stays, whatever this operator applies afterwards.
-    /// let mut notes = config_map("web", "3");
-    /// notes.data = Some([("note".to_owned(), "do not scale".to_owned())].into());
-    /// ctx.with_field_manager("people").apply(notes).await?;
-    ///
-    /// let config = ctx.apply(config_map("web", "5")).await?;
-    /// assert_eq!(config.data.as_ref().map(|data| data["note"].as_str()), Some("do not scale"));
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn with_field_manager(&self, name: &str) -> Self {
         self.with(|options| options.field_manager = name.into())
     }
 
     /// A client whose writes say what the server does with fields that it does not know: `Warn` without this.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::Patch;
-    /// use operator_runtime::client::FieldValidation;
-    ///
-    /// # ctx.create(deployment("web")).await?;
-    /// let typo = Patch::Merge(serde_json::json!({"spec": {"replica": 3}}));
-    /// let strict = ctx.with_field_validation(FieldValidation::Strict);
-    /// let refused = strict.patch::<Deployment, _>(("default", "web"), &typo).await;
-    /// assert!(refused.is_err(), "without it, the field is dropped and the log has a warning");
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn with_field_validation(&self, validation: FieldValidation) -> Self {
         self.with(|options| options.field_validation = Some(validation))
@@ -244,16 +149,6 @@ impl Client {
 
     /// A client whose applies are refused where another field manager holds a field with another value (`is_conflict`),
     /// instead of taking it over.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.with_field_manager("somebody-else").apply(config_map("web", "3")).await?;
-    /// let refused = ctx.without_force().apply(config_map("web", "5")).await;
-    /// assert!(refused.is_err_and(|error| error.is_conflict()));
-    /// ctx.apply(config_map("web", "5")).await?;
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn without_force(&self) -> Self {
         self.with(|options| options.force = false)
@@ -261,19 +156,6 @@ impl Client {
 
     /// A client for one namespace: objects and lists that name none are of this one, and what names another one is an
     /// error. Kinds without namespaces are not affected.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let here = ctx.in_namespace("default");
-    /// let mut config = config_map("web", "3");
-    /// config.metadata.namespace = None;
-    /// let config = here.create(config).await?;
-    /// assert_eq!(config.metadata.namespace.as_deref(), Some("default"));
-    ///
-    /// assert!(here.get::<ConfigMap>(("team-a", "web")).await.is_err());
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         self.with(|options| options.namespace = Some(namespace.into()))
@@ -282,17 +164,6 @@ impl Client {
     /// A client whose reads do not see the operator's own writes before the watch brings them, as in controller-runtime
     /// unless told otherwise: everything that it reads is some state of before. For comparing what the watch says with
     /// what was written; reconcilers have no use for it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_some());
-    /// // This one may be there, or not yet.
-    /// let watched = ctx.without_own_writes().get::<ConfigMap>(("default", "web")).await?;
-    /// # let _ = watched;
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn without_own_writes(&self) -> Self {
         self.with(|options| options.consistency = crate::cache::Consistency::Watched)
@@ -310,20 +181,6 @@ impl Client {
     }
 
     /// The objects of a kind, as `DynamicObject`: whole, as JSON.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    /// use serde_json::json;
-    ///
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = DynamicObject::new("web", &kind.api_resource()).within("default");
-    /// let written = ctx.dynamic(&kind).apply(web.data(json!({"data": {"size": "3"}}))).await?;
-    /// assert_eq!(written.data["data"]["size"], "3");
-    /// # Ok(()) }) }
-    /// ```
     pub fn dynamic<'a>(&'a self, kind: &'a Kind) -> Resources<'a, DynamicObject> {
         self.resources(kind)
     }
@@ -331,41 +188,12 @@ impl Client {
     /// The metadata of the objects of a kind. The server sends no more than that, unless somebody reads whole objects
     /// of the kind too. Metadata can be applied, patched and deleted; to create or replace an object takes the whole of
     /// it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = ctx.metadata(&kind).get(("default", "web")).await?.expect("it was created");
-    /// assert_eq!(web.metadata.name.as_deref(), Some("web"));
-    /// # Ok(()) }) }
-    /// ```
     pub fn metadata<'a>(&'a self, kind: &'a Kind) -> Resources<'a, PartialObjectMeta> {
         self.resources(kind)
     }
 
     /// The objects of a kind, as `K`: a type of one's own for a kind of somebody else, for example with the fields that
     /// are needed alone.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::core::Object;
-    /// use operator_runtime::Kind;
-    ///
-    /// #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-    /// struct Listeners {
-    ///     listeners: Vec<serde_json::Value>,
-    /// }
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let gateways = ctx.resources::<Object<Listeners, serde_json::Value>>(&gateways);
-    /// assert_eq!(gateways.kind().plural, "gateways");
-    /// # Ok(()) }) }
-    /// ```
     pub fn resources<'a, K: View>(&'a self, kind: &'a Kind) -> Resources<'a, K> {
         Resources::new(self, Cow::Borrowed(kind))
     }
@@ -379,18 +207,6 @@ impl Client {
     /// The first read of a kind starts watching it, which needs the permission to list and watch, and waits for the
     /// first list.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let Some(config) = ctx.get::<ConfigMap>(("default", "web")).await? else {
-    ///     panic!("an own write is seen by the next read");
-    /// };
-    /// assert_eq!(size(&config), "3");
-    /// assert!(ctx.get::<ConfigMap>(("default", "other")).await?.is_none());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the kind cannot be listed in time, the namespace is not watched, or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
@@ -402,34 +218,15 @@ impl Client {
         Ok(self.cache.read(&informer, &key.into(), consistency).await?)
     }
 
-    /// The objects that `options` name, from the cache, sorted by namespace and name: `None` for all,
-    /// `Some(namespace)`, or [`ListOptions`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// ctx.create(config_map("api", "5")).await?;
-    /// let configs = ctx.list::<ConfigMap>(Some("default")).await?;
-    /// assert_eq!(configs.iter().map(|config| size(config)).collect::<Vec<_>>(), ["5", "3"]);
-    /// # Ok(()) }) }
-    /// ```
+    /// Lists objects from the cache: those of all watched namespaces, unless [`List`] selects others.
     ///
     /// # Errors
     /// If the kind cannot be listed in time, or has no such index.
-    pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
-        self.of().list(options).await
+    pub fn list<K: Object>(&self) -> List<'_, K> {
+        List::new(self)
     }
 
     /// Reads past the cache: each read is a request.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// assert!(ctx.live().get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// assert!(ctx.cache().kinds().is_empty(), "no watch was started");
-    /// # Ok(()) }) }
-    /// ```
     pub fn live(&self) -> LiveReader<'_> {
         LiveReader::new(self)
     }
@@ -439,18 +236,6 @@ impl Client {
     /// What `desired` leaves out belongs to others, or to defaults, and stays as it is; what an earlier apply set and
     /// this one leaves out is removed. Fields that others hold are taken over. Nothing is sent if the object in the
     /// cache has exactly these fields, as the operator's, with these values: an apply at rest costs no request.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let written = ctx.apply(config_map("web", "3")).await?;
-    /// let again = ctx.apply(config_map("web", "3")).await?;
-    /// assert_eq!(again.metadata.resource_version, written.metadata.resource_version, "nothing changed");
-    ///
-    /// let changed = ctx.apply(config_map("web", "5")).await?;
-    /// assert_eq!(size(&changed), "5");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the object has no name, or the server refuses it.
@@ -462,16 +247,6 @@ impl Client {
     /// its owner and its changes reconcile the owner (`owns`), and in the owner's namespace if it names none.
     ///
     /// `owner` is a reference to an object whose type knows its kind, or [`Owner::of`] any object.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let config = ctx.apply_owned(&*web, config_map("web", "3")).await?;
-    /// let owner = config.metadata.owner_references.as_ref().and_then(|owners| owners.first());
-    /// assert_eq!(owner.map(|owner| (owner.name.as_str(), owner.controller)), Some(("web", Some(true))));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::apply`], and if `owner` cannot own the object.
@@ -485,17 +260,6 @@ impl Client {
 
     /// Creates an object; its name may be left to the server (`generateName`).
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let mut run = config_map("", "3");
-    /// run.metadata.name = None;
-    /// run.metadata.generate_name = Some("run-".to_owned());
-    /// let run = ctx.create(run).await?;
-    /// assert!(run.metadata.name.as_ref().is_some_and(|name| name.starts_with("run-")));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses it, for one because it exists already (`is_already_exists`).
     pub async fn create<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
@@ -505,17 +269,6 @@ impl Client {
     /// Replaces an object by another state of it, which has to be made from its newest one: fields that `K` does not
     /// know are lost. Nothing is sent if it is the state that the cache has.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
-    /// let mut changed = (*config).clone();
-    /// changed.immutable = Some(true);
-    /// assert_eq!(ctx.update(changed).await?.immutable, Some(true));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses it, for one because it changed meanwhile (`is_conflict`).
     pub async fn update<K: Object>(&self, object: K) -> Result<Written<K>, ClientError> {
@@ -524,18 +277,6 @@ impl Client {
 
     /// Sends a patch of any kind; [`Client::apply`] is the better choice wherever it fits. A merge patch or a JSON
     /// patch that leaves the object in the cache as it is is not sent.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::Patch;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let patch = Patch::Merge(serde_json::json!({"data": {"size": "5"}}));
-    /// let config = ctx.patch::<ConfigMap, _>(("default", "web"), &patch).await?;
-    /// assert_eq!(size(&config), "5");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the server refuses it.
@@ -551,16 +292,6 @@ impl Client {
     /// does not know stays, and so does what others changed meanwhile. Lists are sent as a whole. If nothing differs,
     /// nothing is sent. `old` mostly is what the cache has, and `new` a changed clone of it.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let old = ctx.create(config_map("web", "3")).await?;
-    /// let mut new = (*old).clone();
-    /// new.data = Some([("size".to_owned(), "5".to_owned())].into());
-    /// assert_eq!(size(&*ctx.patch_from(&*old, &new).await?), "5");
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If `new` is another object, or the server refuses the patch.
     pub async fn patch_from<K: Object>(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
@@ -569,19 +300,6 @@ impl Client {
 
     /// [`Client::patch_from`], which the server refuses if the object is not at the resource version of `old` any more
     /// (`is_conflict`): for what depends on all of the object, such as a list that grows.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let old = ctx.create(config_map("web", "3")).await?;
-    /// let mut new = (*old).clone();
-    /// new.data = Some([("size".to_owned(), "5".to_owned())].into());
-    /// ctx.patch_from_locked(&*old, &new).await?;
-    /// new.data = None;
-    /// let late = ctx.patch_from_locked(&*old, &new).await;
-    /// assert!(late.is_err_and(|error| error.is_conflict()));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::patch_from`], and if `old` has no resource version.
@@ -596,23 +314,6 @@ impl Client {
     /// `mutate` may be called several times and must not change the name or the namespace. As it is shown all fields,
     /// also those that the server has set, it sets what it means and leaves the rest.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::client::OperationResult;
-    /// # use operator_runtime::owner::set_controller_reference;
-    /// # let owner = ctx.create(deployment("web")).await?;
-    /// # let object = config_map("web", "1");
-    /// let (config, result) = ctx
-    ///     .create_or_update(object, |config: &mut ConfigMap| {
-    ///         config.data.get_or_insert_default().insert("size".to_owned(), "3".to_owned());
-    ///         Ok(set_controller_reference(&*owner, config)?)
-    ///     })
-    ///     .await?;
-    /// assert_eq!((result, size(&config)), (OperationResult::Created, "3"));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// The error of `mutate`, or if the server refuses the object.
     pub async fn create_or_update<K: Object>(
@@ -625,22 +326,6 @@ impl Client {
 
     /// [`Client::create_or_update`] with merge patches of what `mutate` changed, one of the object and one of its
     /// status: what `K` does not know stays, and what others changed meanwhile is no conflict.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::client::OperationResult;
-    ///
-    /// let pause = |web: &mut Deployment| -> Result<()> {
-    ///     web.spec.paused = Some(true);
-    ///     Ok(())
-    /// };
-    /// ctx.create(deployment("web")).await?;
-    /// let (web, result) = ctx.create_or_patch(deployment("web"), pause).await?;
-    /// assert_eq!(result, OperationResult::Updated);
-    /// assert_eq!(web.spec.paused, Some(true));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::create_or_update`].
@@ -655,16 +340,6 @@ impl Client {
     /// Deletes the object if it is still there and still the same one (by its uid); what it owns follows in the
     /// background. An object that is gone already is no error.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let config = ctx.create(config_map("web", "3")).await?;
-    /// ctx.delete(&*config).await?;
-    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// ctx.delete(&*config).await?;
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses it, for one because an object with the same name took its place.
     pub async fn delete<K: Object>(&self, object: &K) -> Result<(), ClientError> {
@@ -673,17 +348,6 @@ impl Client {
 
     /// [`Client::delete`] with parameters of one's own: grace period, propagation, preconditions. It takes the key
     /// instead of the object, and whatever object has it, unless the preconditions say which.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::DeleteParams;
-    ///
-    /// # ctx.create(deployment("web")).await?;
-    /// // What the Deployment owns stays.
-    /// ctx.delete_with::<Deployment>(("default", "web"), DeleteParams::orphan()).await?;
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::delete`].
@@ -699,20 +363,6 @@ impl Client {
     /// or a limit names are deleted one by one. Reads show the objects until the watch brings their deletions: the answer
     /// does not say which of them remain for their finalizers.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let mut old = config_map("old", "3");
-    /// old.metadata.labels = Some([("run".to_owned(), "1".to_owned())].into());
-    /// ctx.create(old).await?;
-    /// ctx.create(config_map("new", "5")).await?;
-    ///
-    /// ctx.delete_all_of::<ConfigMap>(ListOptions::in_namespace("default").labels([("run", "1")])).await?;
-    /// assert!(ctx.get::<ConfigMap>(("default", "old")).await?.is_none());
-    /// assert!(ctx.get::<ConfigMap>(("default", "new")).await?.is_some());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If no namespace is named for a kind that has them, or the server refuses.
     pub async fn delete_all_of<K: Object>(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
@@ -720,17 +370,6 @@ impl Client {
     }
 
     /// [`Client::delete_all_of`] with parameters of one's own: grace period, propagation, preconditions.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use kube::api::DeleteParams;
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let web = ListOptions::in_namespace("default").field("metadata.name", "web");
-    /// ctx.delete_all_of_with::<ConfigMap>(web, DeleteParams::background().grace_period(0)).await?;
-    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::delete_all_of`].
@@ -743,33 +382,11 @@ impl Client {
     }
 
     /// Writes the status of `object`, through the subresource; nothing is sent before [`StatusWriter::patch`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let web = ctx.create(deployment("web")).await?;
-    /// let verified = Condition::new("example.com/Verified", true, "SignatureFound", "The image is signed");
-    /// let web = ctx.status(&*web).condition(verified).patch().await?;
-    /// let conditions = web.status.as_ref().and_then(|status| status.conditions.as_ref());
-    /// assert!(conditions.is_some_and(|all| all.iter().any(|one| one.type_.as_deref() == Some("example.com/Verified"))));
-    /// # Ok(()) }) }
-    /// ```
     pub fn status<'a, K: Object>(&'a self, object: &'a K) -> StatusWriter<'a, K> {
         StatusWriter::new(self, Kind::of::<K>(), object)
     }
 
     /// A subresource of an object, such as `scale`, `eviction`, `token` or `approval`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::autoscaling::v1::Scale;
-    ///
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let scale: Scale = ctx.subresource(&*web, "scale").get().await?;
-    /// assert_eq!(scale.status.and_then(|status| status.selector).as_deref(), Some("app=web"));
-    /// # Ok(()) }) }
-    /// ```
     pub fn subresource<'a, K: Object>(&'a self, object: &K, name: &'a str) -> Subresource<'a> {
         self.of::<K>().into_subresource(ObjectKey::of(object), name)
     }

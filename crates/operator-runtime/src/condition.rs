@@ -1,21 +1,15 @@
 //! Status conditions: one [`Condition`] per type, kept in [`Conditions`], with the schema of `metav1.Condition`.
-//! It never knows which object the conditions belong to.
 //!
 //! ```
 //! use operator_runtime::{Condition, Conditions};
 //!
 //! let mut conditions = Conditions::default();
-//! let now = "2026-01-01T12:00:00Z".parse()?;
-//! conditions.set(Condition::available(false, "Starting", "1 of 3 replicas are ready"), now);
+//! conditions.set(Condition::available(false, "Starting", "1 of 3 replicas are ready"));
 //! assert!(!conditions.is_true("Available"));
-//! assert_eq!(
-//!     serde_json::to_value(&conditions)?,
-//!     serde_json::json!([{
-//!         "type": "Available", "status": "False", "reason": "Starting", "message": "1 of 3 replicas are ready",
-//!         "lastTransitionTime": "2026-01-01T12:00:00Z",
-//!     }]),
-//! );
-//! # Ok::<(), operator_runtime::Error>(())
+//! let since = conditions[0].last_transition_time.clone();
+//! // The status is the same, so the transition time is too.
+//! conditions.set(Condition::available(false, "Starting", "2 of 3 replicas are ready"));
+//! assert_eq!(conditions[0].last_transition_time, since);
 //! ```
 
 use std::borrow::Cow;
@@ -98,14 +92,6 @@ pub struct Conditions(Vec<Condition>);
 impl Condition {
     /// A condition of any type, such as `Available` or `example.com/BackedUp`. `status` is a [`ConditionStatus`] or a
     /// `bool`; for what the other two are, see [`Condition::reason`] and [`Condition::message`].
-    ///
-    /// ```
-    /// use operator_runtime::Condition;
-    ///
-    /// let backed_up = Condition::new("example.com/BackedUp", false, "NeverTried", "The first backup is at 02:00");
-    /// assert_eq!(backed_up.type_, "example.com/BackedUp");
-    /// assert_eq!((backed_up.is_true(), backed_up.last_transition_time), (false, None));
-    /// ```
     pub fn new(
         type_: impl Into<String>,
         status: impl Into<ConditionStatus>,
@@ -123,13 +109,6 @@ impl Condition {
     }
 
     /// `Available`: the object does its job.
-    ///
-    /// ```
-    /// use operator_runtime::Condition;
-    ///
-    /// let condition = Condition::available(true, "DeploymentReady", "3 of 3 replicas are ready");
-    /// assert_eq!((condition.type_.as_str(), condition.is_true()), ("Available", true));
-    /// ```
     pub fn available(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -139,13 +118,6 @@ impl Condition {
     }
 
     /// `Progressing`: the object is on its way to what its spec asks for.
-    ///
-    /// ```
-    /// use operator_runtime::Condition;
-    ///
-    /// let condition = Condition::progressing(true, "RollingOut", "2 of 3 replicas have the new image");
-    /// assert_eq!(condition.type_, "Progressing");
-    /// ```
     pub fn progressing(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -155,13 +127,6 @@ impl Condition {
     }
 
     /// `Degraded`: the object could not reach, or fell behind, what its spec asks for.
-    ///
-    /// ```
-    /// use operator_runtime::Condition;
-    ///
-    /// let condition = Condition::degraded(true, "QuotaExceeded", "There is no room for a third replica");
-    /// assert_eq!(condition.type_, "Degraded");
-    /// ```
     pub fn degraded(
         status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
@@ -171,26 +136,12 @@ impl Condition {
     }
 
     /// Whether the status is `True`; `Unknown` is not.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, ConditionStatus};
-    ///
-    /// assert!(Condition::available(true, "Ready", "").is_true());
-    /// assert!(!Condition::available(ConditionStatus::Unknown, "NoAnswer", "").is_true());
-    /// ```
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 
     /// Says which generation of the object the condition was computed from. The status writer says that of the object
     /// that it was made with, so this is for conditions that are older.
-    ///
-    /// ```
-    /// use operator_runtime::Condition;
-    ///
-    /// let condition = Condition::available(true, "Ready", "").observed_generation(3);
-    /// assert_eq!(condition.observed_generation, Some(3));
-    /// ```
     #[must_use]
     pub fn observed_generation(mut self, generation: i64) -> Self {
         self.observed_generation = Some(generation);
@@ -208,69 +159,36 @@ impl From<bool> for ConditionStatus {
 
 impl Conditions {
     /// The condition of a type, if there is one.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, Conditions};
-    ///
-    /// let conditions = Conditions::from(vec![Condition::degraded(true, "QuotaExceeded", "")]);
-    /// let reason = conditions.find("Degraded").map(|condition| condition.reason.as_str());
-    /// assert_eq!(reason, Some("QuotaExceeded"));
-    /// assert!(conditions.find("Available").is_none());
-    /// ```
     pub fn find(&self, type_: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.type_ == type_)
     }
 
     /// Whether the condition of a type is there and `True`.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, Conditions};
-    ///
-    /// let conditions = Conditions::from(vec![Condition::available(true, "Ready", "")]);
-    /// assert!(conditions.is_true("Available"));
-    /// assert!(!conditions.is_true("Degraded"), "it is not there");
-    /// ```
     pub fn is_true(&self, type_: &str) -> bool {
         self.find(type_).is_some_and(Condition::is_true)
     }
 
     /// Whether there are none; `skip_serializing_if` of a status field wants this path.
-    ///
-    /// ```
-    /// use operator_runtime::Conditions;
-    ///
-    /// #[derive(Default, serde::Serialize)]
-    /// struct Status {
-    ///     #[serde(skip_serializing_if = "Conditions::is_empty")]
-    ///     conditions: Conditions,
-    /// }
-    /// assert_eq!(serde_json::to_string(&Status::default())?, "{}");
-    /// # serde_json::Result::Ok(())
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts `condition` in the place of the one of its type, or at the end, and says whether anything changed. For the
-    /// status of an object, [`Client::status`](crate::Client::status) does that and writes it too.
+    /// Sets the condition of its type, and returns true if it changed.
     ///
-    /// `lastTransitionTime` becomes `now`, cut to the second, if the status is another one than before or the type is
-    /// new, unless the condition brings a time of its own; else the old time stays.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, Conditions};
-    ///
-    /// let mut conditions = Conditions::default();
-    /// let (noon, later) = ("2026-01-01T12:00:00Z".parse()?, "2026-01-01T12:05:00Z".parse()?);
-    /// assert!(conditions.set(Condition::available(false, "Pulling", "0 of 3"), noon));
-    /// assert!(conditions.set(Condition::available(false, "Starting", "1 of 3"), later));
-    /// assert!(!conditions.set(Condition::available(false, "Starting", "1 of 3"), later));
-    ///
-    /// let since = conditions[0].last_transition_time.as_ref().map(|time| time.0);
-    /// assert_eq!(since, Some(noon), "it has not been available since noon");
-    /// # Ok::<(), operator_runtime::Error>(())
-    /// ```
-    pub fn set(&mut self, condition: Condition, now: Timestamp) -> bool {
+    /// `lastTransitionTime` becomes the current time, in whole seconds, if the status differs from the previous one or the
+    /// type is new; otherwise it is kept. A time that the condition has itself takes precedence over the current one.
+    pub fn set(&mut self, condition: Condition) -> bool {
+        self.set_at(condition, crate::clock::now())
+    }
+
+    /// Sets several conditions; see [`Conditions::set`].
+    pub fn set_all(&mut self, conditions: impl IntoIterator<Item = Condition>) {
+        for condition in conditions {
+            self.set(condition);
+        }
+    }
+
+    fn set_at(&mut self, condition: Condition, now: Timestamp) -> bool {
         match self.0.iter_mut().find(|old| old.type_ == condition.type_) {
             Some(old) => {
                 let new = condition.after(Some(old), now);
@@ -286,16 +204,6 @@ impl Conditions {
     }
 
     /// The conditions in the order of their types.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, Conditions};
-    ///
-    /// let conditions = Conditions::from(vec![
-    ///     Condition::progressing(false, "Done", ""),
-    ///     Condition::available(true, "Ready", ""),
-    /// ]);
-    /// assert_eq!(conditions.sorted()[0].type_, "Available");
-    /// ```
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.0.sort_by(|left, right| left.type_.cmp(&right.type_));
@@ -303,15 +211,6 @@ impl Conditions {
     }
 
     /// Removes the condition of a type and returns it, if there is one.
-    ///
-    /// ```
-    /// use operator_runtime::{Condition, Conditions};
-    ///
-    /// let mut conditions = Conditions::from(vec![Condition::degraded(false, "Fine", "")]);
-    /// assert!(conditions.remove("Degraded").is_some());
-    /// assert!(conditions.remove("Degraded").is_none());
-    /// assert!(conditions.is_empty());
-    /// ```
     pub fn remove(&mut self, type_: &str) -> Option<Condition> {
         let index = self.0.iter().position(|condition| condition.type_ == type_)?;
         Some(self.0.remove(index))
@@ -495,10 +394,10 @@ mod tests {
     #[test]
     fn transition_time_moves_only_with_the_status() {
         let mut conditions = Conditions::default();
-        assert!(conditions.set(Condition::available(false, "Waiting", ""), at(10)));
-        assert!(conditions.set(Condition::available(false, "Pulling", "image"), at(20)));
+        assert!(conditions.set_at(Condition::available(false, "Waiting", ""), at(10)));
+        assert!(conditions.set_at(Condition::available(false, "Pulling", "image"), at(20)));
         assert_eq!(since(&conditions), 10);
-        assert!(conditions.set(Condition::available(true, "Ready", ""), at(30)));
+        assert!(conditions.set_at(Condition::available(true, "Ready", ""), at(30)));
         assert_eq!(since(&conditions), 30);
         assert_eq!(conditions.len(), 1);
     }
@@ -507,15 +406,15 @@ mod tests {
     fn setting_the_same_condition_again_changes_nothing() {
         let mut conditions = Conditions::default();
         let ready = Condition::available(true, "Ready", "").observed_generation(2);
-        conditions.set(ready.clone(), at(10));
-        assert!(!conditions.set(ready.clone(), at(20)));
-        assert!(conditions.set(ready.observed_generation(3), at(20)));
+        conditions.set_at(ready.clone(), at(10));
+        assert!(!conditions.set_at(ready.clone(), at(20)));
+        assert!(conditions.set_at(ready.observed_generation(3), at(20)));
     }
 
     #[test]
     fn transition_time_has_no_fraction() {
         let mut conditions = Conditions::default();
-        conditions.set(Condition::available(true, "Ready", ""), at(10));
+        conditions.set_at(Condition::available(true, "Ready", ""), at(10));
         let json = serde_json::to_value(&conditions).unwrap();
         assert_eq!(json[0]["lastTransitionTime"], "1970-01-01T00:00:10Z");
     }

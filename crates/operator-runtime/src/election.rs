@@ -9,19 +9,6 @@
 //! takes. Without a manager, they tell a [`Leadership`] through a [`watch::Receiver`] and run until they are told to
 //! stop.
 //!
-//! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-//! # fn main() -> Result<()> { cluster_with(|builder|
-//! // What `--leader-elect` does:
-//! builder.leader_election(true).leader_election_namespace("default")
-//! # , async |manager, ctx| {
-//! # use k8s_openapi::api::coordination::v1::Lease;
-//! // Controllers start when this instance leads.
-//! manager.elected().await;
-//! assert!(ctx.live().get::<Lease>(("default", "example-operator")).await?.is_some());
-//! # Ok(()) }) }
-//! ```
-//!
 //! # Promise
 //! Of the instances that campaign for one lease, no two lead at the same time, provided that
 //! * the API server refuses a write whose `resourceVersion` is outdated, as every conforming one does;
@@ -87,75 +74,22 @@ pub use self::lease::Timing;
 pub trait Election: Send + 'static {
     /// Waits until this instance leads, however long that takes.
     ///
-    /// ```
-    /// use operator_runtime::election::{Election, LeaderElection};
-    /// use operator_runtime::prelude::*;
-    ///
-    /// /// What a manager does: the future may be dropped, and the method called again.
-    /// async fn lead(mut election: LeaderElection) -> Result<()> {
-    ///     election.acquire().await?;
-    ///     let lost = election.keep().await;
-    ///     election.release().await;
-    ///     Err(lost)
-    /// }
-    /// # let _ = lead;
-    /// ```
-    ///
     /// # Errors
     /// If this instance cannot take part any more; the manager ends with it.
     fn acquire(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Keeps leading; ends with the reason when leadership is lost. Everything that needs it is aborted then.
-    ///
-    /// ```
-    /// use futures::future::BoxFuture;
-    /// use operator_runtime::Error;
-    /// use tokio::sync::watch;
-    ///
-    /// struct Switch(watch::Receiver<bool>);
-    ///
-    /// impl Switch {
-    ///     /// Leads until somebody else says that it does not.
-    ///     fn keep(&mut self) -> BoxFuture<'_, Error> {
-    ///         Box::pin(async {
-    ///             let _ = self.0.wait_for(|leads| !leads).await;
-    ///             Error::msg("switched off")
-    ///         })
-    ///     }
-    /// }
-    /// # let _ = Switch(watch::channel(true).1).keep();
-    /// ```
     fn keep(&mut self) -> BoxFuture<'_, Error>;
 
     /// Returns the leadership of this instance, now and from now on. Clients of the leader check it for each attempt of a
     /// write, so that even a reconcile that slept through the end of its leadership writes nothing after it. Without it,
     /// they check what the manager knows: this instance leads from the end of `acquire` to the end of `keep`.
-    ///
-    /// ```
-    /// use operator_runtime::election::LeaderElection;
-    ///
-    /// fn leads(election: &LeaderElection) -> bool {
-    ///     election.leadership().borrow().is_leader()
-    /// }
-    /// # let _ = leads;
-    /// ```
     fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
         None
     }
 
     /// Gives leadership back, so that the next instance need not wait for it to expire. The manager calls it when
     /// nothing that needs leadership runs any more.
-    ///
-    /// ```
-    /// use operator_runtime::election::{Election, LeaderElection};
-    ///
-    /// /// After `release` another instance may lead, whatever this one still does.
-    /// async fn stop(mut election: LeaderElection, work: tokio::task::JoinHandle<()>) {
-    ///     let _ = work.await;
-    ///     election.release().await;
-    /// }
-    /// # let _ = stop;
-    /// ```
     fn release(&mut self) -> BoxFuture<'_, ()>;
 }
 
@@ -187,21 +121,6 @@ pub enum Leadership {
 }
 
 /// Why an election cannot be held, or is over.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// use std::time::Duration;
-/// use operator_runtime::election::{ElectionError, LeaderElection, Timing};
-///
-/// let timing = Timing { renew_deadline: Duration::from_secs(20), ..Timing::default() };
-/// let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-/// assert_eq!(
-///     lock.timing(timing).build().unwrap_err().to_string(),
-///     "leaseDuration must be greater than renewDeadline (15s, 20s)",
-/// );
-/// # Ok(()) }) }
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError {
@@ -260,15 +179,6 @@ impl Leadership {
     ///
     /// It turns false by itself when the lease was not renewed in time, even while the task that should have said so
     /// is late. So ask before each step that only the leader may do, and not once.
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use operator_runtime::election::Leadership;
-    ///
-    /// let expired = Leadership::Leader { until: Some(Instant::now()) };
-    /// assert!(!expired.is_leader());
-    /// assert!(Leadership::Leader { until: None }.is_leader(), "a leader for life");
-    /// ```
     pub fn is_leader(&self) -> bool {
         match self {
             Self::Leader { until } => until.is_none_or(|until| Instant::now() < until),

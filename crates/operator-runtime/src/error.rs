@@ -61,14 +61,6 @@ pub(crate) enum Retry {
 
 impl Error {
     /// An error with a text of one's own, which is tried again with backoff.
-    ///
-    /// ```
-    /// use operator_runtime::Error;
-    ///
-    /// let error = Error::msg("the database is not there yet");
-    /// assert_eq!(error.to_string(), "the database is not there yet");
-    /// assert!(!error.is_terminal());
-    /// ```
     pub fn msg(message: impl fmt::Display) -> Self {
         Self {
             source: message.to_string().into(),
@@ -80,13 +72,6 @@ impl Error {
     /// mend, such as a spec that makes no sense.
     ///
     /// The count of failures stays until the next success, as with controller-runtime's `TerminalError`.
-    ///
-    /// ```
-    /// use operator_runtime::Error;
-    ///
-    /// let error = Error::terminal("spec.size must not be negative");
-    /// assert!(error.is_terminal());
-    /// ```
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
             source: source.into(),
@@ -96,14 +81,6 @@ impl Error {
 
     /// An error after which the key is tried again when this time is over, in the place of the backoff: for somebody
     /// who said when to come back, as a `Retry-After` header does. The failures that were counted are forgotten.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::Error;
-    ///
-    /// let error = Error::retry_after("the quota of requests is used up", Duration::from_secs(90));
-    /// assert!(!error.is_terminal());
-    /// ```
     pub fn retry_after(source: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
         Self {
             source: source.into(),
@@ -116,44 +93,16 @@ impl Error {
     }
 
     /// Whether it was made by [`Error::terminal`], so that the key is not tried again.
-    ///
-    /// ```
-    /// use operator_runtime::Error;
-    ///
-    /// assert!(Error::terminal("no such zone").is_terminal());
-    /// assert!(!Error::msg("no answer").is_terminal());
-    /// ```
     pub fn is_terminal(&self) -> bool {
         self.retry == Retry::Never
     }
 
     /// The error of type `T` in the chain of causes, if there is one.
-    ///
-    /// ```
-    /// use std::num::ParseIntError;
-    /// use operator_runtime::Error;
-    ///
-    /// let error = Error::from("many".parse::<u8>().unwrap_err());
-    /// assert!(error.find::<ParseIntError>().is_some());
-    /// assert!(error.find::<std::io::Error>().is_none());
-    /// ```
     pub fn find<T: StdError + 'static>(&self) -> Option<&T> {
         self.chain().find_map(|error| error.downcast_ref())
     }
 
     /// The error and its causes, outermost first.
-    ///
-    /// ```
-    /// use operator_runtime::Error;
-    ///
-    /// #[derive(Debug, thiserror::Error)]
-    /// #[error("cannot read spec.size")]
-    /// struct BadSize(#[source] std::num::ParseIntError);
-    ///
-    /// let error = Error::from(BadSize("many".parse::<u8>().unwrap_err()));
-    /// let texts: Vec<_> = error.chain().map(|cause| cause.to_string()).collect();
-    /// assert_eq!(texts, ["cannot read spec.size", "invalid digit found in string"]);
-    /// ```
     pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let outermost: &(dyn StdError + 'static) = self.source.as_ref();
         std::iter::successors(Some(outermost), cause)
@@ -162,17 +111,6 @@ impl Error {
     /// Whether the API server answered that the object does not exist (404).
     ///
     /// Reads answer `None` then, and deletions are content; it is for the writes.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::Patch;
-    ///
-    /// let patch = Patch::Merge(serde_json::json!({"data": {"size": "3"}}));
-    /// let refused = ctx.patch::<ConfigMap, _>(("default", "missing"), &patch).await;
-    /// assert!(operator_runtime::Error::from(refused.unwrap_err()).is_not_found());
-    /// # Ok(()) }) }
-    /// ```
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| status.is_not_found())
     }
@@ -182,34 +120,12 @@ impl Error {
     /// Such an error need not be handled: the key is tried again, and the next try reads the newer state.
     /// [`Client::apply`](crate::Client::apply) has no such conflicts, and [`Client::status`](crate::Client::status) and
     /// [`Client::create_or_update`](crate::Client::create_or_update) resolve them.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let first = ctx.create(config_map("web", "1")).await?;
-    /// let mut mine = (*first).clone();
-    /// ctx.apply(config_map("web", "2")).await?;
-    ///
-    /// mine.data = None;
-    /// let refused = ctx.update(mine).await;
-    /// assert!(operator_runtime::Error::from(refused.unwrap_err()).is_conflict());
-    /// # Ok(()) }) }
-    /// ```
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.is_conflict())
     }
 
     /// The `Status` that the API server answered with, if it was the API server that refused: its `reason`, `code` and
     /// `details`.
-    ///
-    /// ```
-    /// use operator_runtime::Error;
-    ///
-    /// let status = kube::core::Status::failure("exceeded quota: objects", "Forbidden").with_code(403);
-    /// let error = Error::from(kube::Error::Api(status.boxed()));
-    /// assert_eq!(error.status().map(|status| status.reason.as_str()), Some("Forbidden"));
-    /// assert!(Error::msg("no answer").status().is_none());
-    /// ```
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self.find::<kube::Error>()? {
             kube::Error::Api(status) => Some(status),

@@ -77,16 +77,6 @@ impl<K: ?Sized> Clone for Event<K> {
 
 impl<K: ?Sized> Event<K> {
     /// The newest state that the event carries: of an update the new one, of a deletion the last one.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::event::Event;
-    ///
-    /// let (old, new) = (Arc::new(ConfigMap::default()), Arc::new(ConfigMap::default()));
-    /// let event = Event::Update { old, new: new.clone() };
-    /// assert!(Arc::ptr_eq(event.object(), &new));
-    /// ```
     pub fn object(&self) -> &Arc<K> {
         match self {
             Self::Create { object, .. } | Self::Delete { object, .. } | Self::Generic { object } => object,
@@ -96,16 +86,6 @@ impl<K: ?Sized> Event<K> {
 
     /// All states that the event carries: of an update the old one and then the new one, otherwise [`Event::object`]
     /// alone. Whoever looks at both hears of what an object was taken away from.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::event::Event;
-    ///
-    /// let (old, new) = (Arc::new(ConfigMap::default()), Arc::new(ConfigMap::default()));
-    /// assert_eq!(Event::Update { old, new: new.clone() }.objects().count(), 2);
-    /// assert_eq!(Event::Create { object: new, initial: false }.objects().count(), 1);
-    /// ```
     pub fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         let old = match self {
             Self::Update { old, .. } => Some(old),
@@ -115,16 +95,6 @@ impl<K: ?Sized> Event<K> {
     }
 
     /// Whether it comes from the first list, whose objects may wait behind fresh changes.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::event::Event;
-    ///
-    /// let object = Arc::new(ConfigMap::default());
-    /// assert!(Event::Create { object: object.clone(), initial: true }.is_initial());
-    /// assert!(!Event::Create { object, initial: false }.is_initial());
-    /// ```
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
     }
@@ -152,20 +122,6 @@ impl<K: ?Sized> Event<K> {
 impl<K: Meta + ?Sized> Event<K> {
     /// Whether nothing happened: the cache says again what it knows, as it does now and then
     /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::event::Event;
-    ///
-    /// let at = |version: &str| {
-    ///     let mut config = ConfigMap::default();
-    ///     config.metadata.resource_version = Some(version.to_owned());
-    ///     Arc::new(config)
-    /// };
-    /// assert!(Event::Update { old: at("7"), new: at("7") }.is_resync());
-    /// assert!(!Event::Update { old: at("7"), new: at("8") }.is_resync());
-    /// ```
     pub fn is_resync(&self) -> bool {
         match self {
             Self::Update { old, new } => old.metadata().resource_version == new.metadata().resource_version,

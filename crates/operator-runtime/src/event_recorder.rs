@@ -3,15 +3,6 @@
 //! Writing an event never delays or fails a reconcile: events go through a bounded queue to a task of the manager.
 //! The same event of the same object again within six minutes makes no second object, it counts up a series; and an
 //! object with too many different events is not heard for a while, so that a loop cannot flood the API server.
-//!
-//! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-//! # fn main() -> Result<()> { cluster(async |manager, ctx| {
-//! let web = ctx.create(deployment("web")).await?;
-//! // In a reconciler: `ctx.event(&*web)`.
-//! manager.recorder().event(&*web).normal("Started", "3 replicas were asked for").await?;
-//! # Ok(()) }) }
-//! ```
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::correlation::{Correlator, Series, Verdict};
 use crate::error::describe;
-use crate::object::{Object, ObjectKey};
+use crate::object::{Kind, Object, ObjectKey};
 
 mod correlation;
 
@@ -42,14 +33,6 @@ const REASON_LENGTH: usize = 128;
 const NOTE_LENGTH: usize = 1024;
 
 /// Records events; clones share the queue.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, _| {
-/// let event = manager.recorder().event(&deployment("web")).action("Scale");
-/// event.warning("QuotaExceeded", "There is no room for a third replica").await?;
-/// # Ok(()) }) }
-/// ```
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Entry>,
@@ -57,15 +40,6 @@ pub struct EventRecorder {
 }
 
 /// One event, about one object. [`EventWriter::normal`] and [`EventWriter::warning`] record it.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-/// # let (deployment, config) = (deployment("web"), config_map("web", "3"));
-/// let event = manager.recorder().event(&deployment).action("Configure").related(&config);
-/// event.normal("Configured", "The size is in ConfigMap web").await?;
-/// # Ok(()) }) }
-/// ```
 #[derive(Debug)]
 #[must_use = "call `normal` or `warning`"]
 pub struct EventWriter<'a> {
@@ -74,22 +48,6 @@ pub struct EventWriter<'a> {
     related: Option<ObjectReference>,
     action: Option<String>,
 }
-
-/// An event that the API server would refuse.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, _| {
-/// let refused = manager.recorder().event(&deployment("web")).normal("", "something happened").await;
-/// assert_eq!(
-///     refused.unwrap_err().to_string(),
-///     "reason \"\" of an event must have 1 to 128 characters",
-/// );
-/// # Ok(()) }) }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("reason {0:?} of an event must have 1 to 128 characters")]
-pub struct InvalidReason(String);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
@@ -133,41 +91,25 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
 
 impl EventRecorder {
     /// Begins an event about `object`. It lives in the namespace of the object, in `default` if the object has none.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// # use futures::TryStreamExt;
-    /// # use k8s_openapi::api::events::v1::Event;
-    /// # use kube::runtime::{WatchStreamExt, watcher};
-    /// # let events = kube::Api::<Event>::namespaced(ctx.kube().clone(), "default");
-    /// # let mut events = std::pin::pin!(watcher(events, watcher::Config::default()).applied_objects());
-    /// # let config = ctx.create(config_map("web", "3")).await?;
-    /// manager.recorder().event(&*config).normal("Scaled", "From 1 to 3 replicas").await?;
-    /// // Soon afterwards:
-    /// # let event = loop {
-    /// #     let event = events.try_next().await?.expect("a watch goes on");
-    /// #     if event.reason.as_deref() == Some("Scaled") { break event }
-    /// # };
-    /// assert_eq!(event.note.as_deref(), Some("From 1 to 3 replicas"));
-    /// assert_eq!(event.reporting_controller.as_deref(), Some("example-operator"));
-    /// # Ok(()) }) }
-    /// ```
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
         self.about(reference(object))
     }
 
+    /// Begins an event about an object of a kind that its type may not know.
+    pub(crate) fn about_object(&self, kind: &Kind, metadata: &ObjectMeta) -> EventWriter<'_> {
+        self.about(ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.kind.clone()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+            ..ObjectReference::default()
+        })
+    }
+
     /// A recorder of the same queue whose events are reported by this controller, and not by the operator as a whole: a
     /// name such as `memcached-controller`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// # let config = ctx.create(config_map("web", "3")).await?;
-    /// let recorder = manager.recorder().named("memcached-controller");
-    /// recorder.event(&*config).normal("Scaled", "From 1 to 3 replicas").await?;
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn named(&self, controller: &str) -> Self {
         Self {
@@ -178,22 +120,6 @@ impl EventRecorder {
 
     /// Begins an event about an object that the reference names, of whatever kind: for objects of kinds without a Rust
     /// type, and for those that are not at hand.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// use k8s_openapi::api::core::v1::ObjectReference;
-    ///
-    /// let gateway = ObjectReference {
-    ///     api_version: Some("gateway.networking.k8s.io/v1".to_owned()),
-    ///     kind: Some("Gateway".to_owned()),
-    ///     namespace: Some("default".to_owned()),
-    ///     name: Some("public".to_owned()),
-    ///     ..ObjectReference::default()
-    /// };
-    /// manager.recorder().about(gateway).warning("NoAddress", "No load balancer has an address").await?;
-    /// # Ok(()) }) }
-    /// ```
     pub fn about(&self, regarding: ObjectReference) -> EventWriter<'_> {
         EventWriter {
             recorder: self,
@@ -215,84 +141,48 @@ fn reference<K: Object>(object: &K) -> ObjectReference {
 
 impl EventWriter<'_> {
     /// What was done, in CamelCase; the reason unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// # let recorder = manager.recorder();
-    /// // What was tried, beside what came of it.
-    /// recorder.event(&deployment("web")).action("Scale").warning("QuotaExceeded", "No third replica").await?;
-    /// # Ok(()) }) }
-    /// ```
     pub fn action(mut self, action: &str) -> Self {
         self.action = Some(action.to_owned());
         self
     }
 
     /// Another object that has to do with it, such as the one that was created.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// # let (recorder, deployment, config) = (manager.recorder(), deployment("web"), config_map("web", "3"));
-    /// // `kubectl describe` of the Deployment shows it; the event names the ConfigMap too.
-    /// recorder.event(&deployment).related(&config).normal("Created", "Made ConfigMap web").await?;
-    /// # Ok(()) }) }
-    /// ```
     pub fn related<K: Object>(mut self, object: &K) -> Self {
         self.related = Some(reference(object));
         self
     }
 
-    /// Records something ordinary. `reason` is for programs, in CamelCase; `note` is for people, and is cut at 1024
-    /// characters.
+    /// Records an event of type `Normal`. `reason` is a CamelCase word of at most 128 characters for programs; `note` is
+    /// a sentence for people and is cut at 1,024 characters.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// let event = manager.recorder().event(&deployment("web"));
-    /// event.normal("ScaledUp", format!("From {} to {} replicas", 1, 3)).await?;
-    /// # Ok(()) }) }
-    /// ```
-    ///
-    /// # Errors
-    /// If `reason` is empty or longer than 128 characters. That the API server takes the event is not waited for.
-    pub async fn normal(self, reason: &str, note: impl Into<String>) -> Result<(), InvalidReason> {
-        self.record("Normal", reason, &note.into())
+    /// The event is sent in the background: this never waits and never fails. An event that cannot be sent, because its
+    /// reason is empty or too long or 1,000 events are already waiting, is dropped and logged.
+    pub fn normal(self, reason: &str, note: impl Into<String>) {
+        self.record("Normal", reason, &note.into());
     }
 
-    /// Records something that people should look at; otherwise as [`EventWriter::normal`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, _| {
-    /// # fn resize() -> Result<()> { Ok(()) }
-    /// # let deployment = deployment("web");
-    /// // The error is for the log; what people should know of it is an event.
-    /// if let Err(error) = resize() {
-    ///     manager.recorder().event(&deployment).warning("ResizeFailed", error.to_string()).await?;
-    /// }
-    /// # Ok(()) }) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`EventWriter::normal`].
-    pub async fn warning(self, reason: &str, note: impl Into<String>) -> Result<(), InvalidReason> {
-        self.record("Warning", reason, &note.into())
+    /// Records an event of type `Warning`; otherwise as [`EventWriter::normal`].
+    pub fn warning(self, reason: &str, note: impl Into<String>) {
+        self.record("Warning", reason, &note.into());
     }
 
-    fn record(&self, type_: &'static str, reason: &str, note: &str) -> Result<(), InvalidReason> {
+    fn record(self, type_: &'static str, reason: &str, note: &str) {
         if reason.is_empty() || reason.chars().count() > REASON_LENGTH {
-            return Err(InvalidReason(reason.to_owned()));
+            tracing::error!(
+                reason,
+                note,
+                "Event dropped: its reason must have 1 to 128 characters"
+            );
+            return;
         }
         tracing::debug!(type_, reason, note, object = self.regarding.name, "Event");
         let entry = Entry {
             controller: self.recorder.controller.clone(),
             type_,
-            regarding: self.regarding.clone(),
-            related: self.related.clone(),
+            regarding: self.regarding,
+            related: self.related,
             reason: reason.to_owned(),
-            action: self.action.clone().unwrap_or_else(|| reason.to_owned()),
+            action: self.action.unwrap_or_else(|| reason.to_owned()),
             note: note.chars().take(NOTE_LENGTH).collect(),
         };
         if self.recorder.queue.try_send(entry).is_err() {
@@ -301,7 +191,6 @@ impl EventWriter<'_> {
                 "Event dropped: too many wait for the API server, or the manager has stopped"
             );
         }
-        Ok(())
     }
 }
 
@@ -491,11 +380,7 @@ mod tests {
         let client = kube::Client::new(service, "default");
         let (recorder, mut sender) = recorder(client, "operator", "operator-1");
         sender.pause = Duration::from_millis(1);
-        recorder
-            .event(&Node::default())
-            .normal("Created", "note")
-            .await
-            .unwrap();
+        recorder.event(&Node::default()).normal("Created", "note");
         drop(recorder);
         sender.run(CancellationToken::new()).await;
         sent.load(Ordering::Relaxed)
@@ -513,11 +398,7 @@ mod tests {
         let (sender, mut queue) = mpsc::channel(2);
         let recorder = queued(sender);
         for reason in ["A", "B", "C"] {
-            recorder
-                .event(&Node::default())
-                .normal(reason, "note")
-                .await
-                .unwrap();
+            recorder.event(&Node::default()).normal(reason, "note");
         }
         drop(recorder);
         let mut reasons = Vec::new();
@@ -531,19 +412,11 @@ mod tests {
     async fn reason_is_checked_and_note_is_cut() {
         let (sender, mut queue) = mpsc::channel(1);
         let recorder = queued(sender);
-        assert!(recorder.event(&Node::default()).normal("", "note").await.is_err());
-        assert!(
-            recorder
-                .event(&Node::default())
-                .normal(&"R".repeat(129), "note")
-                .await
-                .is_err()
-        );
+        recorder.event(&Node::default()).normal("", "note");
+        recorder.event(&Node::default()).normal(&"R".repeat(129), "note");
         recorder
             .event(&ConfigMap::default())
-            .warning("Long", "n".repeat(5000))
-            .await
-            .unwrap();
+            .warning("Long", "n".repeat(5000));
         let entry = queue.recv().await.unwrap();
         assert_eq!((entry.type_, entry.note.len()), ("Warning", NOTE_LENGTH));
         assert_eq!(entry.regarding.kind.as_deref(), Some("ConfigMap"));

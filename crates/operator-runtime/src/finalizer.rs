@@ -1,16 +1,6 @@
 //! Finalizers: work that must be done before an object may go, such as deleting what lives outside of the cluster.
 //!
 //! What an object owns inside the cluster needs no finalizer: the garbage collector removes it.
-//!
-//! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-//! # async fn delete_bucket(name: &str) -> Result<()> { Ok(()) }
-//! # fn main() -> Result<()> { cluster(async |_, ctx| {
-//! let site = ctx.create(config_map("site", "3")).await?;
-//! let live = ctx.finalizers(&*site).finalizer("example.com/bucket", delete_bucket("site")).run().await?;
-//! assert!(live.is_some(), "it is there to stay, and so is the bucket");
-//! # Ok(()) }) }
-//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,11 +21,10 @@ const ATTEMPTS: usize = 5;
 /// # use operator_runtime::prelude::*;
 /// # use k8s_openapi::api::apps::v1::Deployment;
 /// # async fn delete_backups(name: &str) -> Result<()> { Ok(()) }
-/// # async fn example(ctx: Context, request: Request) -> Result<Action> {
-/// let Some(database) = ctx.get::<Deployment>(&request).await? else { return Ok(Action::done()) };
+/// # async fn example(database: std::sync::Arc<Deployment>, ctx: Context<Deployment>) -> Result<Action> {
 /// let live = ctx
 ///     .finalizers(&*database)
-///     .finalizer("example.com/backups", delete_backups(request.name()))
+///     .finalizer("example.com/backups", delete_backups(ctx.key().name()))
 ///     .run()
 ///     .await?;
 /// let Some(database) = live else { return Ok(Action::done()) };
@@ -58,16 +47,6 @@ struct Step<'a> {
 
 impl Client {
     /// Work that must be done before `object` may go; nothing happens before [`Finalizers::run`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # async fn delete_backups() -> Result<()> { Ok(()) }
-    /// let database = ctx.create(deployment("database")).await?;
-    /// let work = ctx.finalizers(&*database).finalizer("example.com/backups", delete_backups());
-    /// assert!(work.run().await?.is_some(), "it is not being deleted, and has the finalizer now");
-    /// # Ok(()) }) }
-    /// ```
     pub fn finalizers<'a, K: Object>(&'a self, object: &'a K) -> Finalizers<'a, K> {
         Finalizers::new(self, Kind::of::<K>(), object)
     }
@@ -75,21 +54,6 @@ impl Client {
 
 impl<'a, K: View> Resources<'a, K> {
     /// Work that must be done before `object` may go; see [`Client::finalizers`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # async fn delete_backups() -> Result<()> { Ok(()) }
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let configs = ctx.metadata(&kind);
-    /// let web = configs.get(("default", "web")).await?.expect("it was created");
-    /// let web = configs.finalizers(&web).finalizer("example.com/backups", delete_backups()).run().await?;
-    /// assert!(web.is_some_and(|web| web.metadata.finalizers.is_some()));
-    /// # Ok(()) }) }
-    /// ```
     pub fn finalizers(&self, object: &'a K) -> Finalizers<'a, K> {
         Finalizers::new(self.client, self.kind.clone().into_owned(), object)
     }
@@ -112,23 +76,6 @@ impl<'a, K: View> Finalizers<'a, K> {
     /// and still has the finalizer. The work must be able to run again, after an error or a crash. Finalizers are
     /// worked on in the order in which they are added, and the work of one begins when that of the one before has
     /// succeeded.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # async fn delete_backups() -> Result<()> { Ok(()) }
-    /// # async fn release_address() -> Result<()> { Ok(()) }
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let database = ctx.create(deployment("database")).await?;
-    /// let live = ctx
-    ///     .finalizers(&*database)
-    ///     .finalizer("example.com/backups", delete_backups())
-    ///     .finalizer("example.com/address", release_address())
-    ///     .run()
-    ///     .await?;
-    /// let names = live.and_then(|database| database.metadata.finalizers.clone());
-    /// assert_eq!(names.unwrap_or_default(), ["example.com/backups", "example.com/address"]);
-    /// # Ok(()) }) }
-    /// ```
     pub fn finalizer(mut self, name: &str, work: impl Future<Output = Result<()>> + Send + 'a) -> Self {
         let name = name.to_owned();
         let work = Box::pin(work);
@@ -144,24 +91,6 @@ impl<'a, K: View> Finalizers<'a, K> {
     /// is `None` also if the object is gone already.
     /// Finalizers of others are left alone. Nothing is written where nothing has to change, and a write that meets a
     /// newer state is tried again.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    /// let cleaned = AtomicBool::new(false);
-    /// let clean_up = async || -> Result<()> { Ok(cleaned.store(true, Relaxed)) };
-    ///
-    /// let config = ctx.create(config_map("web", "3")).await?;
-    /// let live = ctx.finalizers(&*config).finalizer("example.com/bucket", clean_up()).run().await?;
-    /// assert!(live.is_some() && !cleaned.load(Relaxed));
-    ///
-    /// ctx.delete(&*config).await?;
-    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("the finalizer holds it");
-    /// let live = ctx.finalizers(&*config).finalizer("example.com/bucket", clean_up()).run().await?;
-    /// assert!(live.is_none() && cleaned.load(Relaxed));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// The error of the first work that failed: its finalizer stays, and those after it; or if the server refuses.

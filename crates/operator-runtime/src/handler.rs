@@ -19,11 +19,11 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::controller::Requests;
 use crate::error::Result;
 use crate::event::Event;
 use crate::object::{Kind, Meta, Object, ObjectKey};
 use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
+use crate::queue::Requests;
 
 /// Turns an event into the keys to reconcile; duplicates are fine.
 ///
@@ -42,27 +42,6 @@ use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 /// ```
 pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
     /// The keys to reconcile because of `event`; none unless said otherwise.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::handler::EventHandler;
-    ///
-    /// /// One request, whatever ConfigMap it is.
-    /// struct Always(ObjectKey);
-    ///
-    /// impl EventHandler<ConfigMap> for Always {
-    ///     fn requests(&self, _: &Event<ConfigMap>) -> Vec<ObjectKey> {
-    ///         vec![self.0.clone()]
-    ///     }
-    /// }
-    ///
-    /// let event = Event::Generic { object: Arc::new(ConfigMap::default()) };
-    /// let vault = ObjectKey::cluster("vault");
-    /// assert_eq!(Always(vault.clone()).requests(&event), [vault]);
-    /// ```
     fn requests(&self, event: &Event<K>) -> Vec<ObjectKey> {
         let _ = event;
         Vec::new()
@@ -70,24 +49,6 @@ pub trait EventHandler<K: ?Sized>: Send + Sync + 'static {
 
     /// Adds to the queue what is to be reconciled because of `event`: the keys of [`EventHandler::requests`], at once,
     /// unless said otherwise. [`queued`] makes a handler of a function that does this.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use k8s_openapi::api::core::v1::Node;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::Requests;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::handler::EventHandler;
-    ///
-    /// /// Looks at a node when it has had time to settle.
-    /// struct Settled(Duration);
-    ///
-    /// impl EventHandler<Node> for Settled {
-    ///     fn enqueue(&self, event: &Event<Node>, queue: &Requests) {
-    ///         queue.add_after(ObjectKey::of(event.object().as_ref()), self.0);
-    ///     }
-    /// }
-    /// ```
     fn enqueue(&self, event: &Event<K>, queue: &Requests) {
         self.requests(event).into_iter().for_each(|key| queue.add(key));
     }
@@ -99,7 +60,7 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> Even
     }
 }
 
-/// Reconciles the object itself. It is what `for_` uses.
+/// Reconciles the object itself, as a controller does for its primary kind.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -266,8 +227,10 @@ pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandle
 /// # fn check(_: impl handler::EventHandler<ConfigMap>) {}
 /// # check(handler);
 /// ```
-pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'static) -> impl EventHandler<K> {
-    move |event: &Event<K>| from_objects(event, |object| keys(object))
+pub fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
+    keys: impl Fn(&K) -> I + Send + Sync + 'static,
+) -> impl EventHandler<K> {
+    move |event: &Event<K>| from_objects(event, |object| keys(object).into_iter().collect())
 }
 
 /// [`map`], with a function that reads: from the cache, to find those that refer to the object. It is called for one
@@ -277,10 +240,9 @@ pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'stat
 /// ```no_run
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::cache::ListOptions;
 /// use operator_runtime::{ObjectKey, handler, prelude::*};
 ///
-/// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+/// # fn example(manager: &Manager, mine: impl Reconciler<Deployment>) -> Result<()> {
 /// manager.cache().add_index::<Deployment>("config", |deployment: &Deployment| {
 ///     deployment.metadata.annotations.iter().flatten().filter(|(key, _)| *key == "config").map(|(_, name)| name.clone()).collect()
 /// })?;
@@ -289,11 +251,11 @@ pub fn map<K: 'static>(keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'stat
 ///     let client = client.clone();
 ///     async move {
 ///         let name = config.metadata.name.as_deref().unwrap_or_default();
-///         let readers = client.list::<Deployment>(ListOptions::all().index("config", name)).await?;
+///         let readers = client.list::<Deployment>().index("config", name).await?;
 ///         Ok(readers.iter().map(|deployment| ObjectKey::of(deployment.as_ref())).collect())
 ///     }
 /// });
-/// Controller::managed_by(manager).for_::<Deployment>().watches::<ConfigMap>(readers).complete(mine)?;
+/// manager.add_controller(Controller::new(mine).watches(Watch::<ConfigMap>::new().handler(readers)))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -319,17 +281,18 @@ where
 /// ```no_run
 /// use std::time::Duration;
 /// use k8s_openapi::api::core::v1::Node;
-/// use operator_runtime::controller::Requests;
+/// use operator_runtime::queue::Requests;
 /// use operator_runtime::event::Event;
 /// use operator_runtime::{handler, prelude::*};
 ///
-/// # fn example(manager: &Manager, mine: impl Reconciler) -> Result<()> {
+/// # fn example(manager: &Manager, mine: impl KeyReconciler) -> Result<()> {
 /// // Nodes come and go: whoever minds waits until they have made up their mind.
 /// let settled = handler::queued(|event: &Event<Node>, queue: &Requests| {
 ///     let name = event.object().metadata.name.as_deref().unwrap_or_default();
 ///     queue.add_after(Request::cluster(name), Duration::from_secs(30));
 /// });
-/// Controller::managed_by(manager).named("nodes").watches::<Node>(settled).complete(mine)?;
+/// let nodes = Watch::<Node>::new().handler(settled);
+/// manager.add_controller(Controller::without_primary("nodes", mine).watches(nodes))?;
 /// # Ok(())
 /// # }
 /// ```

@@ -22,9 +22,7 @@
 //!
 //! # fn example(manager: &Manager) -> operator_runtime::Result<()> {
 //! let ctx = Arc::new(Ctx { client: manager.client().kube().clone() });
-//! Controller::managed_by(manager)
-//!     .for_::<ConfigMap>()
-//!     .complete(kube_adapter::reconciler(reconcile, error_policy, ctx))?;
+//! manager.add_controller(Controller::new(kube_adapter::reconciler(reconcile, error_policy, ctx)))?;
 //! # Ok(())
 //! # }
 //! ```
@@ -34,75 +32,20 @@
 //! several kinds, panics that are errors of one object, leader election, an orderly end.
 
 use std::error::Error as StdError;
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::controller::Action as KubeAction;
 
-use crate::controller::{Action, Context, Reconciler, Request};
-use crate::error::{Error, Result};
+use crate::controller::{Action, Context, Reconciler};
+use crate::error::Error;
 use crate::object::Object;
 
-/// A [`Reconciler`] made of functions for kube-rs; [`reconciler`] makes it. Its type is seldom written out:
+/// Returns a [`Reconciler`] that calls a reconcile function and an error policy of kube-rs, with the context that they share.
 ///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kube::runtime::controller::Action;
-/// use operator_runtime::{Reconciler, kube_adapter};
-///
-/// fn reconciler() -> impl Reconciler {
-///     let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok(Action::await_change());
-///     kube_adapter::reconciler(reconcile, |_, _: &kube::Error, _| Action::await_change(), Arc::new(()))
-/// }
-/// # let _ = reconciler();
-/// ```
-pub struct KubeReconciler<K, R, P, C> {
-    reconcile: R,
-    error_policy: P,
-    context: Arc<C>,
-    kind: PhantomData<fn() -> K>,
-}
-
-/// Makes a reconciler of what `kube::runtime::Controller::run` takes, in its order: the function, the error policy and
-/// the context.
-///
-/// `Action::requeue(d)` of either becomes [`Action::requeue_after`], `Action::await_change()` of the error policy an
-/// [`Error::terminal`]. The exponential backoff of the queue is not used: the error policy has the word.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-/// use std::sync::Arc;
-/// use std::time::Duration;
-/// use kube::runtime::controller::Action;
-/// use operator_runtime::kube_adapter;
-///
-/// type Ctx = tokio::sync::mpsc::UnboundedSender<String>;
-///
-/// async fn reconcile(config: Arc<ConfigMap>, seen: Arc<Ctx>) -> Result<Action, kube::Error> {
-///     let _ = seen.send(config.metadata.name.clone().unwrap_or_default());
-///     Ok(Action::await_change())
-/// }
-///
-/// fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Ctx>) -> Action {
-///     Action::requeue(Duration::from_secs(5))
-/// }
-///
-/// let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
-/// let mine = kube_adapter::reconciler(reconcile, error_policy, Arc::new(sender));
-/// Controller::managed_by(manager).for_::<ConfigMap>().complete(mine)?;
-/// ctx.create(config_map("web", "3")).await?;
-/// while seen.recv().await.expect("the controller runs") != "web" {}
-/// # Ok(()) }) }
-/// ```
-pub fn reconciler<K, R, F, E, P, C>(
-    reconcile: R,
-    error_policy: P,
-    context: Arc<C>,
-) -> KubeReconciler<K, R, P, C>
+/// An error is retried after the requeue time of the action that `error_policy` returns, or at the next event if the action
+/// has none.
+pub fn reconciler<K, R, F, E, P, C>(reconcile: R, error_policy: P, context: Arc<C>) -> impl Reconciler<K>
 where
     K: Object,
     R: Fn(Arc<K>, Arc<C>) -> F + Send + Sync + 'static,
@@ -111,45 +54,23 @@ where
     P: Fn(Arc<K>, &E, Arc<C>) -> KubeAction + Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    KubeReconciler {
-        reconcile,
-        error_policy,
-        context,
-        kind: PhantomData,
-    }
-}
-
-// === impl KubeReconciler ===
-
-impl<K, R, F, E, P, C> Reconciler for KubeReconciler<K, R, P, C>
-where
-    K: Object,
-    R: Fn(Arc<K>, Arc<C>) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<KubeAction, E>> + Send + 'static,
-    E: StdError + Send + Sync + 'static,
-    P: Fn(Arc<K>, &E, Arc<C>) -> KubeAction + Send + Sync + 'static,
-    C: Send + Sync + 'static,
-{
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        let Some(object) = ctx.get::<K>(&request).await? else {
-            return Ok(Action::done());
-        };
-        match (self.reconcile)(object.clone(), self.context.clone()).await {
-            Ok(action) => Ok(requeue_after(&action).map_or_else(Action::done, Action::requeue_after)),
-            Err(error) => {
-                let action = (self.error_policy)(object, &error, self.context.clone());
-                Err(match requeue_after(&action) {
-                    Some(after) => Error::retry_after(error, after),
-                    None => Error::terminal(error),
-                })
+    let shared = Arc::new((error_policy, context));
+    move |object: Arc<K>, _: Context<K>| {
+        let shared = shared.clone();
+        let reconciled = reconcile(object.clone(), shared.1.clone());
+        async move {
+            let (error_policy, context) = &*shared;
+            match reconciled.await {
+                Ok(action) => Ok(requeue_after(&action).map_or_else(Action::done, Action::requeue_after)),
+                Err(error) => {
+                    let action = error_policy(object, &error, context.clone());
+                    Err(match requeue_after(&action) {
+                        Some(after) => Error::retry_after(error, after),
+                        None => Error::terminal(error),
+                    })
+                }
             }
         }
-    }
-}
-
-impl<K, R, P, C> fmt::Debug for KubeReconciler<K, R, P, C> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KubeReconciler").finish_non_exhaustive()
     }
 }
 

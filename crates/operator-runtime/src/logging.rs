@@ -139,30 +139,11 @@ pub struct UnknownLevel(String);
 
 impl LogLevel {
     /// What helps while developing; the default of [`Args`](crate::manager::Args) with `--zap-devel`.
-    ///
-    /// ```
-    /// use operator_runtime::logging::{Logging, LogLevel};
-    ///
-    /// Logging { level: LogLevel::DEBUG, ..Logging::default() }.init();
-    /// ```
     pub const DEBUG: Self = Self(LevelFilter::DEBUG);
     /// What an operator does, and everything worse; the default.
-    ///
-    /// ```
-    /// use operator_runtime::logging::{Logging, LogLevel};
-    ///
-    /// assert_eq!(Logging::default().level, LogLevel::INFO);
-    /// ```
     pub const INFO: Self = Self(LevelFilter::INFO);
 
     /// Whether it logs more than what helps while developing.
-    ///
-    /// ```
-    /// use operator_runtime::logging::LogLevel;
-    ///
-    /// assert!("5".parse::<LogLevel>().is_ok_and(LogLevel::is_trace));
-    /// assert!(!LogLevel::DEBUG.is_trace());
-    /// ```
     pub fn is_trace(self) -> bool {
         self.0 == LevelFilter::TRACE
     }
@@ -217,15 +198,6 @@ impl Logging {
     /// `RUST_LOG` replaces [`Logging::level`], in the form that `tracing_subscriber::EnvFilter` reads. Without it,
     /// messages of the HTTP and TLS libraries below `info`, and those of kube's own watchers below `error`, are left
     /// out.
-    ///
-    /// ```
-    /// use operator_runtime::logging::Logging;
-    ///
-    /// Logging::default().init();
-    /// tracing::info!(replicas = 3, "Scaled");
-    /// // A second time does no harm.
-    /// Logging::default().init();
-    /// ```
     pub fn init(self) {
         let filter = match std::env::var("RUST_LOG") {
             Ok(directives) if !directives.is_empty() => EnvFilter::new(directives),
@@ -237,13 +209,6 @@ impl Logging {
     }
 
     /// What writes the log, for a part of a program or a test; `RUST_LOG` is not looked at.
-    ///
-    /// ```
-    /// use operator_runtime::logging::Logging;
-    ///
-    /// let subscriber = Logging::default().subscriber(std::io::stdout);
-    /// tracing::subscriber::with_default(subscriber, || tracing::info!("Starting"));
-    /// ```
     pub fn subscriber<W>(self, writer: W) -> Box<dyn Subscriber + Send + Sync>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,

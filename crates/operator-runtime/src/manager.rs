@@ -1,5 +1,7 @@
 //! The manager: owns what controllers share, starts everything in order and stops it in order.
 //!
+//! An [`Operator`](crate::Operator) builds and runs one. Use it directly to run controllers in a program of your own.
+//!
 //! Started in this order: event recorder, the servers of health and metrics, webhooks, caches, runnables that run on
 //! every instance, leader election, and on the leader the controllers. What is added while the manager runs is started
 //! at once, with those of its group.
@@ -12,14 +14,11 @@
 //! use k8s_openapi::api::apps::v1::Deployment;
 //! use operator_runtime::prelude::*;
 //!
-//! # struct Mine;
-//! # impl Reconciler for Mine {
-//! #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
-//! # }
+//! # async fn reconcile(_: Request, _: KeyContext) -> Result<Action> { Ok(Action::done()) }
 //! #[tokio::main]
 //! async fn main() -> Result<()> {
 //!     let manager = Manager::builder("example-operator").health_probe_bind_address(":8081").build().await?;
-//!     Controller::managed_by(&manager).for_::<Deployment>().complete(Mine)?;
+//!     manager.add_controller(Controller::by_key(Watch::<Deployment>::new(), reconcile))?;
 //!     manager.run().await
 //! }
 //! ```
@@ -41,7 +40,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
-use crate::controller::{ControllerError, ControllerOptions, Use, Worker};
+use crate::cluster::{self, Cluster};
+use crate::controller::{
+    BaseContext, Controller, ControllerError, ControllerHandle, ControllerOptions, Host, Use,
+};
 use crate::election::{Election, Leadership};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
@@ -49,12 +51,11 @@ use crate::health::Checks;
 use crate::metrics::Metrics;
 use crate::metrics_server::MetricsServer;
 use crate::object::{Kind, Object};
+use crate::policy_rule::PolicyRule;
 use crate::webhook::{AdmissionHandler, Authenticator, Webhook, WebhookError, WebhookServer};
 
 mod args;
-mod base_context;
 mod builder;
-mod cluster;
 mod connection;
 mod error;
 mod lifecycle;
@@ -66,10 +67,8 @@ mod user_agent;
 mod webhooks;
 
 pub use args::Args;
-pub use base_context::BaseContext;
 pub use builder::ManagerBuilder;
 use builder::Options;
-pub use cluster::Cluster;
 pub use connection::Connect;
 use connection::Connection;
 pub use error::ManagerError;
@@ -80,30 +79,6 @@ use webhooks::Webhooks;
 
 /// What the controllers of an operator share: client, cache, event recorder, health checks. Clones are handles to the
 /// same manager.
-///
-/// ```no_run
-/// use clap::Parser;
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use operator_runtime::prelude::*;
-///
-/// #[derive(Parser)]
-/// struct Args {
-///     #[command(flatten)]
-///     manager: operator_runtime::manager::Args,
-/// }
-///
-/// # struct Mine;
-/// # impl Reconciler for Mine {
-/// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
-/// # }
-/// # async fn example() -> Result<()> {
-/// let args = Args::parse();
-/// args.manager.init_logging();
-/// let manager = Manager::builder("example-operator").args(&args.manager).build().await?;
-/// Controller::managed_by(&manager).for_::<Deployment>().complete(Mine)?;
-/// manager.run().await
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct Manager {
     inner: Arc<Inner>,
@@ -131,8 +106,8 @@ struct Inner {
     reconciles: TaskTracker,
     /// The names of the controllers, which are labels of metrics.
     names: Mutex<HashSet<String>>,
-    /// What the controllers were told of.
-    uses: Mutex<Vec<Use>>,
+    /// The kinds that the controllers use, and the rules that they need beside them.
+    needs: Mutex<(Vec<Use>, Vec<PolicyRule>)>,
     /// The names of the other clusters.
     clusters: Mutex<HashSet<String>>,
     phase: Mutex<Phase>,
@@ -161,30 +136,11 @@ struct Setup {
 impl Manager {
     /// Begins a manager. `name` is the operator's: the field manager of its writes, the source of its events and the
     /// beginning of its `User-Agent`, and the name of its Lease unless another one is given.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// assert_eq!(manager.name(), "example-operator");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn builder(name: &str) -> ManagerBuilder {
         ManagerBuilder::new(name)
     }
 
     /// The name of the operator.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// fn field_owner(manager: &Manager) -> String {
-    ///     format!("{}-migration", manager.name())
-    /// }
-    /// ```
     pub fn name(&self) -> &str {
         &self.inner.options.name
     }
@@ -197,25 +153,6 @@ impl Manager {
     /// clients of clusters: other writes fail with [`ClientError::NotLeader`](crate::client::ClientError::NotLeader).
     /// Reads are always possible. What must write on every instance takes
     /// [`Manager::client_for_every_instance`].
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let client = manager.client().clone();
-    /// let mut version = ConfigMap::default();
-    /// version.metadata.name = Some("operator-version".to_owned());
-    /// version.metadata.namespace = Some("default".to_owned());
-    /// version.data = Some([("version".to_owned(), "1.2.0".to_owned())].into());
-    /// let written = client.apply(version).await?;
-    /// assert!(written.metadata.uid.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
@@ -227,134 +164,36 @@ impl Manager {
     /// Several instances may write at the same time with it, so write only what belongs to this instance, or what all
     /// instances write alike. The manager itself writes without leadership only the lease, events, and the certificates of
     /// webhooks.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// /// Every instance reports its version.
-    /// async fn report(manager: &Manager, pod: &str) -> Result<()> {
-    ///     let mut version = ConfigMap::default();
-    ///     version.metadata.name = Some(format!("version-of-{pod}"));
-    ///     version.metadata.namespace = Some("default".to_owned());
-    ///     manager.client_for_every_instance().apply(version).await?;
-    ///     Ok(())
-    /// }
-    /// ```
     pub fn client_for_every_instance(&self) -> Client {
         self.inner.client.over(self.inner.of_every_instance.clone())
     }
 
     /// The cache. Indexes are added here, before the manager runs.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// manager.cache().add_index("node", |pod: &Pod| {
-    ///     pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn cache(&self) -> &Cache {
         self.inner.client.cache()
     }
 
     /// The recorder of events, for what runs beside the controllers; a [`Context`](crate::Context) has the same one.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// use k8s_openapi::api::core::v1::Namespace;
-    ///
-    /// async fn tell(manager: &Manager, namespace: &Namespace) -> operator_runtime::Result<()> {
-    ///     let event = manager.recorder().event(namespace).action("Import");
-    ///     event.normal("Imported", "The namespace was imported").await?;
-    ///     Ok(())
-    /// }
-    /// ```
     pub fn recorder(&self) -> &EventRecorder {
         &self.inner.recorder
     }
 
     /// The registry of what is served at `/metrics`; the operator's own metrics are added to it.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::metrics::prometheus_client::metrics::counter::Counter;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let backups: Counter = Counter::default();
-    /// manager.metrics().register(|registry| registry.register("backups", "Backups taken", backups.clone()));
-    /// assert!(manager.metrics().to_text().contains("backups_total 0"));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
 
     /// Where `/healthz` and `/readyz` are served; `None` where they are not. It says which port was taken for port 0.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.health_probe_bind_address("127.0.0.1:0").build().await?;
-    /// assert!(manager.health_address().is_some_and(|address| address.port() != 0));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.inner.health_address
     }
 
     /// Where `/metrics` is served; `None` where it is not, as by default.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
-    /// assert!(manager.metrics_address().is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.metrics_address
     }
 
     /// Where webhooks are served; `None` until the first one is added.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::webhook::Webhook;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.webhook_bind_address("127.0.0.1:0").build().await?;
-    /// assert_eq!(manager.webhook_address(), None);
-    /// manager.add_webhook(Webhook::<ConfigMap>::new())?;
-    /// assert!(manager.webhook_address().is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn webhook_address(&self) -> Option<SocketAddr> {
         self.inner.webhooks.lock().address()
     }
@@ -362,15 +201,6 @@ impl Manager {
     /// Serves the webhooks of a kind, on every instance and from before the caches are filled: the API server calls a
     /// conversion while they are. While the manager runs they are served at once. `/readyz` has the check `webhook` from
     /// the first one on.
-    ///
-    /// ```no_run
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # use operator_runtime::webhook::Webhook;
-    /// # fn example(manager: operator_runtime::Manager, webhook: Webhook<ConfigMap>) -> operator_runtime::Result<()> {
-    /// manager.add_webhook(webhook)?;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// If the port is in use, a path is served already, or the manager stops.
@@ -380,25 +210,6 @@ impl Manager {
 
     /// Answers admission requests at a path, for webhooks that are about several kinds or about subresources; otherwise
     /// as [`Manager::add_webhook`]. The API server is not told of it.
-    ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
-    ///
-    /// /// Tells the log of every `kubectl exec`.
-    /// struct Watched;
-    ///
-    /// impl AdmissionHandler for Watched {
-    ///     async fn handle(&self, request: AdmissionRequest) -> AdmissionResponse {
-    ///         tracing::info!(user = request.user_info.username, pod = request.name, "Somebody connects");
-    ///         AdmissionResponse::allowed()
-    ///     }
-    /// }
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     Ok(manager.add_admission_handler("/watch-exec", Watched)?)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// As [`Manager::add_webhook`], and if the path is none.
@@ -412,23 +223,6 @@ impl Manager {
 
     /// Answers token reviews at a path; otherwise as [`Manager::add_admission_handler`].
     ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    /// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse};
-    ///
-    /// struct Nobody;
-    ///
-    /// impl Authenticator for Nobody {
-    ///     async fn authenticate(&self, _: TokenRequest) -> TokenResponse {
-    ///         TokenResponse::unauthenticated("nobody is known here")
-    ///     }
-    /// }
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     Ok(manager.add_authentication_webhook("/authenticate", Nobody)?)
-    /// }
-    /// ```
-    ///
     /// # Errors
     /// As [`Manager::add_admission_handler`].
     pub fn add_authentication_webhook(
@@ -441,15 +235,6 @@ impl Manager {
 
     /// Answers all requests at a path of the webhook server in any way, as [`WebhookServer::raw`] does; otherwise as
     /// [`Manager::add_admission_handler`].
-    ///
-    /// ```
-    /// use http::Response;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     Ok(manager.add_webhook_handler("/version", |_| async { Response::new("1.2.0".into()) })?)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// As [`Manager::add_admission_handler`].
@@ -489,20 +274,6 @@ impl Manager {
     /// The error is logged and not shown to who asks. `/healthz?verbose` lists the checks, `/healthz/NAME` runs one of
     /// them.
     ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn watch_worker(manager: &Manager, stuck: Arc<AtomicBool>) -> Result<()> {
-    ///     manager.add_health_check("worker", move || match stuck.load(Ordering::Relaxed) {
-    ///         true => Err(Error::msg("the worker is stuck")),
-    ///         false => Ok(()),
-    ///     })?;
-    ///     Ok(())
-    /// }
-    /// ```
-    ///
     /// # Errors
     /// If the manager runs: what is asked of a process does not change while it lives.
     pub fn add_health_check(
@@ -516,18 +287,6 @@ impl Manager {
     }
 
     /// [`Manager::add_health_check`], with a check that waits for something.
-    ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     manager.add_async_health_check("disk", || async {
-    ///         tokio::fs::metadata("/data").await?;
-    ///         Ok(())
-    ///     })?;
-    ///     Ok(())
-    /// }
-    /// ```
     ///
     /// # Errors
     /// As [`Manager::add_health_check`].
@@ -548,18 +307,6 @@ impl Manager {
     /// that converts or admits objects has to be ready before its caches can be filled. To add it nevertheless, see
     /// [`Manager::add_cache_check`]. Where there are webhooks, the check `webhook` waits for their server.
     ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn needs_license(manager: &Manager) -> Result<()> {
-    ///     manager.add_ready_check("license", || {
-    ///         std::fs::metadata("/etc/license/key")?;
-    ///         Ok(())
-    ///     })?;
-    ///     Ok(())
-    /// }
-    /// ```
-    ///
     /// # Errors
     /// As [`Manager::add_health_check`].
     pub fn add_ready_check(
@@ -578,15 +325,6 @@ impl Manager {
     /// and does not reach them before the pod is ready. The metric `operator_runtime_watch_live` has the state of each
     /// watch in any case.
     ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     manager.add_cache_check("caches", manager.cache())?;
-    ///     Ok(())
-    /// }
-    /// ```
-    ///
     /// # Errors
     /// As [`Manager::add_health_check`].
     pub fn add_cache_check(&self, name: &str, cache: &Cache) -> Result<(), ManagerError> {
@@ -604,14 +342,6 @@ impl Manager {
     /// [`Manager::add_ready_check`], with a check that waits for something, such as the answer of a database. The
     /// kubelet gives it a second unless the probe says otherwise.
     ///
-    /// ```no_run
-    /// # async fn ping() -> std::io::Result<()> { Ok(()) }
-    /// # fn example(manager: operator_runtime::Manager) -> operator_runtime::Result<()> {
-    /// manager.add_async_ready_check("database", || async { Ok(ping().await?) })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// As [`Manager::add_health_check`].
     pub fn add_async_ready_check<F, R>(&self, name: &str, check: F) -> Result<(), ManagerError>
@@ -626,21 +356,6 @@ impl Manager {
 
     /// Serves something else beside `/metrics`, under the same protection: debugging pages, for example. Where no
     /// metrics are served, it is not served either, and the log says so.
-    ///
-    /// ```
-    /// use http::Response;
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.metrics_bind_address("127.0.0.1:0").build().await?;
-    /// manager.add_metrics_handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
-    /// assert!(manager.add_metrics_handler("/metrics", |_| async { Response::new("".into()) }).is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// If the path is `/metrics`, is served already, or the manager runs.
@@ -660,19 +375,6 @@ impl Manager {
 
     /// Adds something to run beside the controllers, a [`Runnable`] or a [`Server`]. While the manager runs
     /// it is started at once: what needs the leader as soon as this instance leads.
-    ///
-    /// ```
-    /// use operator_runtime::manager::Runnable;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     manager.add(Runnable::new("migration", |_| async {
-    ///         tracing::info!("This instance leads, and migrates what there is");
-    ///         Ok(())
-    ///     }))?;
-    ///     Ok(())
-    /// }
-    /// ```
     ///
     /// # Errors
     /// If the manager stops already.
@@ -696,22 +398,6 @@ impl Manager {
     /// as `host`. [`Manager::add_cache_check`] adds the state of its cache to `/readyz`.
     ///
     /// Objects of it that cannot be decoded are logged and told as Events there, as elsewhere, and are in no metric.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::cache::CacheOptions;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let other = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let west = manager.add_cluster("west", other.client(), CacheOptions::default())?;
-    /// assert_eq!(west.name(), "west");
-    /// assert!(manager.add_cluster("west", other.client(), CacheOptions::default()).is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// If there is a cluster of this name, its configuration cannot be used, or the manager stops already.
@@ -756,57 +442,50 @@ impl Manager {
     }
 
     /// What every reconcile and every runnable is given, as [`ManagerBuilder::base_context`] said.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// struct Region(String);
-    ///
-    /// fn region(manager: &Manager) -> &str {
-    ///     manager.base_context().value::<Region>().map_or("everywhere", |region| &region.0)
-    /// }
-    /// ```
     pub fn base_context(&self) -> &BaseContext {
         &self.inner.options.base_context
     }
 
-    /// What a controller of this kind does where it does not say so itself.
-    pub(crate) fn controller_options(&self, kind: Option<&Kind>) -> ControllerOptions {
+    /// Runs a controller: as soon as the manager runs, and only on the leader unless
+    /// [`ControllerOptions::needs_leader_election`] is `false`.
+    ///
+    /// # Errors
+    /// If the controller has no sources, another controller has its name, or the manager is stopping.
+    pub fn add_controller<K>(&self, controller: Controller<K>) -> Result<ControllerHandle, ControllerError> {
+        let (host, needs) = (self.host(controller.primary()), controller.needs());
+        let (worker, handle) = controller.build(host)?;
+        let name = handle.name().to_owned();
+        let is_new = self.inner.names.lock().insert(name.clone());
+        if !is_new && !worker.shared.options.skip_name_validation {
+            return Err(ControllerError::DuplicateName(name));
+        }
+        let added = self.add_member(Member::Controller(worker));
+        added.map_err(|_| ControllerError::ManagerStopping(name))?;
+        let mut all = self.inner.needs.lock();
+        all.0.extend(needs.0);
+        all.1.extend(needs.1);
+        Ok(handle)
+    }
+
+    /// The parts of the manager that a controller of this kind uses.
+    fn host(&self, kind: Option<&Kind>) -> Host {
         let options = &self.inner.options;
         let count = kind.and_then(|kind| options.group_kind_concurrency.get(&kind.to_string()));
         let of_kind = ControllerOptions {
             max_concurrent_reconciles: count.copied(),
             ..ControllerOptions::default()
         };
-        of_kind.or(&options.controllers)
-    }
-
-    /// The client of a controller.
-    pub(crate) fn client_of(&self, is_of_leader: bool) -> Client {
-        match is_of_leader {
-            true => self.inner.client.clone(),
-            false => self.client_for_every_instance(),
+        Host {
+            clients: [self.inner.client.clone(), self.client_for_every_instance()],
+            options: of_kind.or(&options.controllers),
+            metrics: self.inner.metrics.clone(),
+            reconciles: self.inner.reconciles.clone(),
+            recorder: self.inner.recorder.clone(),
+            base: options.base_context.clone(),
         }
     }
 
-    /// What runs every reconcile, and knows which have not ended.
-    pub(crate) fn reconciles(&self) -> &TaskTracker {
-        &self.inner.reconciles
-    }
-
     /// Waits until this instance leads. Without leader election that is as soon as the manager runs.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let waiting = manager.clone();
-    /// manager.run_until(async move { waiting.elected().await }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub async fn elected(&self) {
         let mut elected = self.inner.elected.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
@@ -815,17 +494,6 @@ impl Manager {
 
     /// Runs until SIGINT or SIGTERM, or until something fails, and stops in order; a second signal ends the process at
     /// once, with exit code 1. Other handles to the manager stay usable, but it does not run twice.
-    ///
-    /// ```no_run
-    /// use operator_runtime::prelude::*;
-    ///
-    /// #[tokio::main]
-    /// async fn main() -> Result<()> {
-    ///     let manager = Manager::builder("example-operator").build().await?;
-    ///     // … controllers …
-    ///     manager.run().await
-    /// }
-    /// ```
     ///
     /// A reconcile or a runnable that blocks its thread without awaiting cannot be aborted, and would keep the process from
     /// ending. If there is one when this returns, the process is given a second and then ended with exit code 1.
@@ -846,25 +514,6 @@ impl Manager {
     /// Runs until `shutdown` is ready, or until something fails. No signal is listened to: for tests, and for programs
     /// in which the manager is one part of several.
     ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::manager::Runnable;
-    /// use tokio::sync::oneshot;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// let (finished, shutdown) = oneshot::channel::<()>();
-    /// manager.add(Runnable::new("once", |_| async {
-    ///     drop(finished);
-    ///     Ok(())
-    /// }))?;
-    /// manager.run_until(async { drop(shutdown.await) }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// As [`Manager::run`].
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
@@ -872,21 +521,9 @@ impl Manager {
         lifecycle::run(&self.inner, setup, added, shutdown).await
     }
 
-    pub(crate) fn add_controller(&self, worker: Worker, uses: Vec<Use>) -> Result<(), ControllerError> {
-        let (name, options) = (worker.shared.name.to_string(), &worker.shared.options);
-        let is_new = self.inner.names.lock().insert(name.clone());
-        if !is_new && !options.skip_name_validation {
-            return Err(ControllerError::DuplicateName(name));
-        }
-        let added = self.add_member(Member::Controller(worker));
-        added.map_err(|_| ControllerError::ManagerStopping(name))?;
-        self.inner.uses.lock().extend(uses);
-        Ok(())
-    }
-
-    /// What the controllers were told of.
-    pub(crate) fn uses(&self) -> Vec<Use> {
-        self.inner.uses.lock().clone()
+    /// Returns the kinds that the controllers use, and the rules that they need beside them.
+    pub(crate) fn needs(&self) -> (Vec<Use>, Vec<PolicyRule>) {
+        self.inner.needs.lock().clone()
     }
 }
 

@@ -1,32 +1,10 @@
-//! What an operator says of itself: the CRDs that it serves and the permissions that it needs.
+//! The manifests of an operator: the CRDs that it serves, the permissions that it needs, and its webhooks.
 //!
 //! `operator-sdk generate manifests` builds the operator, runs it with the argument `manifests`, reads the JSON that
-//! [`Manifests::to_json`] makes, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. So the
-//! types and the reconcilers are the one source, and there is no second parser of Rust code that could read them
-//! differently. It never knows how the manifests are rendered.
+//! [`Manifests::to_json`] returns, and writes `config/crd/bases`, `config/rbac` and `config/webhook` from it. The types and
+//! the controllers are the only source.
 //!
-//! ```no_run
-//! use operator_runtime::manifests::Manifests;
-//! use operator_runtime::prelude::*;
-//!
-//! # struct MemcachedReconciler;
-//! #[rbac(groups = "core", resources = "secrets", verbs = "get")]
-//! impl Reconciler for MemcachedReconciler {
-//! #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
-//!     // …
-//! }
-//!
-//! fn setup(manager: &Manager) -> Result<()> {
-//! #   use k8s_openapi::api::apps::v1::Deployment as Memcached;
-//!     Controller::managed_by(manager).for_::<Memcached>().complete(MemcachedReconciler)?;
-//!     Ok(())
-//! }
-//!
-//! fn main() {
-//!     let manifests = Manifests::new().rules(MemcachedReconciler::rules()).controllers(setup);
-//!     println!("{}", manifests.to_json());
-//! }
-//! ```
+//! [`Operator::manifests`](crate::Operator::manifests) collects them; `main` of an operator prints them.
 //!
 //! # The JSON
 //! An object with these fields, each a list; readers ignore fields that they do not know:
@@ -54,6 +32,7 @@ use crate::controller::Use;
 use crate::error::Result;
 use crate::manager::Manager;
 use crate::object::Object;
+pub use crate::policy_rule::PolicyRule;
 use crate::webhook::{Description, Webhook};
 
 mod implied;
@@ -100,84 +79,10 @@ struct Problem {
     message: String,
 }
 
-/// The permissions that a reconciler needs; [`#[rbac]`](crate::rbac) implements it.
-///
-/// ```
-/// use operator_runtime::manifests::{Manifests, PolicyRule, Rbac};
-///
-/// /// By hand, where the rules are computed.
-/// struct Importer;
-///
-/// impl Rbac for Importer {
-///     fn rules() -> Vec<PolicyRule> {
-///         ["configmaps", "secrets"].map(|name| PolicyRule::new().groups([""]).resources([name]).verbs(["get"])).into()
-///     }
-/// }
-/// let manifests = Manifests::new().rules(Importer::rules());
-/// ```
-pub trait Rbac {
-    /// The rules, in the order in which they were written.
-    ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// struct Mine;
-    ///
-    /// #[rbac(groups = "core", resources = "pods", verbs = "get;list")]
-    /// #[rbac(urls = "/metrics", verbs = "get")]
-    /// impl Mine {}
-    ///
-    /// assert_eq!(Mine::rules()[0].verbs, ["get", "list"]);
-    /// assert_eq!(Mine::rules()[1].non_resource_urls, ["/metrics"]);
-    /// ```
-    fn rules() -> Vec<PolicyRule>;
-}
-
-/// One rule of a Role or ClusterRole, in the JSON form of `rbac.authorization.k8s.io/v1`, with the namespace of the
-/// Role where it is none of the ClusterRole.
-///
-/// ```
-/// use operator_runtime::manifests::PolicyRule;
-///
-/// let rule = PolicyRule::new().groups(["apps"]).resources(["deployments", "deployments/scale"]).verbs(["get"]);
-/// let json = serde_json::to_value(&rule)?;
-/// assert_eq!(json["apiGroups"][0], "apps");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PolicyRule {
-    /// API groups; the core group is the empty string.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub api_groups: Vec<String>,
-    /// Plural names; subresources as `pods/log`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<String>,
-    /// Verbs, or `*`.
-    pub verbs: Vec<String>,
-    /// Names of the objects that the rule is limited to; all when empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resource_names: Vec<String>,
-    /// Paths such as `/metrics`, instead of groups and resources.
-    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
-    pub non_resource_urls: Vec<String>,
-    /// The namespace of the Role that the rule belongs to; `None` for the ClusterRole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-}
-
 // === impl Manifests ===
 
 impl Manifests {
     /// Nothing yet.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::Manifests;
-    ///
-    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().to_json())?;
-    /// assert_eq!(json["crds"], serde_json::json!([]));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
@@ -185,23 +90,6 @@ impl Manifests {
     /// Adds the CustomResourceDefinition of `K`. Where the derive of kube panics, because a field has no structural
     /// schema, the JSON has a problem in its place that names the type, and `operator-sdk generate manifests` shows
     /// it.
-    ///
-    /// ```
-    /// use kube::CustomResource;
-    /// use operator_runtime::manifests::Manifests;
-    /// use schemars::JsonSchema;
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-    /// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
-    /// struct MemcachedSpec {
-    ///     size: u16,
-    /// }
-    ///
-    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().crd::<Memcached>().to_json())?;
-    /// assert_eq!(json["crds"][0]["metadata"]["name"], "memcacheds.cache.example.com");
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
         let type_name = std::any::type_name::<K>();
         self.schemas.push(TypeSchema {
@@ -221,38 +109,24 @@ impl Manifests {
         self
     }
 
-    /// Adds the rules that follow from what controllers are told: `setup` is the function that hands them to the
-    /// manager, and it is called with a manager that has no cluster and never runs.
+    /// Adds the rules that the controllers need. `setup` adds the controllers to a manager that has no cluster and never
+    /// runs.
     ///
-    /// | told | rules |
+    /// | use of a kind | rules |
     /// |---|---|
-    /// | `for_`, `owns`, `watches` | `get;list;watch` of the kind |
-    /// | `for_`, a kind of this operator | `get;update;patch` of its `/status`, if it has one |
-    /// | `for_` | `update` of its `/finalizers`, which owner references that block deletion need |
-    /// | `owns` | `create;update;patch;delete` of the kind |
+    /// | primary kind, `owns`, `watches` | `get;list;watch` |
+    /// | primary kind that the operator defines, with a status | `get;update;patch` of `/status` |
+    /// | primary kind | `update` of `/finalizers`, for owner references that block deletion |
+    /// | `owns` | `create;update;patch;delete` |
     /// | any controller | `create;patch` of events |
     ///
-    /// What a reconciler reads or writes beyond that is said with `#[rbac]`. No controllers, no rules.
-    ///
-    /// ```
-    /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-    /// use operator_runtime::manifests::Manifests;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # struct Mine;
-    /// # impl Reconciler for Mine {
-    /// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
-    /// # }
-    /// fn setup(manager: &Manager) -> Result<()> {
-    ///     Controller::managed_by(manager).for_::<Deployment>().owns::<ReplicaSet>().complete(Mine)?;
-    ///     Ok(())
-    /// }
-    /// let json = Manifests::new().controllers(setup).to_json();
-    /// assert!(json.contains("deployments/finalizers") && json.contains("replicasets"));
-    /// ```
+    /// [`Controller::rules`](crate::Controller::rules) and [`#[rbac]`](crate::rbac) add others.
     pub fn controllers(mut self, setup: impl FnOnce(&Manager) -> Result<()>) -> Self {
         match implied::uses_of(setup) {
-            Ok(uses) => self.uses.extend(uses),
+            Ok((uses, rules)) => {
+                self.uses.extend(uses);
+                self.rules.extend(rules);
+            }
             Err(error) => self.problems.push(Problem {
                 type_name: "setup".to_owned(),
                 message: error.to_string(),
@@ -262,42 +136,12 @@ impl Manifests {
     }
 
     /// Adds the rules of a reconciler: `MemcachedReconciler::rules()`.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::Manifests;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// struct MemcachedReconciler;
-    ///
-    /// #[rbac(groups = "core", resources = "secrets", verbs = "get")]
-    /// impl MemcachedReconciler {}
-    ///
-    /// let json = Manifests::new().rules(MemcachedReconciler::rules()).to_json();
-    /// assert!(json.contains("secrets"));
-    /// ```
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.rules.extend(rules);
         self
     }
 
     /// Adds the webhooks of a kind, and the conversion of its CRD.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::manifests::Manifests;
-    /// use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Webhook};
-    ///
-    /// struct Defaults;
-    ///
-    /// impl Defaulter<Memcached> for Defaults {
-    ///     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> {
-    ///         Ok(())
-    ///     }
-    /// }
-    ///
-    /// let json = Manifests::new().webhook(&Webhook::<Memcached>::new().defaulter(Defaults)).to_json();
-    /// assert!(json.contains("/mutate--v1-configmap"));
-    /// ```
     pub fn webhook<K: Object>(mut self, webhook: &Webhook<K>) -> Self {
         let description = webhook.describe();
         self.webhooks
@@ -313,15 +157,6 @@ impl Manifests {
     /// Adds the rules of [`ManagedCertificates`](crate::certificates::ManagedCertificates), for the webhooks that were
     /// added before: to keep a Secret in the namespace `system`, where scaffolds have the operator, and to write the
     /// `caBundle` of webhook configurations and converted CRDs.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::Manifests;
-    ///
-    /// let json: serde_json::Value = serde_json::from_str(&Manifests::new().managed_certificates().to_json())?;
-    /// assert_eq!(json["rules"][0]["resources"][0], "secrets");
-    /// assert_eq!(json["rules"][0]["namespace"], "system");
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn managed_certificates(mut self) -> Self {
         let secrets = PolicyRule::new().groups([""]).resources(["secrets"]);
         self.rules
@@ -347,18 +182,6 @@ impl Manifests {
     }
 
     /// The JSON that the [module](self) describes, indented: what the operator prints for the argument `manifests`.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::Manifests;
-    ///
-    /// fn main() {
-    ///     if std::env::args().nth(1).as_deref() == Some("manifests") {
-    ///         println!("{}", Manifests::new().to_json());
-    ///         return;
-    ///     }
-    ///     // … run the operator …
-    /// }
-    /// ```
     pub fn to_json(&self) -> String {
         let mut all = serde_json::json!(self);
         let implied = implied::rules(&self.uses, &self.crds);
@@ -380,105 +203,6 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("it panicked").to_owned()
-}
-
-// === impl PolicyRule ===
-
-impl PolicyRule {
-    /// A rule that allows nothing yet.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// assert!(PolicyRule::new().verbs.is_empty());
-    /// ```
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds API groups; the core group is the empty string, and not `core` as in [`#[rbac]`](crate::rbac).
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// assert_eq!(PolicyRule::new().groups(["", "apps"]).api_groups, ["", "apps"]);
-    /// ```
-    #[must_use]
-    pub fn groups<'a>(mut self, groups: impl IntoIterator<Item = &'a str>) -> Self {
-        self.api_groups.extend(groups.into_iter().map(str::to_owned));
-        self
-    }
-
-    /// Adds resources by their plural names; subresources as `pods/log`.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// let rule = PolicyRule::new().groups([""]).resources(["pods", "pods/log"]).verbs(["get"]);
-    /// assert_eq!(rule.resources, ["pods", "pods/log"]);
-    /// ```
-    #[must_use]
-    pub fn resources<'a>(mut self, resources: impl IntoIterator<Item = &'a str>) -> Self {
-        self.resources.extend(resources.into_iter().map(str::to_owned));
-        self
-    }
-
-    /// Adds verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*` for all.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// let rule = PolicyRule::new().groups(["apps"]).resources(["deployments"]).verbs(["get", "list", "watch"]);
-    /// assert_eq!(rule.verbs.len(), 3);
-    /// ```
-    #[must_use]
-    pub fn verbs<'a>(mut self, verbs: impl IntoIterator<Item = &'a str>) -> Self {
-        self.verbs.extend(verbs.into_iter().map(str::to_owned));
-        self
-    }
-
-    /// Limits the rule to objects of these names. Such a rule cannot allow `create`, of which the API server does not
-    /// know the name, and `list` and `watch` only of clients that select the name.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// let rule = PolicyRule::new().groups([""]).resources(["secrets"]).resource_names(["license"]).verbs(["get"]);
-    /// assert_eq!(rule.resource_names, ["license"]);
-    /// ```
-    #[must_use]
-    pub fn resource_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.resource_names.extend(names.into_iter().map(str::to_owned));
-        self
-    }
-
-    /// Adds non-resource URLs; `*` at the end stands for any rest. Such a rule has neither groups nor resources.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// let rule = PolicyRule::new().urls(["/metrics", "/debug/*"]).verbs(["get"]);
-    /// assert!(rule.resources.is_empty());
-    /// ```
-    #[must_use]
-    pub fn urls<'a>(mut self, urls: impl IntoIterator<Item = &'a str>) -> Self {
-        self.non_resource_urls.extend(urls.into_iter().map(str::to_owned));
-        self
-    }
-
-    /// Moves the rule from the ClusterRole into a Role of `namespace`.
-    ///
-    /// ```
-    /// use operator_runtime::manifests::PolicyRule;
-    ///
-    /// let rule = PolicyRule::new().groups([""]).resources(["configmaps"]).verbs(["update"]).namespace("blue");
-    /// assert_eq!(rule.namespace.as_deref(), Some("blue"));
-    /// ```
-    #[must_use]
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
-        self
-    }
 }
 
 #[cfg(test)]

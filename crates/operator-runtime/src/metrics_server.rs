@@ -76,11 +76,6 @@ pub enum DuplicatePath {
 
 impl MetricsServer {
     /// Serves `/metrics` over plain HTTP, to everybody, unless more is said.
-    ///
-    /// ```
-    /// # use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    /// let server = MetricsServer::new(Metrics::new());
-    /// ```
     pub fn new(metrics: Metrics) -> Self {
         Self {
             metrics,
@@ -92,16 +87,6 @@ impl MetricsServer {
     }
 
     /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
-    ///
-    /// ```no_run
-    /// use operator_runtime::certificates::Certificates;
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    ///
-    /// // Where cert-manager's Secret is mounted.
-    /// let certificates = Certificates::from_dir("/certs".as_ref())?;
-    /// let server = MetricsServer::new(Metrics::new()).secure(certificates);
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn secure(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates.metrics(self.metrics.certificates()));
         self
@@ -112,66 +97,24 @@ impl MetricsServer {
     ///
     /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`; while the API server does
     /// not answer them, scrapes get 500. Tokens are remembered for a minute, permissions for five, refusals for 30 s.
-    ///
-    /// ```
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    /// let server = MetricsServer::new(Metrics::new()).authorize(env.client());
-    /// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// # let mut scrape = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
-    /// # tokio::spawn(server.serve(listener, Default::default()));
-    /// # scrape.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
-    /// # let mut answer = String::new();
-    /// # scrape.read_to_string(&mut answer).await?;
-    /// // … GET /metrics without a token …
-    /// assert!(answer.starts_with("HTTP/1.1 401 Unauthorized"));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn authorize(mut self, client: kube::Client) -> Self {
         self.access = Some(Access::new(client));
         self
     }
 
     /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
-    ///
-    /// ```
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    ///
-    /// let server = MetricsServer::new(Metrics::new()).http2(true);
-    /// ```
     pub fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::TlsVersion;
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    ///
-    /// let server = MetricsServer::new(Metrics::new()).min_tls_version(TlsVersion::Tls13);
-    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self
     }
 
     /// Serves something else beside the metrics, under the same protection.
-    ///
-    /// ```
-    /// use http::Response;
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    ///
-    /// let server = MetricsServer::new(Metrics::new())
-    ///     .handler("/debug/version", |_| async { Response::new("1.2.0".into()) })?;
-    /// # Ok::<(), operator_runtime::metrics_server::DuplicatePath>(())
-    /// ```
     ///
     /// # Errors
     /// If the path is `/metrics` or is served already.
@@ -193,21 +136,6 @@ impl MetricsServer {
 
     /// Serves until `stop`; scrapes under way have a second to finish. Scrapers that accept OpenMetrics get
     /// [`Metrics::to_open_metrics`], others [`Metrics::to_text`].
-    ///
-    /// ```
-    /// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-    /// use tokio_util::sync::CancellationToken;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let stop = CancellationToken::new();
-    /// let serving = tokio::spawn(MetricsServer::new(Metrics::new()).serve(listener, stop.clone()));
-    /// stop.cancel();
-    /// serving.await??;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), CertificateError> {
         let http2 = self.tls.http2;
         let certificates = self.certificates.clone();

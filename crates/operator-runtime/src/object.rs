@@ -80,13 +80,6 @@ impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt
 /// ```
 pub trait Meta: Send + Sync {
     /// The `metadata` of the object.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::Meta as _;
-    ///
-    /// assert_eq!(Pod::default().metadata().generation, None);
-    /// ```
     fn metadata(&self) -> &ObjectMeta;
 }
 
@@ -148,14 +141,6 @@ pub struct ObjectKey {
 
 impl Kind {
     /// The kind of `K`.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Node;
-    /// use operator_runtime::Kind;
-    ///
-    /// let node = Kind::of::<Node>();
-    /// assert_eq!((node.group.as_str(), node.version.as_str(), node.namespaced), ("", "v1", false));
-    /// ```
     pub fn of<K: Object>() -> Self {
         let dynamic = K::DynamicType::default();
         Self {
@@ -168,13 +153,6 @@ impl Kind {
     }
 
     /// A kind whose objects live in namespaces: its API version such as `apps/v1`, kind and plural.
-    ///
-    /// ```
-    /// use k8s_openapi::api::apps::v1::Deployment;
-    /// use operator_runtime::Kind;
-    ///
-    /// assert_eq!(Kind::in_namespaces("apps/v1", "Deployment", "deployments"), Kind::of::<Deployment>());
-    /// ```
     pub fn in_namespaces(api_version: &str, kind: &str, plural: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -187,13 +165,6 @@ impl Kind {
     }
 
     /// A kind whose objects live in no namespace; otherwise as [`Kind::in_namespaces`].
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Namespace;
-    /// use operator_runtime::Kind;
-    ///
-    /// assert_eq!(Kind::in_cluster("v1", "Namespace", "namespaces"), Kind::of::<Namespace>());
-    /// ```
     pub fn in_cluster(api_version: &str, kind: &str, plural: &str) -> Self {
         let namespaced = false;
         Self {
@@ -203,16 +174,6 @@ impl Kind {
     }
 
     /// The kind that kube's `ApiResource` names, which does not say its scope.
-    ///
-    /// ```
-    /// use kube::api::{ApiResource, GroupVersionKind};
-    /// use kube::discovery::Scope;
-    /// use operator_runtime::Kind;
-    ///
-    /// // kube guesses the plural; `ApiResource::from_gvk_with_plural` is told.
-    /// let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Proxy"));
-    /// assert_eq!(Kind::dynamic(&resource, Scope::Cluster).plural, "proxies");
-    /// ```
     #[expect(clippy::needless_pass_by_value, reason = "a scope is one of two words")]
     pub fn dynamic(resource: &ApiResource, scope: Scope) -> Self {
         Self {
@@ -225,16 +186,6 @@ impl Kind {
     }
 
     /// The kind as kube's dynamic type.
-    ///
-    /// ```
-    /// use kube::api::{Api, DynamicObject};
-    /// use operator_runtime::Kind;
-    ///
-    /// # fn example(client: kube::Client) {
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &gateways.api_resource());
-    /// # }
-    /// ```
     pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.clone(),
@@ -251,13 +202,6 @@ impl Kind {
     }
 
     /// `group/version`, or the version alone in the core group.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    ///
-    /// assert_eq!(Kind::in_cluster("v1", "Node", "nodes").api_version(), "v1");
-    /// assert_eq!(Kind::in_namespaces("apps/v1", "Deployment", "deployments").api_version(), "apps/v1");
-    /// ```
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -295,12 +239,6 @@ impl fmt::Display for Kind {
 
 impl ObjectKey {
     /// The key of an object in a namespace.
-    ///
-    /// ```
-    /// use operator_runtime::ObjectKey;
-    ///
-    /// assert_eq!(ObjectKey::namespaced("default", "sample"), ObjectKey::from(("default", "sample")));
-    /// ```
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -309,12 +247,6 @@ impl ObjectKey {
     }
 
     /// The key of a cluster-scoped object.
-    ///
-    /// ```
-    /// use operator_runtime::ObjectKey;
-    ///
-    /// assert_eq!(ObjectKey::cluster("node-1").to_string(), "node-1");
-    /// ```
     pub fn cluster(name: &str) -> Self {
         Self {
             namespace: None,
@@ -323,16 +255,6 @@ impl ObjectKey {
     }
 
     /// The key of `object`. The name is empty where the object has none yet.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::ObjectKey;
-    ///
-    /// let mut pod = Pod::default();
-    /// pod.metadata.name = Some("web-0".to_owned());
-    /// pod.metadata.namespace = Some("default".to_owned());
-    /// assert_eq!(ObjectKey::of(&pod).to_string(), "default/web-0");
-    /// ```
     pub fn of(object: &(impl Meta + ?Sized)) -> Self {
         let meta = object.metadata();
         Self::new(
@@ -349,19 +271,11 @@ impl ObjectKey {
     }
 
     /// The name.
-    ///
-    /// ```
-    /// assert_eq!(operator_runtime::ObjectKey::namespaced("default", "sample").name(), "sample");
-    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The namespace; `None` for cluster-scoped objects.
-    ///
-    /// ```
-    /// assert_eq!(operator_runtime::ObjectKey::cluster("node-1").namespace(), None);
-    /// ```
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }

@@ -105,18 +105,6 @@ impl OperatorCondition {
     /// The one whose name OLM puts into the variable `OPERATOR_CONDITION_NAME`, in the namespace of the pod's service
     /// account; `None` where OLM does not run the operator.
     ///
-    /// ```
-    /// use operator_runtime::operator_condition::OperatorCondition;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let client = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?.client();
-    /// // Outside of OLM there is nobody to tell.
-    /// assert!(OperatorCondition::from_env(client)?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// [`OperatorConditionError::NoNamespace`] if the variable is set, and there is no service account that says in
     /// which namespace.
@@ -129,15 +117,6 @@ impl OperatorCondition {
     }
 
     /// The one of this name. Nothing is asked yet.
-    ///
-    /// ```
-    /// use operator_runtime::operator_condition::OperatorCondition;
-    ///
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// let olm = OperatorCondition::new(client, "operators", "memcached-operator.v1.2.0");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
             "operators.coreos.com",
@@ -152,15 +131,6 @@ impl OperatorCondition {
 
     /// The condition of a type, as the operator set it in `spec.conditions`; `None` where it did not.
     ///
-    /// ```no_run
-    /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
-    ///
-    /// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
-    /// let is_migrating = olm.get(UPGRADEABLE).await?.is_some_and(|condition| condition.reason == "Migrating");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// If the API server refuses, the object does not exist, or its conditions cannot be read.
     pub async fn get(&self, type_: &str) -> Result<Option<Condition>, OperatorConditionError> {
@@ -174,45 +144,13 @@ impl OperatorCondition {
     /// Nothing is sent where nothing would change. Where somebody else wrote meanwhile, it tries again, five times in
     /// all.
     ///
-    /// ```
-    /// use operator_runtime::Condition;
-    /// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # use serde_json::json;
-    /// # let (group, env) = ("operators.coreos.com", operator_envtest::TestEnv::builder());
-    /// # let env = env.backend(Default::default()).start().await?;
-    /// # let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    /// # let version = json!({"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    /// # let names = json!({"kind": "OperatorCondition", "plural": "operatorconditions"});
-    /// # env.install_crds([json!({
-    /// #     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-    /// #     "metadata": {"name": format!("operatorconditions.{group}")},
-    /// #     "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-    /// # })]).await?;
-    /// # let (version, plural) = ("operators.coreos.com/v2", "operatorconditions");
-    /// # let kind = operator_runtime::Kind::in_namespaces(version, "OperatorCondition", plural);
-    /// # let api = kube::Api::<kube::api::DynamicObject>::default_namespaced_with(env.client(), &kind.api_resource());
-    /// # let mut object = kube::api::DynamicObject::new("operator.v1", &kind.api_resource());
-    /// # object.data = json!({"spec": {}});
-    /// # api.create(&Default::default(), &object).await?;
-    /// let olm = OperatorCondition::new(env.client(), "default", "operator.v1");
-    /// assert!(olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?);
-    /// // It is known already.
-    /// assert!(!olm.set(Condition::new(UPGRADEABLE, false, "Migrating", "A migration is running")).await?);
-    /// assert!(olm.get(UPGRADEABLE).await?.is_some_and(|condition| !condition.is_true()));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// If the API server refuses, the object does not exist, or its conditions cannot be read.
     pub async fn set(&self, condition: Condition) -> Result<bool, OperatorConditionError> {
         let mut tries = 1;
         loop {
             let (mut object, mut conditions) = self.read().await?;
-            if !conditions.set(condition.clone(), crate::clock::now()) {
+            if !conditions.set(condition.clone()) {
                 return Ok(false);
             }
             object.data["spec"]["conditions"] = serde_json::json!(conditions);

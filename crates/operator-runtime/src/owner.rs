@@ -109,18 +109,6 @@ impl<K: Object> From<&K> for Owner {
 
 impl Owner {
     /// An object of a kind.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::owner::Owner;
-    ///
-    /// let mut config = ConfigMap::default();
-    /// config.metadata.name = Some("config".to_owned());
-    /// config.metadata.namespace = Some("default".to_owned());
-    /// let owner = Owner::of(&Kind::of::<ConfigMap>(), &config);
-    /// assert_eq!(owner.to_string(), "ConfigMap default/config");
-    /// ```
     pub fn of(kind: &Kind, object: &impl Meta) -> Self {
         Self {
             kind: kind.clone(),
@@ -132,18 +120,6 @@ impl Owner {
 
     /// Whether the owner, when it is deleted in the foreground, stays until the object is gone. That of a controller does
     /// unless said otherwise, any other one does not.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::owner::{self, Owner};
-    ///
-    /// let (mut owner, mut owned) = (ConfigMap::default(), ConfigMap::default());
-    /// owner.metadata.name = Some("owner".to_owned());
-    /// owner.metadata.uid = Some("u-1".to_owned());
-    /// owner::set_controller_reference(Owner::from(&owner).block_owner_deletion(false), &mut owned)?;
-    /// assert_eq!(owned.metadata.owner_references.unwrap_or_default()[0].block_owner_deletion, Some(false));
-    /// # Ok::<(), operator_runtime::owner::OwnerError>(())
-    /// ```
     #[must_use]
     pub fn block_owner_deletion(mut self, blocks: bool) -> Self {
         self.blocks = Some(blocks);
@@ -151,36 +127,11 @@ impl Owner {
     }
 
     /// The namespace of the owner, to which all that it owns is confined; `None` where its kind is cluster-scoped.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Node;
-    /// use operator_runtime::owner::Owner;
-    ///
-    /// assert_eq!(Owner::from(&Node::default()).namespace(), None);
-    /// ```
     pub fn namespace(&self) -> Option<&str> {
         self.key.namespace().filter(|_| self.kind.namespaced)
     }
 
     /// [`set_controller_reference`], for an object of a kind that its type does not know.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::owner::{self, Owner};
-    ///
-    /// let mut config = ConfigMap::default();
-    /// config.metadata.name = Some("config".to_owned());
-    /// config.metadata.namespace = Some("default".to_owned());
-    /// config.metadata.uid = Some("u-1".to_owned());
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let mut gateway = DynamicObject::new("public", &gateways.api_resource()).within("default");
-    /// Owner::from(&config).control(&gateways, &mut gateway)?;
-    /// assert!(owner::is_controlled_by(&config, &gateway));
-    /// # Ok::<(), owner::OwnerError>(())
-    /// ```
     ///
     /// # Errors
     /// As there.
@@ -194,24 +145,6 @@ impl Owner {
     }
 
     /// [`set_owner_reference`], for an object of a kind that its type does not know.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Node;
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::owner::{self, Owner};
-    ///
-    /// let mut node = Node::default();
-    /// node.metadata.name = Some("node-1".to_owned());
-    /// node.metadata.uid = Some("u-1".to_owned());
-    ///
-    /// // An owner that is in no namespace may own objects everywhere.
-    /// let leases = Kind::in_namespaces("coordination.k8s.io/v1", "Lease", "leases");
-    /// let mut lease = DynamicObject::new("node-1", &leases.api_resource()).within("kube-node-lease");
-    /// Owner::from(&node).own(&leases, &mut lease)?;
-    /// assert!(!owner::has_controller(&lease) && owner::has_owner_reference(&node, &lease));
-    /// # Ok::<(), owner::OwnerError>(())
-    /// ```
     ///
     /// # Errors
     /// As there.

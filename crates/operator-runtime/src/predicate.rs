@@ -40,28 +40,9 @@ use crate::object::Meta;
 /// ```
 pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     /// Whether the event goes on to the handler.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Secret;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::predicate::Predicate;
-    ///
-    /// let no_deletions = |event: &Event<Secret>| !matches!(event, Event::Delete { .. });
-    /// assert!(!no_deletions.test(&Event::Delete { object: Secret::default().into(), stale: false }));
-    /// ```
     fn test(&self, event: &Event<K>) -> bool;
 
     /// Passes what both pass. The second one is not asked where the first says no.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Secret;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::predicate::{self, Predicate};
-    ///
-    /// let has_data = predicate::filter(|secret: &Secret| secret.data.is_some());
-    /// let mine = predicate::not_paused("example.com/paused").and(has_data);
-    /// assert!(!mine.test(&Event::Generic { object: Secret::default().into() }));
-    /// ```
     fn and(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -70,18 +51,6 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     }
 
     /// Passes what at least one of the two passes.
-    ///
-    /// ```
-    /// use k8s_openapi::api::apps::v1::Deployment;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::predicate::{self, Predicate};
-    ///
-    /// let predicate = predicate::generation_changed().or(predicate::annotations_changed());
-    /// let old = Deployment::default();
-    /// let mut new = old.clone();
-    /// new.metadata.annotations = Some([("restart".to_owned(), "now".to_owned())].into());
-    /// assert!(predicate.test(&Event::Update { old: old.into(), new: new.into() }));
-    /// ```
     fn or(self, other: impl Predicate<K>) -> impl Predicate<K>
     where
         Self: Sized,
@@ -93,16 +62,6 @@ pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     ///
     /// Mind that the predicates whose name ends in `changed` pass everything that is no update: turned around they
     /// drop it.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::event::Event;
-    /// use operator_runtime::predicate::{self, Predicate};
-    ///
-    /// let event = Event::Generic { object: Pod::default().into() };
-    /// assert!(predicate::labels_changed::<Pod>().test(&event));
-    /// assert!(!predicate::labels_changed::<Pod>().not().test(&event));
-    /// ```
     fn not(self) -> impl Predicate<K>
     where
         Self: Sized,

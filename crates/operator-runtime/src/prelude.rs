@@ -1,23 +1,13 @@
-//! What nearly every controller uses: `use operator_runtime::prelude::*`.
-//!
-//! ```
-//! use operator_runtime::prelude::*;
-//!
-//! struct Mine;
-//!
-//! impl Reconciler for Mine {
-//!     async fn reconcile(&self, _ctx: Context, request: Request) -> Result<Action> {
-//!         tracing::info!(name = request.name(), "Reconciling");
-//!         Ok(Action::done())
-//!     }
-//! }
-//! ```
+//! The names that nearly every operator uses: `use operator_runtime::prelude::*`.
 
 pub use crate::cache::ListOptions;
 pub use crate::condition::{Condition, ConditionStatus, Conditions};
-pub use crate::controller::{Action, Context, Controller, Reconciler, Request};
+pub use crate::controller::{
+    Action, Context, Controller, KeyContext, KeyReconciler, Reconciler, Request, Watch,
+};
 pub use crate::error::{Error, Result};
 pub use crate::manager::Manager;
-pub use crate::manifests::Rbac;
 pub use crate::object::ObjectKey;
+pub use crate::operator::Operator;
 pub use crate::rbac;
+pub use crate::webhook::Webhook;

@@ -109,35 +109,11 @@ pub enum PruneError {
 
 impl Pruner {
     /// Prunes objects of `K`, in all namespaces unless [`Pruner::namespace`] says otherwise.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::prune::Pruner;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// // Pods that failed are left alone: somebody will want to look at them.
-    /// let gone = Pruner::of::<Pod>(env.client()).keep_newest(10).run().await?;
-    /// assert!(gone.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn of<K: Object>(client: Client) -> Self {
         Self::of_resource(client, ApiResource::erase::<K>(&K::DynamicType::default()))
     }
 
     /// Prunes objects of a kind that is known at run time.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::prune::Pruner;
-    ///
-    /// # fn example(client: kube::Client) {
-    /// let runs = Kind::in_namespaces("tekton.dev/v1", "PipelineRun", "pipelineruns");
-    /// let pruner = Pruner::of_resource(client, runs.api_resource()).keep_newest(20);
-    /// # }
-    /// ```
     pub fn of_resource(client: Client, resource: ApiResource) -> Self {
         Self {
             client,
@@ -155,32 +131,12 @@ impl Pruner {
 
     /// Only those of a namespace. Otherwise those of all namespaces count together: [`Pruner::keep_newest`] keeps so
     /// many in all, not in each.
-    ///
-    /// ```
-    /// use k8s_openapi::api::batch::v1::Job;
-    /// use operator_runtime::prune::Pruner;
-    ///
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// for namespace in ["blue", "green"] {
-    ///     Pruner::of::<Job>(client.clone()).namespace(namespace).keep_newest(3).run().await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Only those with these labels, written as a selector: `app=backup,tier!=gold`.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::batch::v1::Job;
-    /// # use operator_runtime::prune::Pruner;
-    /// # fn example(client: kube::Client) {
-    /// let pruner = Pruner::of::<Job>(client).labels("app.kubernetes.io/managed-by=example-operator").keep_newest(3);
-    /// # }
-    /// ```
     pub fn labels(mut self, selector: &str) -> Self {
         self.labels = selector.to_owned();
         self
@@ -188,31 +144,6 @@ impl Pruner {
 
     /// Only those that `prunable` says yes to. Said several times, all of them must say yes; what is not prunable does
     /// not count among the newest.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prune::Pruner;
-    /// # use kube::api::{Api, PostParams};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # for (name, sent) in [("report-1", "false"), ("report-2", "true"), ("report-3", "true")] {
-    /// #     let mut config = ConfigMap::default();
-    /// #     config.metadata.name = Some(name.to_owned());
-    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
-    /// #     config.data = Some([("sent".to_owned(), sent.to_owned())].into());
-    /// #     Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
-    /// # }
-    /// // `report-1` was not sent yet.
-    /// let sent = Pruner::of::<ConfigMap>(env.client()).labels("app=report").only(|report| {
-    ///     report.data["data"]["sent"] == "true"
-    /// });
-    /// let gone = sent.keep_newest(1).run().await?;
-    /// assert_eq!(gone.iter().map(|key| key.name()).collect::<Vec<_>>(), ["report-2"]);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn only(mut self, prunable: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> Self {
         self.prunable.push(Box::new(prunable));
         self
@@ -220,18 +151,6 @@ impl Pruner {
 
     /// Says itself what is finished, in the place of what is known of Pods and Jobs: to prune those that failed, too,
     /// for example.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::Pod;
-    /// # use operator_runtime::prune::Pruner;
-    /// # fn example(client: kube::Client) {
-    /// let pruner = Pruner::of::<Pod>(client).keep_newest(3).finished_when(|pod| {
-    ///     let phase = pod.data["status"]["phase"].as_str();
-    ///     matches!(phase, Some("Succeeded" | "Failed"))
-    /// });
-    /// # drop(pruner);
-    /// # }
-    /// ```
     pub fn finished_when(
         mut self,
         finished: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static,
@@ -242,19 +161,6 @@ impl Pruner {
 
     /// Deletes what `strategy` picks of the finished objects that neither [`Pruner::keep_newest`] nor
     /// [`Pruner::older_than`] keeps, in the order in which it gives them; it gets them oldest first.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::batch::v1::Job;
-    /// use std::time::Duration;
-    /// # use operator_runtime::prune::Pruner;
-    ///
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// // At most a hundred at a time.
-    /// let old = Pruner::of::<Job>(client).older_than(Duration::from_secs(3600));
-    /// let gone = old.strategy(|jobs| jobs.into_iter().take(100).collect()).run().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn strategy(
         mut self,
         strategy: impl Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sync + 'static,
@@ -264,27 +170,6 @@ impl Pruner {
     }
 
     /// Keeps so many of the newest objects that could be pruned. 0, the default, keeps none for being new.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prune::Pruner;
-    /// # use kube::api::{Api, PostParams};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # for name in ["report-1", "report-2"] {
-    /// #     let mut config = ConfigMap::default();
-    /// #     config.metadata.name = Some(name.to_owned());
-    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
-    /// #     Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
-    /// # }
-    /// // There are `report-1` and `report-2`.
-    /// let gone = Pruner::of::<ConfigMap>(env.client()).labels("app=report").keep_newest(1).run().await?;
-    /// assert_eq!(gone.iter().map(|key| key.name()).collect::<Vec<_>>(), ["report-1"]);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn keep_newest(mut self, count: usize) -> Self {
         self.keep_newest = count;
         self
@@ -292,45 +177,12 @@ impl Pruner {
 
     /// Keeps objects that were created less than `age` ago; no time has passed since the end of a Job or Pod is looked
     /// at. With [`Pruner::keep_newest`], what either of the two keeps is kept.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::batch::v1::Job;
-    /// use std::time::Duration;
-    /// # use operator_runtime::prune::Pruner;
-    ///
-    /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
-    /// Pruner::of::<Job>(client).older_than(Duration::from_secs(24 * 3600)).run().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn older_than(mut self, age: Duration) -> Self {
         self.older_than = age;
         self
     }
 
     /// Deletes nothing; [`Pruner::run`] returns what it would delete.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prune::Pruner;
-    /// # use kube::api::{Api, PostParams};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let reports = Api::<ConfigMap>::default_namespaced(env.client());
-    /// # for name in ["report-1", "report-2"] {
-    /// #     let mut config = ConfigMap::default();
-    /// #     config.metadata.name = Some(name.to_owned());
-    /// #     config.metadata.labels = Some([("app".to_owned(), "report".to_owned())].into());
-    /// #     reports.create(&PostParams::default(), &config).await?;
-    /// # }
-    /// let pruner = Pruner::of::<ConfigMap>(env.client()).labels("app=report").keep_newest(1);
-    /// assert_eq!(pruner.dry_run().run().await?.len(), 1);
-    /// assert!(reports.get_opt("report-1").await?.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
@@ -338,20 +190,6 @@ impl Pruner {
 
     /// Deletes, oldest first, with what the objects own (in the background), and returns what was deleted, or would
     /// be. An object that changed since it was listed is left alone.
-    ///
-    /// ```
-    /// use k8s_openapi::api::batch::v1::Job;
-    /// use operator_runtime::prelude::*;
-    /// use operator_runtime::prune::Pruner;
-    ///
-    /// /// At the end of a reconcile.
-    /// async fn tidy(ctx: &Context, request: &Request) -> Result<()> {
-    ///     let kube = ctx.kube().clone();
-    ///     let jobs = Pruner::of::<Job>(kube).namespace(request.namespace().unwrap_or_default());
-    ///     jobs.labels(&format!("backup={}", request.name())).keep_newest(5).run().await?;
-    ///     Ok(())
-    /// }
-    /// ```
     ///
     /// # Errors
     /// [`PruneError::NoStrategy`] if neither a number, nor an age, nor a strategy was said; otherwise the first

@@ -18,8 +18,10 @@
 
 pub(crate) mod driver;
 pub(crate) mod limiter;
+pub(crate) mod requests;
 pub(crate) mod state;
 
+pub use requests::Requests;
 pub use state::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
 
 /// The priority of keys from the first list and from resyncs; fresh events have 0, and so are served first.

@@ -17,7 +17,7 @@ use crate::object::Kind;
 ///
 /// ```no_run
 /// # use operator_runtime::prelude::*;
-/// # async fn example(ctx: Context, request: Request) -> Result<()> {
+/// # async fn example(ctx: KeyContext, request: Request) -> Result<()> {
 /// let gateways = ctx.rest_mapper().kind("gateway.networking.k8s.io", "Gateway").await?;
 /// if let Some(gateway) = ctx.dynamic(&gateways).get(&request).await? {
 ///     tracing::info!(version = gateways.version, class = %gateway.data["spec"]["gatewayClassName"], "seen");
@@ -32,15 +32,6 @@ pub struct RestMapper {
 }
 
 /// Why there is no kind of a name.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # use operator_runtime::RestMapperError;
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// let missing = ctx.rest_mapper().kind("example.com", "Unknown").await;
-/// assert!(matches!(missing, Err(RestMapperError::NoKind { .. })));
-/// # Ok(()) }) }
-/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum RestMapperError {
     /// The server serves no such kind.
@@ -80,14 +71,6 @@ impl RestMapper {
 
     /// The kind of a group, in the version that the server prefers; the core group is `""`.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let deployments = ctx.rest_mapper().kind("apps", "Deployment").await?;
-    /// assert_eq!((deployments.plural.as_str(), deployments.namespaced), ("deployments", true));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server serves no such kind, or does not answer.
     pub async fn kind(&self, group: &str, kind: &str) -> Result<Kind, RestMapperError> {
@@ -100,14 +83,6 @@ impl RestMapper {
     }
 
     /// The kind of an API version, such as `apps/v1` or `v1`: what an object says of itself.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let namespaces = ctx.rest_mapper().kind_in("v1", "Namespace").await?;
-    /// assert!(!namespaces.namespaced);
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`RestMapper::kind`].
@@ -122,14 +97,6 @@ impl RestMapper {
 
     /// The kind of a resource, as `kubectl` takes it: plural, singular or short name, alone, with its group
     /// (`deployments.apps`), or with version and group (`deployments.v1.apps`).
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let mapper = ctx.rest_mapper();
-    /// assert_eq!(mapper.resource("deploy").await?, mapper.resource("deployments.v1.apps").await?);
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`RestMapper::kind`].

@@ -57,9 +57,10 @@ const RESERVED_PACKAGES: [&str; 34] = [
 ];
 
 /// Kinds whose types would hide the ones that every file uses.
-const RESERVED_KINDS: [&str; 21] = [
+const RESERVED_KINDS: [&str; 24] = [
     "Action",
     "Api",
+    "Arc",
     "Clone",
     "Condition",
     "Conditions",
@@ -71,6 +72,7 @@ const RESERVED_KINDS: [&str; 21] = [
     "Manager",
     "Option",
     "Patch",
+    "Pod",
     "PostParams",
     "Reconciler",
     "Request",
@@ -79,6 +81,7 @@ const RESERVED_KINDS: [&str; 21] = [
     "Serialize",
     "String",
     "TestEnv",
+    "Watch",
 ];
 
 const LABEL_RULE: &str = "a DNS label has 1 to 63 lower-case letters, digits and dashes, begins with a letter and ends with none of the dashes";

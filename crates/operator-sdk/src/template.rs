@@ -149,8 +149,8 @@ pub(crate) struct ApiValues {
     pub(crate) external: bool,
     /// Whether objects are stored in this version.
     pub(crate) storage: bool,
-    /// The type of the reconciler.
-    pub(crate) reconciler: String,
+    /// The name of the controller in CamelCase, after which its files are named.
+    pub(crate) controller: String,
     /// The controller's name, where it is not the kind's.
     pub(crate) controller_name: Option<String>,
     pub(crate) image: Option<ImageValues>,
@@ -184,8 +184,6 @@ pub(crate) struct ImageValues {
 impl ApiValues {
     /// What the file of the controller is named after.
     pub(crate) fn controller_file_name(&self) -> &str {
-        self.reconciler
-            .strip_suffix("Reconciler")
-            .unwrap_or(&self.reconciler)
+        &self.controller
     }
 }

@@ -378,7 +378,7 @@ fn source_that_cannot_be_edited() {
     dir.write("src/lib.rs", "pub fn other() {}\n");
     check(
         &dir.fails(CREATE_MEMCACHED),
-        &["src/lib.rs cannot be edited", "no function `manifests`"],
+        &["src/lib.rs cannot be edited", "no function `operator`"],
     );
     dir.write("src/lib.rs", "fn {\n");
     check(

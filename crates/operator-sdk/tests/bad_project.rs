@@ -87,7 +87,10 @@ fn links() {
     symlink("real.rs", &lib).unwrap();
     dir.ok(CREATE_MEMCACHED);
     assert!(lib.is_symlink());
-    assert!(dir.read("src/real.rs").contains("MemcachedReconciler"));
+    assert!(
+        dir.read("src/real.rs")
+            .contains("memcached_controller::controller()")
+    );
 
     // To a folder: it is not looked into, and not in the way.
     let dir = Dir::project();

@@ -90,7 +90,7 @@ fn row(table: &str, begin: &str) -> Vec<String> {
 #[track_caller]
 fn describes(kubectl: &Kubectl) {
     let memcached = kubectl.ok(&["describe", "memcached", "memcached-sample"]);
-    assert!(memcached.contains("AllInstancesAvailable"), "{memcached}");
+    assert!(memcached.contains("3 of 3 replicas are available"), "{memcached}");
     let deployment = kubectl.ok(&["describe", "deployment", "memcached-sample"]);
     for text in [
         "3 desired | 3 updated | 3 total | 3 available | 0 unavailable",

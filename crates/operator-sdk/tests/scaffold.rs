@@ -91,9 +91,7 @@ fn a_dry_run_shows_the_diff_and_writes_nothing() {
     arguments.push("--dry-run");
     let diff = dir.ok(&arguments);
     assert!(
-        diff.contains(
-            "-    let _ = manager;\n+    controller::MemcachedReconciler.setup_with_manager(manager)?;\n"
-        ),
+        diff.contains("+        .controller(controller::memcached_controller::controller())\n"),
         "{diff}"
     );
     assert_eq!(dir.files(), before);
@@ -133,18 +131,17 @@ fn a_second_api_joins_the_first() {
     dir.ok(CREATE_MEMCACHED);
     let lib = dir
         .read("src/lib.rs")
-        .replace("    Ok(())", "    // Mine.\n    Ok(())");
+        .replace("        .controller(", "        // Mine.\n        .controller(");
     dir.write("src/lib.rs", &lib);
     let kustomization = dir.read("config/default/kustomization.yaml") + "# mine\n";
     dir.write("config/default/kustomization.yaml", &kustomization);
     dir.ok(CREATE_FOO_BAR);
     let lib = dir.read("src/lib.rs");
     assert!(
-        lib.contains("    controller::MemcachedReconciler.setup_with_manager(manager)?;\n    // Mine.\n    controller::FooBarReconciler.setup_with_manager(manager)?;\n    Ok(())\n"),
-        "{lib}"
-    );
-    assert!(
-        lib.contains("        .crd::<api::v1alpha1::Memcached>()\n        .rules(controller::MemcachedReconciler::rules())\n        .crd::<api::v1::FooBar>()\n        .rules(controller::FooBarReconciler::rules())\n"),
+        lib.contains(
+            "        // Mine.\n        .controller(controller::memcached_controller::controller())\n        \
+             .crd::<api::v1::FooBar>()\n        .controller(controller::foo_bar_controller::controller())\n}\n"
+        ),
         "{lib}"
     );
     assert_eq!(dir.read("config/default/kustomization.yaml"), kustomization);
@@ -179,7 +176,7 @@ fn the_type_may_come_before_the_controller() {
     only_type.push("--controller=false");
     dir.ok(&only_type);
     assert!(!dir.files().contains_key("src/controller/foo_bar_controller.rs"));
-    assert!(dir.read("src/lib.rs").contains("let _ = manager;"));
+    assert!(!dir.read("src/lib.rs").contains(".controller("));
     let mut only_controller = CREATE_FOO_BAR.to_vec();
     only_controller.push("--resource=false");
     dir.ok(&only_controller);
@@ -273,8 +270,8 @@ fn groups_have_folders_if_there_are_several() {
     ]);
     let lib = dir.read("src/lib.rs");
     for call in [
-        "controller::cache::MemcachedReconciler.setup_with_manager(manager)?;",
-        "controller::shop::MemcachedReconciler.setup_with_manager(manager)?;",
+        ".controller(controller::cache::memcached_controller::controller())",
+        ".controller(controller::shop::memcached_controller::controller())",
         ".crd::<api::shop::v1alpha1::Memcached>()",
     ] {
         assert!(lib.contains(call), "{call}: {lib}");

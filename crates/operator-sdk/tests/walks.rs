@@ -245,21 +245,16 @@ fn the_walkthrough_of_1_15() {
     with_size(&walk);
 
     // A finalizer, in the words of the guide's memcached_controller.
-    let reconciled = "        let deployment = match ctx.apply_owned(";
+    let reconciled = "    let deployment = ctx.apply_owned(";
     let text = walk.read(CONTROLLER);
     assert!(text.contains(reconciled), "{text}");
-    let finalizer = r#"        let finalize = async {
-            tracing::info!("Successfully finalized memcached");
-            Ok(())
-        };
-        let live = ctx
-            .finalizers(&*object)
-            .finalizer("cache.example.com/finalizer", finalize)
-            .run()
-            .await?;
-        let Some(object) = live else {
-            return Ok(Action::done());
-        };
+    let finalizer = r#"    let finalize = async {
+        tracing::info!("Successfully finalized memcached");
+        Ok(())
+    };
+    if !ctx.finalize("cache.example.com/finalizer", finalize).await? {
+        return Ok(Action::done());
+    }
 "#;
     walk.write(
         CONTROLLER,
@@ -536,10 +531,9 @@ fn webhooks_on_this_machine() {
         .unwrap();
     assert!(output.status.success());
     let lib = walk.read("src/lib.rs");
-    let (crd, done) = (".crd::<api::v1alpha1::Memcached>()", "    Ok(())\n");
-    assert!(lib.contains(crd) && lib.contains(done), "{lib}");
-    let lib = lib.replacen(crd, &format!("{crd}\n        .webhook(&webhook())"), 1);
-    let lib = lib.replacen(done, &format!("    manager.add_webhook(webhook())?;\n{done}"), 1);
+    let crd = ".crd::<api::v1alpha1::Memcached>()";
+    assert!(lib.contains(crd), "{lib}");
+    let lib = lib.replacen(crd, &format!("{crd}\n        .webhook(webhook())"), 1);
     walk.write("src/lib.rs", &format!("{lib}{WEBHOOK}"));
     walk.types("operator-sdk install");
 

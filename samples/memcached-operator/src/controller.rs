@@ -3,5 +3,3 @@
 //! The controllers of this operator.
 
 pub mod memcached_controller;
-
-pub use memcached_controller::MemcachedReconciler;

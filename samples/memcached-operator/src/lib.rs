@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! The memcached-operator: its kinds, its controllers, and what it needs from a cluster.
+//! The memcached-operator: its kinds, its controllers and its webhooks.
 
 pub mod api;
 pub mod controller;
 
-use operator_runtime::manifests::Manifests;
 use operator_runtime::prelude::*;
 
-/// Hands every controller to the manager.
-pub fn setup(manager: &Manager) -> Result<()> {
-    controller::MemcachedReconciler.setup_with_manager(manager)?;
-    Ok(())
-}
-
-/// The kinds that this operator serves and the permissions that it needs;
-/// `operator-sdk generate manifests` asks for them.
-pub fn manifests() -> Manifests {
-    Manifests::new()
-        .controllers(setup)
+/// Returns the operator, which `main` and the tests run.
+pub fn operator() -> Operator {
+    Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
         .crd::<api::v1alpha1::Memcached>()
-        .rules(controller::MemcachedReconciler::rules())
+        .controller(controller::memcached_controller::controller())
 }

@@ -21,7 +21,7 @@ async fn start() -> Result<TestEnv> {
         .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
-    memcached_operator::setup(&manager)?;
+    memcached_operator::operator().add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)
 }

@@ -6,8 +6,6 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::FutureExt;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
@@ -210,20 +208,10 @@ impl Quarantine {
         let namespace = metadata.namespace.as_deref();
         tracing::error!(%kind, namespace, name, error,
             "Object does not fit its type and is left out until it changes");
-        let regarding = ObjectReference {
-            api_version: Some(kind.api_version()),
-            kind: Some(kind.kind.clone()),
-            name: metadata.name.clone(),
-            namespace: metadata.namespace.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-            ..ObjectReference::default()
-        };
         let note =
             format!("The operator cannot read this object and leaves it alone until it changes: {error}");
-        let event = self.recorder.about(regarding).action("Quarantine");
-        // Recording does not wait, and the reason is a good one.
-        let _ = event.warning(REASON, note).now_or_never();
+        let event = self.recorder.about_object(kind, metadata).action("Quarantine");
+        event.warning(REASON, note);
     }
 }
 

@@ -77,29 +77,12 @@ pub struct Unpacked {
 
 impl Unpacked {
     /// Keeps the objects of `K` as they are read. Another call names another kind.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::{Node, Pod};
-    /// use operator_runtime::cache::Unpacked;
-    ///
-    /// let unpacked = Unpacked::default().kind::<Pod>().kind::<Node>();
-    /// # let _ = unpacked;
-    /// ```
     #[must_use]
     pub fn kind<K: Object>(self) -> Self {
         self.kind_of(&Kind::of::<K>())
     }
 
     /// [`Unpacked::kind`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Unpacked;
-    ///
-    /// let routes = Kind::in_namespaces("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes");
-    /// let unpacked = Unpacked::default().kind_of(&routes);
-    /// # let _ = unpacked;
-    /// ```
     #[must_use]
     pub fn kind_of(mut self, kind: &Kind) -> Self {
         self.kinds.insert(kind.path());
@@ -115,48 +98,16 @@ impl Unpacked {
 
 impl ListOptions {
     /// All objects of the namespaces that are watched; `None` says the same where options are asked for.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let all = ctx.list::<ConfigMap>(ListOptions::all()).await?;
-    /// assert_eq!(all, ctx.list::<ConfigMap>(None).await?);
-    /// # Ok(()) }) }
-    /// ```
     pub fn all() -> Self {
         Self::default()
     }
 
     /// The objects of a namespace; `Some(namespace)` says the same where options are asked for.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let here = ctx.list::<ConfigMap>(ListOptions::in_namespace("default")).await?;
-    /// assert!(here.iter().all(|config| config.metadata.namespace.as_deref() == Some("default")));
-    /// assert_eq!(here, ctx.list::<ConfigMap>(Some("default")).await?);
-    /// # Ok(()) }) }
-    /// ```
     pub fn in_namespace(namespace: &str) -> Self {
         Self::from(Some(namespace))
     }
 
     /// Of these, the objects with all of these labels.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let mut web = config_map("web", "3");
-    /// web.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
-    /// ctx.create(web).await?;
-    /// ctx.create(config_map("other", "3")).await?;
-    ///
-    /// let web = ctx.list::<ConfigMap>(ListOptions::all().labels([("app", "web")])).await?;
-    /// assert_eq!(web.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
@@ -164,21 +115,6 @@ impl ListOptions {
     }
 
     /// Of these, the objects whose labels the selector matches: for more than equality.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::core::{Expression, Selector};
-    ///
-    /// # let mut web = config_map("web", "3");
-    /// # web.metadata.labels = Some([("tier".to_owned(), "front".to_owned())].into());
-    /// # ctx.create(web).await?;
-    /// let tiers = ["front".to_owned(), "back".to_owned()].into();
-    /// let selector = Selector::from(Expression::In("tier".to_owned(), tiers));
-    /// let found = ctx.list::<ConfigMap>(ListOptions::all().selector(selector)).await?;
-    /// assert_eq!(found.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn selector(mut self, selector: Selector) -> Self {
         self.labels.extend(selector);
@@ -186,18 +122,6 @@ impl ListOptions {
     }
 
     /// Of these, the objects that have all of these labels, whatever their values.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let mut config = config_map("web", "3");
-    /// config.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
-    /// ctx.create(config).await?;
-    /// ctx.create(config_map("api", "5")).await?;
-    ///
-    /// assert_eq!(ctx.list::<ConfigMap>(ListOptions::in_namespace("default").has_labels(["app"])).await?.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn has_labels<'a>(self, keys: impl IntoIterator<Item = &'a str>) -> Self {
         let exists = |key: &str| Expression::Exists(key.to_owned());
@@ -206,20 +130,6 @@ impl ListOptions {
 
     /// Of these, the objects that have `value` in the index `name`, which [`Cache::add_index`](super::Cache::add_index)
     /// made. Only those of the index that is named first are looked at.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// manager.cache().add_index::<ConfigMap>("size", |config| {
-    ///     config.data.iter().filter_map(|data| data.get("size").cloned()).collect()
-    /// })?;
-    /// ctx.create(config_map("web", "3")).await?;
-    /// ctx.create(config_map("api", "5")).await?;
-    ///
-    /// let found = ctx.list::<ConfigMap>(ListOptions::all().index("size", "5")).await?;
-    /// assert_eq!(found[0].metadata.name.as_deref(), Some("api"));
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn index(mut self, name: &str, value: &str) -> Self {
         self.indexes.push((name.to_owned(), value.to_owned()));
@@ -228,15 +138,6 @@ impl ListOptions {
 
     /// Of these, the objects whose field has a value. The name and the namespace of an object are known; any other field
     /// is looked up in the index of its name, such as `spec.nodeName`, which has to be added.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let found = ctx.list::<ConfigMap>(ListOptions::all().field("metadata.name", "web")).await?;
-    /// assert_eq!(found.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn field(mut self, field: &str, value: &str) -> Self {
         self.fields.add_field(field, value);
@@ -245,18 +146,6 @@ impl ListOptions {
 
     /// Of these, the objects whose fields match, in the form of `kubectl get --field-selector`; see
     /// [`ListOptions::field`]. The cache answers what asks for a value: `!=` is an error of the list.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// manager.cache().add_index::<ConfigMap>("data.size", |config| {
-    ///     config.data.iter().filter_map(|data| data.get("size").cloned()).collect()
-    /// })?;
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let three = ListOptions::all().fields("data.size=3,metadata.namespace=default");
-    /// assert_eq!(ctx.list::<ConfigMap>(three).await?.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
         self.fields.add(selector);
@@ -264,16 +153,6 @@ impl ListOptions {
     }
 
     /// Not more than so many of them. Which ones is not said, and there is no way to ask for the rest: this is no paging.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// ctx.create(config_map("api", "5")).await?;
-    /// let is_any_there = !ctx.list::<ConfigMap>(ListOptions::in_namespace("default").limit(1)).await?.is_empty();
-    /// assert!(is_any_there);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -373,35 +252,12 @@ impl From<Option<&str>> for ListOptions {
 
 impl Selectors {
     /// Keeps the objects of `K` whose labels match, in the form of `kubectl get -l`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::cache::{CacheOptions, Selectors};
-    /// # fn main() -> Result<()> {
-    /// let selectors = Selectors::default().labels::<ConfigMap>("app in (web, api), !legacy");
-    /// # let options = CacheOptions { selectors, ..CacheOptions::default() };
-    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
-    /// # kube::Api::namespaced(ctx.kube().clone(), "default").create(&Default::default(), &config_map("web", "3")).await?;
-    /// // There is a ConfigMap of this name without labels.
-    /// assert!(ctx.get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// assert!(ctx.live().get::<ConfigMap>(("default", "web")).await?.is_some());
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn labels<K: Object>(self, selector: &str) -> Self {
         self.labels_of(&Kind::of::<K>(), selector)
     }
 
     /// [`Selectors::labels`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Selectors;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let selectors = Selectors::default().labels_of(&gateways, "team=a");
-    /// # let _ = selectors;
-    /// ```
     #[must_use]
     pub fn labels_of(mut self, kind: &Kind, selector: &str) -> Self {
         self.entry(kind).options.labels = Some(selector.to_owned());
@@ -410,31 +266,12 @@ impl Selectors {
 
     /// Keeps the objects of `K` whose fields match, in the form of `kubectl get --field-selector`. Which fields can be
     /// selected is up to the server: `metadata.name`, `metadata.namespace` and some of each kind.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::cache::{CacheOptions, Selectors};
-    ///
-    /// // What a node agent needs, and no more.
-    /// let selectors = Selectors::default().fields::<Pod>("spec.nodeName=worker-1,status.phase=Running");
-    /// let options = CacheOptions { selectors, ..CacheOptions::default() };
-    /// # let _ = options;
-    /// ```
     #[must_use]
     pub fn fields<K: Object>(self, selector: &str) -> Self {
         self.fields_of(&Kind::of::<K>(), selector)
     }
 
     /// [`Selectors::fields`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Selectors;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let selectors = Selectors::default().fields_of(&gateways, "metadata.name=public");
-    /// # let _ = selectors;
-    /// ```
     #[must_use]
     pub fn fields_of(mut self, kind: &Kind, selector: &str) -> Self {
         self.entry(kind).options.fields = Some(selector.to_owned());
@@ -442,34 +279,12 @@ impl Selectors {
     }
 
     /// Keeps the objects of `K` in these namespaces, instead of those of all watched ones; all if none is named.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// use operator_runtime::cache::{CacheOptions, Namespaces, Selectors};
-    ///
-    /// // ConfigMaps of two namespaces, Secrets of all, everything else of `team-a`.
-    /// let options = CacheOptions {
-    ///     namespaces: ["team-a"].into(),
-    ///     selectors: Selectors::default().namespaces::<ConfigMap>(["team-a", "shared"]).namespaces::<Secret>(Namespaces::default()),
-    ///     ..CacheOptions::default()
-    /// };
-    /// # let _ = options;
-    /// ```
     #[must_use]
     pub fn namespaces<K: Object>(self, namespaces: impl Into<Namespaces>) -> Self {
         self.namespaces_of(&Kind::of::<K>(), namespaces)
     }
 
     /// [`Selectors::namespaces`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Selectors;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let selectors = Selectors::default().namespaces_of(&gateways, ["ingress"]);
-    /// # let _ = selectors;
-    /// ```
     #[must_use]
     pub fn namespaces_of(mut self, kind: &Kind, namespaces: impl Into<Namespaces>) -> Self {
         self.entry(kind).namespaces = Some(namespaces.into());
@@ -477,29 +292,12 @@ impl Selectors {
     }
 
     /// How the objects of `K` are watched; what was said of them before stays where these say nothing.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Secret;
-    /// use operator_runtime::cache::{Selectors, WatchOptions};
-    ///
-    /// let selectors = Selectors::default().options::<Secret>(WatchOptions::new().labels("mine=true").sync_period(None));
-    /// # let _ = selectors;
-    /// ```
     #[must_use]
     pub fn options<K: Object>(self, options: WatchOptions) -> Self {
         self.options_of(&Kind::of::<K>(), options)
     }
 
     /// [`Selectors::options`] of a kind that has no Rust type.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::{Selectors, WatchOptions};
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let selectors = Selectors::default().options_of(&gateways, WatchOptions::new().labels("mine=true"));
-    /// # let _ = selectors;
-    /// ```
     #[must_use]
     pub fn options_of(mut self, kind: &Kind, options: WatchOptions) -> Self {
         let entry = self.entry(kind);

@@ -43,37 +43,12 @@ type MetadataTransform = Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>;
 
 impl Transforms {
     /// Changes each object of `K` before it is kept. A second transform of `K` takes the place of the first.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::cache::{CacheOptions, Transforms};
-    /// # fn main() -> Result<()> {
-    /// let transforms = Transforms::default().of::<ConfigMap>(|config| config.data = None);
-    /// # let options = CacheOptions { transforms, ..CacheOptions::default() };
-    /// # cluster_with(|builder| builder.cache_options(options), async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let config = ctx.get::<ConfigMap>(("default", "web")).await?.expect("it was created");
-    /// assert_eq!(config.data, None);
-    /// # Ok(()) }) }
-    /// ```
     #[must_use]
     pub fn of<K: Object>(self, transform: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.of_kind(&Kind::of::<K>(), transform)
     }
 
     /// Changes each object of a kind that is read as `K`, such as `DynamicObject`, before it is kept.
-    ///
-    /// ```
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::cache::Transforms;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let transforms = Transforms::default().of_kind::<DynamicObject>(&gateways, |gateway| {
-    ///     gateway.metadata.annotations = None;
-    /// });
-    /// # let _ = transforms;
-    /// ```
     #[must_use]
     pub fn of_kind<K: View>(
         mut self,
@@ -91,13 +66,6 @@ impl Transforms {
     }
 
     /// Changes the metadata of the objects of every kind, unless the kind has a transform of its own.
-    ///
-    /// ```
-    /// use operator_runtime::cache::Transforms;
-    ///
-    /// let transforms = Transforms::default().of_metadata(|metadata| metadata.annotations = None);
-    /// # let _ = transforms;
-    /// ```
     #[must_use]
     pub fn of_metadata(mut self, transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static) -> Self {
         self.of_metadata = Some(Arc::new(transform));

@@ -54,13 +54,6 @@ pub struct WatchFailure<'a> {
 
 impl WatchErrorHandler {
     /// Calls a function for each failure.
-    ///
-    /// ```
-    /// use operator_runtime::cache::WatchErrorHandler;
-    ///
-    /// let handler = WatchErrorHandler::new(|failure| eprintln!("{}: {}", failure.kind, failure.message));
-    /// # let _ = handler;
-    /// ```
     pub fn new(handler: impl Fn(&WatchFailure<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(handler)))
     }

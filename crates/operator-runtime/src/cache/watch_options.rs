@@ -64,25 +64,11 @@ pub struct Namespaces {
 
 impl WatchOptions {
     /// Everything as the next wider one says.
-    ///
-    /// ```
-    /// use operator_runtime::cache::{Namespaces, WatchOptions};
-    ///
-    /// let two = Namespaces::default().with("a", WatchOptions::new()).with("b", WatchOptions::new());
-    /// # let _ = two;
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Keeps the objects whose labels match, in the form of `kubectl get -l`.
-    ///
-    /// ```
-    /// use operator_runtime::cache::WatchOptions;
-    ///
-    /// let front = WatchOptions::new().labels("tier=front,!canary");
-    /// # let _ = front;
-    /// ```
     #[must_use]
     pub fn labels(mut self, selector: &str) -> Self {
         self.labels = Some(selector.to_owned());
@@ -90,13 +76,6 @@ impl WatchOptions {
     }
 
     /// Keeps the objects whose fields match, in the form of `kubectl get --field-selector`.
-    ///
-    /// ```
-    /// use operator_runtime::cache::WatchOptions;
-    ///
-    /// let running = WatchOptions::new().fields("status.phase=Running");
-    /// # let _ = running;
-    /// ```
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
         self.fields = Some(selector.to_owned());
@@ -104,14 +83,6 @@ impl WatchOptions {
     }
 
     /// What is done to the objects before they are kept; a kind that these do not mention is as the next wider one says.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::cache::{Transforms, WatchOptions};
-    ///
-    /// let small = WatchOptions::new().transforms(Transforms::default().of::<ConfigMap>(|config| config.data = None));
-    /// # let _ = small;
-    /// ```
     #[must_use]
     pub fn transforms(mut self, transforms: Transforms) -> Self {
         self.transforms = transforms;
@@ -119,14 +90,6 @@ impl WatchOptions {
     }
 
     /// How often the objects are told again to every controller; never if `None`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::cache::WatchOptions;
-    ///
-    /// let (hourly, never) = (WatchOptions::new().sync_period(Duration::from_secs(3600)), WatchOptions::new().sync_period(None));
-    /// # let _ = (hourly, never);
-    /// ```
     #[must_use]
     pub fn sync_period(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.sync_period = Some(SyncPeriod::of(period.into()));
@@ -134,13 +97,6 @@ impl WatchOptions {
     }
 
     /// Whether the server tells a watch now and then how far it has come.
-    ///
-    /// ```
-    /// use operator_runtime::cache::WatchOptions;
-    ///
-    /// let without = WatchOptions::new().bookmarks(false);
-    /// # let _ = without;
-    /// ```
     #[must_use]
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.bookmarks = Some(bookmarks);
@@ -179,25 +135,11 @@ impl SyncPeriod {
 
 impl Namespaces {
     /// These namespaces, each as the kind says.
-    ///
-    /// ```
-    /// use operator_runtime::cache::{CacheOptions, Namespaces};
-    ///
-    /// let options = CacheOptions { namespaces: Namespaces::named(["team-a", "team-b"]), ..CacheOptions::default() };
-    /// # let _ = options;
-    /// ```
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().map(str::to_owned).collect()
     }
 
     /// One more namespace.
-    ///
-    /// ```
-    /// use operator_runtime::cache::{Namespaces, WatchOptions};
-    ///
-    /// let namespaces = Namespaces::named(["team-a"]).with("shared", WatchOptions::new().labels("team=a"));
-    /// # let _ = namespaces;
-    /// ```
     #[must_use]
     pub fn with(mut self, name: &str, options: WatchOptions) -> Self {
         self.by_name.insert(name.to_owned(), options);
@@ -205,13 +147,6 @@ impl Namespaces {
     }
 
     /// The namespaces that are not named as well, in one watch; controller-runtime's `AllNamespaces`.
-    ///
-    /// ```
-    /// use operator_runtime::cache::{Namespaces, WatchOptions};
-    ///
-    /// let namespaces = Namespaces::named(["kube-system"]).others(WatchOptions::new().labels("mine=true"));
-    /// # let _ = namespaces;
-    /// ```
     #[must_use]
     pub fn others(self, options: WatchOptions) -> Self {
         self.with("", options)
@@ -232,12 +167,6 @@ impl Namespaces {
     }
 
     /// Whether none is named, so that all are watched alike.
-    ///
-    /// ```
-    /// use operator_runtime::cache::Namespaces;
-    ///
-    /// assert!(Namespaces::default().is_empty() && !Namespaces::named(["team-a"]).is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

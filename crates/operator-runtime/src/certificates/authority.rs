@@ -52,14 +52,6 @@ impl Authority {
     /// A new one, valid for ten years. Nothing keeps it: see [`Authority::from_secret`] for one that outlives the
     /// process.
     ///
-    /// ```
-    /// use operator_runtime::certificates::Authority;
-    ///
-    /// let (one, other) = (Authority::generate()?, Authority::generate()?);
-    /// assert_ne!(one.certificate(), other.certificate());
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
-    ///
     /// # Errors
     /// If the system has no randomness.
     pub fn generate() -> Result<Self, CertificateError> {
@@ -79,17 +71,6 @@ impl Authority {
     /// certificate of the one before stays in the [bundle](Authority::bundle).
     ///
     /// The operator needs permission to get, create and update Secrets in the namespace.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::certificates::Authority;
-    ///
-    /// let first = Authority::from_secret(ctx.kube().clone(), "default", "webhook-ca").await?;
-    /// let other_instance = Authority::from_secret(ctx.kube().clone(), "default", "webhook-ca").await?;
-    /// assert_eq!(first.certificate(), other_instance.certificate());
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the API server refuses, or the Secret holds something else.
@@ -125,28 +106,12 @@ impl Authority {
     }
 
     /// Its certificate as PEM: what those need who should trust it.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Authority;
-    ///
-    /// let authority = Authority::generate()?;
-    /// assert!(authority.certificate().starts_with("-----BEGIN CERTIFICATE-----\n"));
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// What those need who should trust it and the one before it, as PEM: what a `caBundle` should say. Of one that
     /// replaced no other it is [`Authority::certificate`].
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Authority;
-    ///
-    /// let authority = Authority::generate()?;
-    /// assert_eq!(authority.bundle(), authority.certificate());
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }

@@ -42,26 +42,6 @@ impl CaBundle {
     /// CA injector does the same; use one of the two. [`ManagedCertificates`](super::ManagedCertificates) do it by
     /// themselves.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-    /// use operator_runtime::certificates::{CaBundle, Certificates};
-    ///
-    /// # let _ = ctx.create(object::<ValidatingWebhookConfiguration>(serde_json::json!({
-    /// #     "metadata": {"name": "policies"},
-    /// #     "webhooks": [{
-    /// #         "name": "v.example.com", "clientConfig": {"url": "https://localhost:9443/v"},
-    /// #         "rules": [], "sideEffects": "None", "admissionReviewVersions": ["v1"],
-    /// #     }],
-    /// # }))).await?;
-    /// let authority = Certificates::self_signed(["localhost"])?.authority().unwrap_or_default();
-    /// let policies = CaBundle::Validating("policies".to_owned());
-    /// assert!(policies.inject(ctx.kube().clone(), &authority).await?);
-    /// assert!(!policies.inject(ctx.kube().clone(), &authority).await?, "it is there already");
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the API server refuses, or the object does not exist.
     pub async fn inject(&self, client: kube::Client, authority: &str) -> Result<bool, kube::Error> {

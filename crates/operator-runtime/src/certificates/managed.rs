@@ -69,13 +69,6 @@ pub(crate) struct Served {
 impl ManagedCertificates {
     /// Certificates for the Services of a namespace (`*.NAMESPACE.svc`), whose authority is kept in a Secret of this
     /// name there.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::ManagedCertificates;
-    ///
-    /// let certificates = ManagedCertificates::new("memcached-operator-system", "memcached-webhook-ca");
-    /// assert_ne!(certificates, ManagedCertificates::new("default", "memcached-webhook-ca"));
-    /// ```
     pub fn new(namespace: &str, secret: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -87,15 +80,6 @@ impl ManagedCertificates {
     }
 
     /// How often the Secret is looked at, to learn of a new authority; ten minutes unless said otherwise.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::certificates::ManagedCertificates;
-    ///
-    /// // A new authority is known, and served with, within twice this time.
-    /// let certificates = ManagedCertificates::new("system", "webhook-ca").check_every(Duration::from_secs(60));
-    /// # let _ = certificates;
-    /// ```
     #[must_use]
     pub fn check_every(mut self, interval: Duration) -> Self {
         self.check_every = interval;
@@ -105,12 +89,6 @@ impl ManagedCertificates {
     /// Sets the name of the Service through which the API server calls the webhooks. The `caBundle` is written only where
     /// the Service, its namespace and the path are this operator's. The default is `webhook-service`, and the same with the
     /// operator's name and `-` before it, as the scaffolds call it; the manager also reads `WEBHOOK_SERVICE`.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::ManagedCertificates;
-    ///
-    /// let certificates = ManagedCertificates::new("operators", "example-webhook-ca").service("example-webhooks");
-    /// ```
     #[must_use]
     pub fn service(mut self, name: &str) -> Self {
         self.service = Some(name.to_owned());

@@ -4,19 +4,6 @@ use crate::cache::CacheError;
 use crate::owner::OwnerError;
 
 /// Why a request of the client failed.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// use operator_runtime::ClientError;
-///
-/// let mut nameless = config_map("web", "3");
-/// nameless.metadata.name = None;
-/// let error = ctx.apply(nameless).await.unwrap_err();
-/// assert_eq!(error.to_string(), "cannot apply ConfigMap: metadata.name is empty");
-/// assert!(matches!(error, ClientError::Incomplete { field: "name", .. }));
-/// # Ok(()) }) }
-/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The cache has no answer.
@@ -87,14 +74,6 @@ pub enum ClientError {
 
 impl ClientError {
     /// The `Status` that the API server refused with, if it did; `None` for what went wrong on this side or on the way.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let error = ctx.create(config_map("Upper Case", "3")).await.unwrap_err();
-    /// assert_eq!(error.status().map(|status| status.reason.as_str()), Some("Invalid"));
-    /// # Ok(()) }) }
-    /// ```
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self {
             Self::Request {
@@ -107,14 +86,6 @@ impl ClientError {
 
     /// Returns true if the server said that the object does not exist. A kind or a subresource that is not served is another
     /// error, though its code is 404 as well: see [`ClientError::is_not_served`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let error = ctx.update(config_map("missing", "3")).await.unwrap_err();
-    /// assert!(error.is_not_found());
-    /// # Ok(()) }) }
-    /// ```
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(|status| {
             let names_object = |details: &kube::core::response::StatusDetails| !details.name.is_empty();
@@ -129,34 +100,11 @@ impl ClientError {
     }
 
     /// Whether the server said that the object had changed meanwhile, so that what was written came from a stale state.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// let first = ctx.create(config_map("web", "1")).await?;
-    /// ctx.apply(config_map("web", "2")).await?;
-    ///
-    /// let mut stale = (*first).clone();
-    /// stale.immutable = Some(true);
-    /// assert!(ctx.update(stale).await.unwrap_err().is_conflict());
-    /// # Ok(()) }) }
-    /// ```
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
 
     /// Whether the server said that an object of that name exists.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// match ctx.create(config_map("web", "5")).await {
-    ///     Err(error) if error.is_already_exists() => {}
-    ///     other => panic!("{other:?}"),
-    /// }
-    /// # Ok(()) }) }
-    /// ```
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }

@@ -16,7 +16,7 @@ use crate::object::{Kind, Object, ObjectKey, View};
 /// ```no_run
 /// # use k8s_openapi::api::core::v1::Node;
 /// # use operator_runtime::prelude::*;
-/// # async fn example(ctx: Context) -> Result<()> {
+/// # async fn example(ctx: KeyContext) -> Result<()> {
 /// if let Some(node) = ctx.live().get::<Node>(ObjectKey::cluster("worker-1")).await? {
 ///     tracing::info!(provider = ?node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref()), "found");
 /// }
@@ -34,15 +34,6 @@ impl<'a> LiveReader<'a> {
 
     /// The object, from the API server; `None` if there is none.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let config = ctx.live().get::<ConfigMap>(("default", "web")).await?;
-    /// assert_eq!(config.as_deref().map(size), Some("3"));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses the request or the object does not fit its type.
     pub async fn get<K: Object>(&self, key: impl Into<ObjectKey>) -> Result<Option<Arc<K>>, ClientError> {
@@ -50,19 +41,6 @@ impl<'a> LiveReader<'a> {
     }
 
     /// [`LiveReader::get`] of an object of a kind, as `K`, such as `DynamicObject`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::core::PartialObjectMeta;
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let metadata = ctx.live().get_of::<PartialObjectMeta>(&kind, ("default", "web")).await?;
-    /// assert!(metadata.is_some_and(|web| web.metadata.uid.is_some()));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`LiveReader::get`].
@@ -89,20 +67,6 @@ impl<'a> LiveReader<'a> {
 
     /// The objects of a namespace, or of all, from the API server; `parameters` select and page.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::ListParams;
-    ///
-    /// for name in ["a", "b", "c"] {
-    ///     ctx.create(config_map(name, "3")).await?;
-    /// }
-    /// let named = ListParams::default().fields("metadata.name=b");
-    /// let page = ctx.live().list::<ConfigMap>(Some("default"), &named).await?;
-    /// assert_eq!(page.items.len(), 1);
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses the request or an object does not fit its type.
     pub async fn list<K: Object>(
@@ -114,18 +78,6 @@ impl<'a> LiveReader<'a> {
     }
 
     /// [`LiveReader::list`] of objects of a kind, as `K`, such as `DynamicObject`.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::{DynamicObject, ListParams};
-    /// use operator_runtime::Kind;
-    ///
-    /// let kind = Kind::in_cluster("v1", "Namespace", "namespaces");
-    /// let page = ctx.live().list_of::<DynamicObject>(&kind, None, &ListParams::default()).await?;
-    /// assert!(page.items.iter().any(|namespace| namespace.metadata.name.as_deref() == Some("default")));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`LiveReader::list`].
@@ -148,23 +100,6 @@ impl<'a> LiveReader<'a> {
     /// begins with the objects that are there. The stream ends when the server ends the watch: nobody opens it again, and
     /// nobody backs off. A controller is what most operators want instead.
     ///
-    /// ```no_run
-    /// # use futures::TryStreamExt;
-    /// # use k8s_openapi::api::batch::v1::Job;
-    /// # use kube::api::{WatchEvent, WatchParams};
-    /// # use operator_runtime::prelude::*;
-    /// # async fn example(ctx: Context, job: Job) -> Result<()> {
-    /// let one = WatchParams::default().fields("metadata.name=backup");
-    /// let mut changes = std::pin::pin!(ctx.live().watch::<Job>(Some("default"), &one, "").await?);
-    /// while let Some(change) = changes.try_next().await? {
-    ///     if let WatchEvent::Modified(job) = change && job.status.is_some_and(|status| status.succeeded == Some(1)) {
-    ///         break;
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses the request; items of the stream, if the watch breaks or an object does not fit its type.
     pub async fn watch<K: Object>(
@@ -178,19 +113,6 @@ impl<'a> LiveReader<'a> {
     }
 
     /// [`LiveReader::watch`] of objects of a kind, as `K`, such as `DynamicObject`.
-    ///
-    /// ```
-    /// # use futures::TryStreamExt;
-    /// # use kube::api::{DynamicObject, WatchParams};
-    /// # use operator_runtime::{Kind, prelude::*};
-    /// # async fn example(ctx: Context, gateways: Kind) -> Result<()> {
-    /// let all = WatchParams::default();
-    /// let changes = ctx.live().watch_of::<DynamicObject>(&gateways, None, &all, "").await?;
-    /// let first = std::pin::pin!(changes).try_next().await?;
-    /// # let _ = first;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// As [`LiveReader::watch`].

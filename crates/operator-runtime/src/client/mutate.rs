@@ -18,19 +18,6 @@ use crate::object::{ObjectKey, View};
 const ATTEMPTS: usize = 5;
 
 /// What `create_or_update` or `create_or_patch` did.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// use operator_runtime::client::OperationResult;
-///
-/// let wanted = config_map("web", "3");
-/// let (_, first) = ctx.create_or_update(wanted.clone(), |_| Ok(())).await?;
-/// let (_, second) = ctx.create_or_update(wanted, |_| Ok(())).await?;
-/// assert_eq!((first, second), (OperationResult::Created, OperationResult::Unchanged));
-/// assert_eq!(second.to_string(), "unchanged");
-/// # Ok(()) }) }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     /// Nothing: the object was so already.
@@ -69,26 +56,6 @@ enum Change {
 impl<K: View> Resources<'_, K> {
     /// Creates or replaces an object; see [`Client::create_or_update`](super::Client::create_or_update).
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use kube::api::DynamicObject;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::client::OperationResult;
-    ///
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = DynamicObject::new("web", &kind.api_resource()).within("default");
-    /// let (web, result) = ctx
-    ///     .dynamic(&kind)
-    ///     .create_or_update(web, |web| {
-    ///         web.data["data"]["size"] = "3".into();
-    ///         Ok(())
-    ///     })
-    ///     .await?;
-    /// assert_eq!((result, &web.data["data"]["size"]), (OperationResult::Created, &"3".into()));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As there.
     pub async fn create_or_update(
@@ -100,25 +67,6 @@ impl<K: View> Resources<'_, K> {
     }
 
     /// Creates or patches an object; see [`Client::create_or_patch`](super::Client::create_or_patch).
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = ctx.dynamic(&kind).get(("default", "web")).await?.expect("it was created");
-    /// let (web, result) = ctx
-    ///     .dynamic(&kind)
-    ///     .create_or_patch((*web).clone(), |web| {
-    ///         web.metadata.labels.get_or_insert_default().insert("tier".to_owned(), "front".to_owned());
-    ///         Ok(())
-    ///     })
-    ///     .await?;
-    /// assert_eq!((result.to_string().as_str(), &web.data["data"]["size"]), ("updated", &"3".into()));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As there.

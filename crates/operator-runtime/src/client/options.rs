@@ -7,17 +7,6 @@ use kube::api::{PatchParams, PostParams, ValidationDirective};
 use crate::cache::Consistency;
 
 /// What the server does with fields that it does not know.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// use operator_runtime::client::FieldValidation;
-///
-/// // In tests, a field that the server does not know is a mistake.
-/// let strict = ctx.with_field_validation(FieldValidation::Strict);
-/// strict.apply(config_map("web", "3")).await?;
-/// # Ok(()) }) }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
     /// It drops them.

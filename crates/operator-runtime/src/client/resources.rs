@@ -21,16 +21,6 @@ use crate::owner::Owner;
 /// The objects of one kind as `K`, made by [`Client::dynamic`], [`Client::metadata`] or [`Client::resources`].
 ///
 /// Each function does what the one of [`Client`] with its name does.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// # use operator_runtime::Kind;
-/// // How many Secrets there are, for which their metadata is enough.
-/// let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
-/// assert_eq!(ctx.metadata(&secrets).list(None).await?.len(), 0);
-/// # Ok(()) }) }
-/// ```
 pub struct Resources<'a, K> {
     pub(crate) client: &'a Client,
     pub(crate) kind: Cow<'a, Kind>,
@@ -82,32 +72,11 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// The kind.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// assert_eq!(ctx.dynamic(&gateways).kind(), &gateways);
-    /// # Ok(()) }) }
-    /// ```
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
     /// The object, from the cache; see [`Client::get`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = ctx.dynamic(&kind).get(("default", "web")).await?.expect("it was created");
-    /// assert_eq!(web.data["data"]["size"], "3");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -124,17 +93,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// The objects that `options` name, from the cache; see [`Client::list`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let labelled = ListOptions::in_namespace("default").labels([("app", "web")]);
-    /// assert!(ctx.metadata(&kind).list(labelled).await?.is_empty());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::list`].
     pub async fn list(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, ClientError> {
@@ -145,22 +103,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Server-side apply, if it would change something; see [`Client::apply`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// use kube::api::DynamicObject;
-    /// use serde_json::json;
-    ///
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = DynamicObject::new("web", &kind.api_resource()).within("default");
-    /// let web = web.data(json!({"data": {"size": "3"}}));
-    /// let first = ctx.dynamic(&kind).apply(web.clone()).await?;
-    /// let second = ctx.dynamic(&kind).apply(web).await?;
-    /// assert_eq!(first.metadata.resource_version, second.metadata.resource_version);
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::apply`].
@@ -181,21 +123,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// An apply with a controller reference; see [`Client::apply_owned`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// use kube::api::DynamicObject;
-    /// use serde_json::json;
-    ///
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let config = DynamicObject::new("web", &kind.api_resource()).data(json!({"data": {"size": "3"}}));
-    /// let config = ctx.dynamic(&kind).apply_owned(&*web, config).await?;
-    /// assert_eq!(config.metadata.namespace.as_deref(), Some("default"), "that of the owner");
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::apply_owned`].
     pub async fn apply_owned(
@@ -213,19 +140,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// Creates an object; see [`Client::create`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// use kube::api::DynamicObject;
-    ///
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let empty = DynamicObject::new("empty", &kind.api_resource()).within("default");
-    /// let created = ctx.dynamic(&kind).create(empty).await?;
-    /// assert!(created.metadata.uid.is_some());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::create`].
     pub async fn create(&self, mut object: K) -> Result<Written<K>, ClientError> {
@@ -238,19 +152,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Replaces an object; see [`Client::update`]. A `DynamicObject` loses no field, whatever the server added.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let web = ctx.dynamic(&kind).get(("default", "web")).await?.expect("it was created");
-    /// let mut changed = (*web).clone();
-    /// changed.data["immutable"] = true.into();
-    /// assert_eq!(ctx.dynamic(&kind).update(changed).await?.data["immutable"], true);
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::update`].
@@ -271,21 +172,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Sends a patch, if it would change something; see [`Client::patch`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// use kube::api::Patch;
-    ///
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// // The object need not be read as a whole to be labelled.
-    /// let label = Patch::Merge(serde_json::json!({"metadata": {"labels": {"tier": "front"}}}));
-    /// let web = ctx.metadata(&kind).patch(("default", "web"), &label).await?;
-    /// assert_eq!(web.metadata.labels.as_ref().map(|labels| labels["tier"].as_str()), Some("front"));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::patch`].
@@ -356,20 +242,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// Sends what differs between two states of an object; see [`Client::patch_from`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::Kind;
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let configs = ctx.dynamic(&configs);
-    /// let old = configs.get(("default", "web")).await?.expect("it was created");
-    /// let mut new = (*old).clone();
-    /// new.data["data"]["size"] = "5".into();
-    /// assert_eq!(configs.patch_from(&old, &new).await?.data["data"]["size"], "5");
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::patch_from`].
     pub async fn patch_from(&self, old: &K, new: &K) -> Result<Written<K>, ClientError> {
@@ -381,20 +253,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Sends what differs, for one resource version alone; see [`Client::patch_from_locked`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::Kind;
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let configs = ctx.dynamic(&configs);
-    /// let old = configs.get(("default", "web")).await?.expect("it was created");
-    /// let mut new = (*old).clone();
-    /// new.data["data"]["size"] = "5".into();
-    /// configs.patch_from_locked(&old, &new).await?;
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::patch_from`].
@@ -418,19 +276,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// Deletes an object; see [`Client::delete`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// # ctx.create(config_map("web", "3")).await?;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// for config in ctx.metadata(&kind).list(Some("default")).await? {
-    ///     ctx.metadata(&kind).delete(&config).await?;
-    /// }
-    /// assert!(ctx.live().get::<ConfigMap>(("default", "web")).await?.is_none());
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::delete`].
     pub async fn delete(&self, object: &K) -> Result<(), ClientError> {
@@ -443,18 +288,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Deletes an object with parameters of one's own; see [`Client::delete_with`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// use kube::api::DeleteParams;
-    ///
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// // What is gone already is no error.
-    /// ctx.dynamic(&kind).delete_with(("default", "web"), DeleteParams::foreground()).await?;
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::delete_with`].
@@ -490,19 +323,6 @@ impl<'a, K: View> Resources<'a, K> {
 
     /// Deletes many objects at once; see [`Client::delete_all_of`].
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::Kind;
-    /// # let kind = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let everywhere = ctx.dynamic(&kind).delete_all_of(ListOptions::all()).await;
-    /// assert_eq!(
-    ///     everywhere.unwrap_err().to_string(),
-    ///     "cannot delete all of ConfigMap: metadata.namespace is empty",
-    /// );
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// As [`Client::delete_all_of`].
     pub async fn delete_all_of(&self, options: impl Into<ListOptions>) -> Result<(), ClientError> {
@@ -510,18 +330,6 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Deletes many objects with parameters of one's own; see [`Client::delete_all_of_with`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # use operator_runtime::Kind;
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// ctx.create(config_map("web", "3")).await?;
-    /// let configs = Kind::in_namespaces("v1", "ConfigMap", "configmaps");
-    /// let configs = ctx.dynamic(&configs);
-    /// configs.delete_all_of_with(Some("default"), kube::api::DeleteParams::background()).await?;
-    /// assert!(configs.get(("default", "web")).await?.is_none());
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// As [`Client::delete_all_of`].
@@ -562,38 +370,11 @@ impl<'a, K: View> Resources<'a, K> {
     }
 
     /// Writes the status of an object; see [`Client::status`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(deployment("web")).await?;
-    /// let kind = Kind::in_namespaces("apps/v1", "Deployment", "deployments");
-    /// let deployments = ctx.dynamic(&kind);
-    /// let web = deployments.get(("default", "web")).await?.expect("it was created");
-    /// let web = deployments.status(&web).set("collisionCount", 1).patch().await?;
-    /// assert_eq!(web.data["status"]["collisionCount"], 1);
-    /// # Ok(()) }) }
-    /// ```
     pub fn status(&self, object: &'a K) -> StatusWriter<'a, K> {
         StatusWriter::new(self.client, self.kind.clone().into_owned(), object)
     }
 
     /// A subresource of an object; see [`Client::subresource`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::Kind;
-    ///
-    /// # ctx.create(deployment("web")).await?;
-    /// let kind = Kind::in_namespaces("apps/v1", "Deployment", "deployments");
-    /// let deployments = ctx.dynamic(&kind);
-    /// let scale: serde_json::Value = deployments.subresource(("default", "web"), "scale").get().await?;
-    /// assert_eq!(scale["kind"], "Scale");
-    /// # Ok(()) }) }
-    /// ```
     pub fn subresource(&self, key: impl Into<ObjectKey>, name: &'a str) -> Subresource<'a> {
         Subresource::new(self.client, self.kind.clone().into_owned(), key.into(), name)
     }

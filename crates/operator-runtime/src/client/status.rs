@@ -5,30 +5,22 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::api::Patch;
+use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::request::Target;
-use super::{Client, ClientError, Written};
+use super::{Client, ClientError, Written, merge};
 use crate::cache::informer::Known;
 use crate::cache::noop;
 use crate::cache::skips::Interest;
 use crate::condition::Condition;
-use crate::object::{Kind, ObjectKey, View};
+use crate::object::{Kind, Object, ObjectKey, View};
 
 /// A write with a stale resource version is tried this often.
 const ATTEMPTS: usize = 5;
 
 /// Changes the status of an object: what is not named stays as it is.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// # let web = ctx.create(deployment("web")).await?;
-/// let ready = Condition::available(true, "AllReplicasReady", "3 of 3 replicas are ready");
-/// ctx.status(&*web).condition(ready).set("observedGeneration", 1).patch().await?;
-/// # Ok(()) }) }
-/// ```
 #[must_use = "nothing is written before `patch().await`"]
 pub struct StatusWriter<'a, K> {
     client: &'a Client,
@@ -57,51 +49,18 @@ impl<'a, K: View> StatusWriter<'a, K> {
     ///
     /// `lastTransitionTime` moves only if the status of the condition changes; `observedGeneration` becomes the
     /// generation of the object that the writer was made with, unless the condition names one.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let web = ctx.create(deployment("web")).await?;
-    /// let verified = Condition::new("example.com/Verified", true, "SignatureFound", "");
-    /// let scanned = Condition::new("example.com/Scanned", false, "Waiting", "The scanner is busy");
-    /// // Both in one request.
-    /// ctx.status(&*web).condition(verified).condition(scanned).patch().await?;
-    /// # Ok(()) }) }
-    /// ```
     pub fn condition(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
     }
 
     /// Removes the condition of a type; where there is none, that is nothing to write.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let web = ctx.create(deployment("web")).await?;
-    /// let scanned = Condition::new("example.com/Scanned", true, "Clean", "");
-    /// let web = ctx.status(&*web).condition(scanned).patch().await?;
-    /// // The scanner was turned off.
-    /// let web = ctx.status(&*web).remove_condition("example.com/Scanned").patch().await?;
-    /// let mut left = web.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    /// assert!(left.all(|condition| condition.type_.as_deref() != Some("example.com/Scanned")));
-    /// # Ok(()) }) }
-    /// ```
     pub fn remove_condition(mut self, type_: &str) -> Self {
         self.removed.push(type_.to_owned());
         self
     }
 
     /// Sets a field of the status, by its name in JSON, as a whole; `None` removes it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let web = ctx.create(deployment("web")).await?;
-    /// let web = ctx.status(&*web).set("observedGeneration", 1).set("collisionCount", None::<i32>).patch().await?;
-    /// assert_eq!(web.status.as_ref().and_then(|status| status.observed_generation), Some(1));
-    /// # Ok(()) }) }
-    /// ```
     pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
         self.fields.push((field.to_owned(), serde_json::to_value(value)));
         self
@@ -113,16 +72,6 @@ impl<'a, K: View> StatusWriter<'a, K> {
     /// If somebody changed the object meanwhile, the writer reads it again and merges anew, so that no condition of
     /// another controller is lost. If the object was deleted meanwhile, or another one has taken its name, nothing is
     /// written and the result is [`Written::Gone`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # let web = ctx.create(deployment("web")).await?;
-    /// let once = ctx.status(&*web).set("collisionCount", 1).patch().await?;
-    /// let twice = ctx.status(&*once).set("collisionCount", 1).patch().await?;
-    /// assert_eq!(once.status, twice.status, "the second one is not sent");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If a value is no JSON, or the server refuses the status.
@@ -194,22 +143,9 @@ impl<'a, K: View> StatusWriter<'a, K> {
         let mut value = serde_json::to_value(base).map_err(|source| target.unserializable(source))?;
         noop::remove_nulls(&mut value);
         let status = changes.patch(&value["status"], crate::clock::now());
-        let mut patch = json!({});
-        // The status of another object of this name is not overwritten. Servers ignore the UID in the status of a custom
-        // resource, so the revision must be the current one. Conditions need that too: they are sent as a whole list.
-        if let Some(uid) = &self.object.meta().uid {
-            patch["metadata"]["uid"] = uid.as_str().into();
-        }
-        if let Some(version) = &base.meta().resource_version {
-            patch["metadata"]["resourceVersion"] = version.as_str().into();
-        }
-        patch["status"] = Value::Object(status);
-        let (name, parameters) = (target.key.name(), self.client.options.patch());
-        let request = target
-            .request()
-            .patch_subresource("status", name, &parameters, &Patch::Merge(patch));
-        self.client.sent(target, &changes.interest());
-        self.client.write(target, request).await
+        self.client
+            .send_status(target, status.into(), self.object, base, &changes.interest())
+            .await
     }
 
     fn changes(&self, target: &Target) -> Result<Changes, ClientError> {
@@ -227,6 +163,128 @@ impl<'a, K: View> StatusWriter<'a, K> {
             removed: self.removed.clone(),
             fields: fields.collect::<Result<_, _>>()?,
         })
+    }
+}
+
+impl Client {
+    /// Changes the status of an object through the status subresource.
+    ///
+    /// `change` gets the newest known status, or the default one if the object has none, and sets what it means to set. The
+    /// fields that it changed are sent, and nothing is sent if it changed none. It may be called several times: if another
+    /// client changed the object meanwhile, the object is read again.
+    ///
+    /// In a field `conditions`, the `observedGeneration` of a condition that was set becomes the generation of `object`,
+    /// unless the condition has one. If the object was deleted meanwhile, or replaced by another one of the same name,
+    /// nothing is written and the result is [`Written::Gone`].
+    ///
+    /// # Errors
+    /// If the status cannot be serialized, or the server rejects it.
+    pub async fn update_status<K: Object + HasStatus>(
+        &self,
+        object: &Arc<K>,
+        change: impl Fn(&mut K::Status) + Send + Sync,
+    ) -> Result<Written<K>, ClientError>
+    where
+        K::Status: Clone + Default + Serialize,
+    {
+        let target = self.target(
+            "write the status of",
+            &Kind::of::<K>(),
+            ObjectKey::of(object.as_ref()),
+        )?;
+        target.check()?;
+        let generation = object.meta().generation;
+        let difference = |current: &K| -> Result<Option<Value>, ClientError> {
+            let old = current.status().cloned().unwrap_or_default();
+            let mut new = old.clone();
+            change(&mut new);
+            let value = |status: &K::Status| {
+                let mut value =
+                    serde_json::to_value(status).map_err(|source| target.unserializable(source))?;
+                noop::remove_nulls(&mut value);
+                Ok::<_, ClientError>(value)
+            };
+            let old = match current.status() {
+                Some(_) => value(&old)?,
+                None => json!({}),
+            };
+            let mut new = value(&new)?;
+            observe(&mut new["conditions"], &old["conditions"], generation);
+            if new["conditions"].is_null()
+                && let Some(status) = new.as_object_mut()
+            {
+                status.remove("conditions");
+            }
+            Ok(merge::difference(&old, &new))
+        };
+        let is_same = |other: &K| object.meta().uid.is_none() || other.meta().uid == object.meta().uid;
+        let interest = || Interest::Members(json!({"status": null}));
+        let is_noop = |known: &Known<K>| Ok(is_same(&known.object) && difference(&known.object)?.is_none());
+        if let Some(known) = self.skip_if(&target, interest, is_noop)? {
+            return Ok(Written::Unchanged(known.object));
+        }
+        let known = self.cache().peek::<K>(&target.kind, &target.key);
+        let mut base = known
+            .filter(|known| is_same(known))
+            .unwrap_or_else(|| object.clone());
+        for attempt in 1.. {
+            let status = difference(&base)?.unwrap_or_else(|| json!({}));
+            let interest = interest();
+            let sent = self.send_status(&target, status, object.as_ref(), base.as_ref(), &interest);
+            match sent.await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    self.metrics.conflict_retried(&target.kind.to_string());
+                    match self.live().get::<K>(&target.key).await? {
+                        Some(newest) if is_same(&newest) => base = newest,
+                        _ => break,
+                    }
+                }
+                Err(error) if error.is_not_found() || is_another_object(&error) => break,
+                outcome => return outcome.map(Written::Sent),
+            }
+        }
+        Ok(Written::Gone(base))
+    }
+
+    /// Sends a merge patch of the status of `object`, for the state `base`.
+    async fn send_status<K: View>(
+        &self,
+        target: &Target,
+        status: Value,
+        object: &K,
+        base: &K,
+        interest: &Interest,
+    ) -> Result<Arc<K>, ClientError> {
+        // The status of another object of this name is not overwritten. Servers ignore the UID in the status of a custom
+        // resource, so the revision must be the current one. Conditions need that too: they are sent as a whole list.
+        let mut patch = json!({"status": status});
+        if let Some(uid) = &object.meta().uid {
+            patch["metadata"]["uid"] = uid.as_str().into();
+        }
+        if let Some(version) = &base.meta().resource_version {
+            patch["metadata"]["resourceVersion"] = version.as_str().into();
+        }
+        let (name, parameters) = (target.key.name(), self.options.patch());
+        let request = target
+            .request()
+            .patch_subresource("status", name, &parameters, &Patch::Merge(patch));
+        self.sent(target, interest);
+        self.write(target, request).await
+    }
+}
+
+/// Fills in the observed generation of the conditions that differ from the old ones of their type.
+fn observe(conditions: &mut Value, old: &Value, generation: Option<i64>) {
+    let Some(generation) = generation else { return };
+    for condition in conditions.as_array_mut().into_iter().flatten() {
+        let mut others = old.as_array().into_iter().flatten();
+        let is_untouched = others.any(|other| other == condition);
+        if !is_untouched
+            && condition["observedGeneration"].is_null()
+            && let Some(fields) = condition.as_object_mut()
+        {
+            fields.insert("observedGeneration".to_owned(), generation.into());
+        }
     }
 }
 

@@ -14,18 +14,6 @@ use crate::object::{Kind, ObjectKey};
 
 /// A subresource of one object. Its requests are always sent, and reads come from the server: the cache does not know
 /// subresources. An answer that is the object itself is in the cache before the request returns.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// # use k8s_openapi::api::autoscaling::v1::Scale;
-/// # let web = ctx.create(deployment("web")).await?;
-/// # use kube::api::Patch;
-/// let scale: Scale = ctx.subresource(&*web, "scale").get().await?;
-/// let three = Patch::Merge(serde_json::json!({"spec": {"replicas": 3}}));
-/// let scale: Scale = ctx.subresource(&*web, "scale").patch(&three).await?;
-/// # Ok(()) }) }
-/// ```
 pub struct Subresource<'a> {
     client: &'a Client,
     kind: Kind,
@@ -47,17 +35,6 @@ impl<'a> Subresource<'a> {
 
     /// Reads it, from the server.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::autoscaling::v1::Scale;
-    ///
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let scale: Scale = ctx.subresource(&*web, "scale").get().await?;
-    /// assert_eq!(scale.metadata.name.as_deref(), Some("web"));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses, for one because the kind has no such subresource.
     pub async fn get<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
@@ -67,21 +44,6 @@ impl<'a> Subresource<'a> {
     }
 
     /// Creates it, as a `Binding`, an `Eviction` or a `TokenRequest` is.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-    /// use k8s_openapi::api::core::v1::ServiceAccount;
-    ///
-    /// # let builder: ServiceAccount = object(serde_json::json!({"metadata": {"name": "builder", "namespace": "default"}}));
-    /// let account = ctx.create(builder).await?;
-    /// let hour = TokenRequestSpec { expiration_seconds: Some(3600), ..Default::default() };
-    /// let request = TokenRequest { spec: Some(hour), ..Default::default() };
-    /// let answer: TokenRequest = ctx.subresource(&*account, "token").create(&request).await?;
-    /// assert!(answer.status.is_some_and(|status| status.token.is_some()));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the server refuses.
@@ -97,19 +59,6 @@ impl<'a> Subresource<'a> {
 
     /// Replaces it.
     ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::autoscaling::v1::Scale;
-    ///
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let mut scale: Scale = ctx.subresource(&*web, "scale").get().await?;
-    /// scale.spec.get_or_insert_default().replicas = Some(2);
-    /// let scale: Scale = ctx.subresource(&*web, "scale").update(&scale).await?;
-    /// assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(2));
-    /// # Ok(()) }) }
-    /// ```
-    ///
     /// # Errors
     /// If the server refuses, for one because it changed meanwhile.
     pub async fn update<T: DeserializeOwned>(&self, body: &impl Serialize) -> Result<T, ClientError> {
@@ -123,19 +72,6 @@ impl<'a> Subresource<'a> {
     }
 
     /// Patches it. An apply takes over what others hold, unless the client is [without force](Client::without_force).
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::autoscaling::v1::Scale;
-    /// use kube::api::Patch;
-    ///
-    /// let web = ctx.create(deployment("web")).await?;
-    /// let two = Patch::Merge(serde_json::json!({"spec": {"replicas": 2}}));
-    /// let scale: Scale = ctx.subresource(&*web, "scale").patch(&two).await?;
-    /// assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(2));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the server refuses.

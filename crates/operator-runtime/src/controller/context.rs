@@ -1,153 +1,203 @@
-//! What a reconcile is given: the client, the event recorder, and who it is.
+//! The context of a reconcile: the client, the event recorder, and the object that is reconciled.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::client::Client;
-use crate::event_recorder::{EventRecorder, EventWriter};
-use crate::manager::BaseContext;
-use crate::object::Object;
+use kube::core::object::HasStatus;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// Everything that a reconcile needs of the runtime. It is the [`Client`] of the manager, by dereference, with the
-/// event recorder beside it. Clones are cheap.
+use super::BaseContext;
+use crate::client::{Client, ClientError, List, Written};
+use crate::error::Result;
+use crate::event_recorder::{EventRecorder, EventWriter};
+use crate::object::{Kind, Object, ObjectKey, View};
+use crate::owner::Owner;
+
+/// The context of a reconcile of an object of type `K`.
 ///
-/// ```no_run
-/// # use operator_runtime::prelude::*;
-/// # use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-/// # async fn example(ctx: Context, request: Request, owner: Deployment, desired: ReplicaSet) -> Result<Action> {
-/// let Some(deployment) = ctx.get::<Deployment>(&request).await? else { return Ok(Action::done()) };
-/// let replica_set = ctx.apply_owned(&*deployment, desired).await?;
-/// ctx.event(&*deployment).normal("Applied", "The ReplicaSet is up to date").await?;
-/// # Ok(Action::done())
-/// # }
-/// ```
+/// It dereferences to [`KeyContext`], and this to the [`Client`], so that all their methods can be called on it. Its own
+/// methods refer to the object: they write its status, record events about it, and apply objects that it owns.
+///
+/// If the controller watches `K` in another cluster ([`Watch::in_cluster`](super::Watch::in_cluster)), the client is that
+/// of the other cluster. Clones are cheap.
+pub struct Context<K> {
+    base: KeyContext,
+    kind: Arc<Kind>,
+    object: Arc<K>,
+}
+
+/// The context of a reconcile by key. It dereferences to the [`Client`]. Clones are cheap.
 #[derive(Clone)]
-pub struct Context {
-    client: Client,
-    recorder: EventRecorder,
-    base: BaseContext,
-    controller: Arc<str>,
-    reconcile_id: Arc<str>,
+pub struct KeyContext {
+    pub(super) client: Client,
+    pub(super) recorder: EventRecorder,
+    pub(super) base: BaseContext,
+    pub(super) controller: Arc<str>,
+    pub(super) reconcile_id: Arc<str>,
 }
 
 // === impl Context ===
 
-impl Context {
-    pub(crate) fn new(
-        client: Client,
-        recorder: EventRecorder,
-        base: BaseContext,
-        controller: Arc<str>,
-        reconcile_id: String,
-    ) -> Self {
-        Self {
-            client,
-            recorder,
-            base,
-            controller,
-            reconcile_id: reconcile_id.into(),
+impl<K: View> Context<K> {
+    pub(super) fn new(base: KeyContext, kind: Arc<Kind>, object: Arc<K>) -> Self {
+        Self { base, kind, object }
+    }
+
+    /// Returns the object as it was when the reconcile began.
+    pub fn object(&self) -> &Arc<K> {
+        &self.object
+    }
+
+    /// Returns the key of the object.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::of(self.object.as_ref())
+    }
+
+    /// Returns the object as an owner, for functions such as [`Client::apply_owned`].
+    pub fn owner(&self) -> Owner {
+        Owner::of(&self.kind, self.object.as_ref())
+    }
+
+    /// Applies an object that the reconciled object owns, with a controller reference to it: the garbage collector deletes
+    /// it together with its owner. Its namespace defaults to that of the owner. See [`Client::apply`].
+    ///
+    /// # Errors
+    /// If the object cannot be owned by this one, or the server rejects it.
+    pub async fn apply_owned<C: Object>(&self, desired: C) -> Result<Written<C>, ClientError> {
+        self.base.client.apply_owned(self.owner(), desired).await
+    }
+
+    /// Lists objects of a kind from the cache; by default those in the namespace of the reconciled object, or of all
+    /// namespaces if it has none. See [`Client::list`].
+    pub fn list<C: Object>(&self) -> List<'_, C> {
+        let list = self.base.client.list::<C>();
+        match self.object.meta().namespace.as_deref() {
+            Some(namespace) => list.namespace(namespace),
+            None => list,
         }
     }
 
-    /// The client of the manager, for functions that take a [`Client`]; its methods are those of the context too.
+    /// Begins an event about the object, which `kubectl describe` shows.
+    pub fn event(&self) -> EventWriter<'_> {
+        self.base.recorder.about_object(&self.kind, self.object.meta())
+    }
+}
+
+impl<K: Object> Context<K> {
+    /// Cleans up external resources before the object is deleted.
     ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::prelude::*;
-    /// use operator_runtime::Client;
+    /// While the object is not being deleted, this adds the finalizer `name` if it is missing, and returns `true`. When the
+    /// object is being deleted, it runs `clean_up`, removes the finalizer, and returns `false`: end the reconcile then. For
+    /// several finalizers in order, see [`Client::finalizers`].
     ///
-    /// async fn count(client: &Client) -> Result<usize> {
-    ///     Ok(client.list::<ConfigMap>(None).await?.len())
-    /// }
-    ///
-    /// # struct Counter;
-    /// impl Reconciler for Counter {
-    ///     async fn reconcile(&self, ctx: Context, _: Request) -> Result<Action> {
-    ///         let count = count(ctx.client()).await?;
-    ///         tracing::info!(count, "counted");
-    ///         Ok(Action::done())
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use k8s_openapi::api::core::v1::Service;
+    /// # use operator_runtime::prelude::*;
+    /// # async fn delete_record(name: &str) -> Result<()> { Ok(()) }
+    /// # async fn create_record(name: &str) -> Result<()> { Ok(()) }
+    /// async fn reconcile(service: Arc<Service>, ctx: Context<Service>) -> Result<Action> {
+    ///     let key = ctx.key();
+    ///     if !ctx.finalize("example.com/dns-record", delete_record(key.name())).await? {
+    ///         return Ok(Action::done());
     ///     }
+    ///     create_record(key.name()).await?;
+    ///     Ok(Action::done())
     /// }
     /// ```
+    ///
+    /// # Errors
+    /// The error of `clean_up`, which is retried as every error of a reconcile, or if a write fails.
+    pub async fn finalize(
+        &self,
+        name: &str,
+        clean_up: impl Future<Output = Result<()>> + Send,
+    ) -> Result<bool> {
+        let finalizers = self.base.client.finalizers(self.object.as_ref());
+        let live = finalizers.finalizer(name, clean_up).run().await?;
+        Ok(live.is_some())
+    }
+}
+
+impl<K: Object + HasStatus> Context<K>
+where
+    K::Status: Clone + Default + Serialize + DeserializeOwned,
+{
+    /// Changes the status of the object; see [`Client::update_status`].
+    ///
+    /// # Errors
+    /// If the server rejects the status.
+    pub async fn update_status(
+        &self,
+        change: impl Fn(&mut K::Status) + Send + Sync,
+    ) -> Result<Written<K>, ClientError> {
+        self.base.client.update_status(&self.object, change).await
+    }
+}
+
+impl<K> Clone for Context<K> {
+    fn clone(&self) -> Self {
+        Self {
+            base: self.base.clone(),
+            kind: self.kind.clone(),
+            object: self.object.clone(),
+        }
+    }
+}
+
+impl<K> Deref for Context<K> {
+    type Target = KeyContext;
+
+    fn deref(&self) -> &KeyContext {
+        &self.base
+    }
+}
+
+impl<K> fmt::Debug for Context<K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.base.debug(&mut formatter.debug_struct("Context"))
+    }
+}
+
+// === impl KeyContext ===
+
+impl KeyContext {
+    /// Returns the client, for functions that take a [`Client`].
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Says something about `object` to people: a Kubernetes Event, which `kubectl describe` shows. It is written in
-    /// the background; see [`event_recorder`](crate::event_recorder).
-    ///
-    /// ```
-    /// use k8s_openapi::api::apps::v1::Deployment;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// async fn tell(ctx: &Context, deployment: &Deployment) -> Result<()> {
-    ///     ctx.event(deployment).warning("QuotaExceeded", "There is no room for a third replica").await?;
-    ///     Ok(())
-    /// }
-    /// # let _ = tell;
-    /// ```
-    pub fn event<'a, K: Object>(&'a self, object: &'a K) -> EventWriter<'a> {
-        self.recorder.event(object)
+    /// Returns the event recorder, for events about any object.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.recorder
     }
 
-    /// The value of this type that [`BaseContext::with_value`] gave to everything that the manager runs, if there is
-    /// one.
-    ///
-    /// ```
-    /// use operator_runtime::manager::BaseContext;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// struct Region(String);
-    ///
-    /// // Where the manager is built: `.base_context(base)`.
-    /// let base = BaseContext::new().with_value(Region("eu-1".to_owned()));
-    ///
-    /// fn region(ctx: &Context) -> Option<&str> {
-    ///     ctx.value::<Region>().map(|region| region.0.as_str())
-    /// }
-    /// # let _ = (base, region);
-    /// ```
+    /// Returns the value of this type that [`BaseContext::with_value`] added, if there is one.
     pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.base.value()
     }
 
-    /// The name of the controller, as in its logs and metrics: see [`Controller::named`](super::Controller::named).
-    ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # struct Shared;
-    /// // One reconciler for two controllers:
-    /// impl Reconciler for Shared {
-    ///     async fn reconcile(&self, ctx: Context, _: Request) -> Result<Action> {
-    ///         let is_audit = ctx.controller() == "deployment-auditor";
-    ///         # let _ = is_audit;
-    ///         Ok(Action::done())
-    ///     }
-    /// }
-    /// ```
+    /// Returns the name of the controller, as in its logs and metrics.
     pub fn controller(&self) -> &str {
         &self.controller
     }
 
-    /// Names this reconcile in the logs, as `reconcileID`: unique to it, for what is logged or asked elsewhere.
-    ///
-    /// ```
-    /// use operator_runtime::prelude::*;
-    ///
-    /// /// The value of a header that the service behind the operator logs.
-    /// fn trace_header(ctx: &Context) -> String {
-    ///     format!("{}/{}", ctx.controller(), ctx.reconcile_id())
-    /// }
-    /// # let _ = trace_header;
-    /// ```
+    /// Returns the unique identifier of this reconcile, which the log has as `reconcileID`.
     pub fn reconcile_id(&self) -> &str {
         &self.reconcile_id
     }
+
+    fn debug(&self, context: &mut fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        context
+            .field("controller", &self.controller)
+            .field("reconcile_id", &self.reconcile_id)
+            .finish_non_exhaustive()
+    }
 }
 
-impl Deref for Context {
+impl Deref for KeyContext {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -155,12 +205,8 @@ impl Deref for Context {
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for KeyContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut context = formatter.debug_struct("Context");
-        context
-            .field("controller", &self.controller)
-            .field("reconcile_id", &self.reconcile_id)
-            .finish_non_exhaustive()
+        self.debug(&mut formatter.debug_struct("KeyContext"))
     }
 }

@@ -25,8 +25,8 @@ use crate::queue::limiter::RateLimit;
 /// [`ManagerBuilder::controller_options`]: crate::manager::ManagerBuilder::controller_options
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
-    /// How many keys are reconciled at the same time; 1. Before the manager's options goes what it says of the kind of
-    /// `for_` with [`group_kind_concurrency`](crate::manager::ManagerBuilder::group_kind_concurrency).
+    /// How many keys are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerBuilder::group_kind_concurrency) sets it for
+    /// the controllers of one primary kind.
     pub max_concurrent_reconciles: Option<usize>,
     /// How long keys wait that failed or asked for it. By default each for itself, 5 ms doubling up to 1000 s; without
     /// `priority_queue`, [`RateLimit::classic`].
@@ -80,18 +80,6 @@ pub(crate) struct Settings {
 
 impl ControllerOptions {
     /// These options, and those of `other` where these leave something open.
-    ///
-    /// ```
-    /// use operator_runtime::ControllerOptions;
-    ///
-    /// let options = |count, warmup| ControllerOptions {
-    ///     max_concurrent_reconciles: count,
-    ///     warmup,
-    ///     ..ControllerOptions::default()
-    /// };
-    /// let both = options(Some(8), None).or(&options(Some(2), Some(true)));
-    /// assert_eq!((both.max_concurrent_reconciles, both.warmup), (Some(8), Some(true)));
-    /// ```
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {

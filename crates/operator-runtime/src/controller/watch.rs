@@ -1,68 +1,69 @@
-//! What a controller watches of a kind: as which type, which events, and who of several owners is meant.
+//! Watches: the events of a kind that a controller reconciles, and the objects that it reconciles for them.
 
 use std::fmt;
 
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
+use super::source::{Filters, Source};
+use super::{ControllerError, Use, UseRole};
 use crate::cache::Cache;
+use crate::client::Client;
+use crate::cluster::Cluster;
 use crate::event::Event;
-use crate::manager::Cluster;
-use crate::object::{Kind, Object, View};
+use crate::handler::{self, EventHandler};
+use crate::object::{Kind, Object, ObjectKey, View};
 use crate::predicate::Predicate;
 
-/// A watch of one kind, for [`Controller::for_with`](super::Controller::for_with),
-/// [`owns_with`](super::Controller::owns_with) and [`watches_with`](super::Controller::watches_with).
+/// A watch of one kind.
 ///
-/// `for_::<K>()` is short for `for_with(Watch::<K>::new())`. Several watches of one kind, by one controller or by many,
-/// are one request to the API server.
+/// For [`Controller::from_watch`](super::Controller::from_watch) it selects the events of the primary kind. For
+/// [`Controller::watches`](super::Controller::watches) it also says which objects to reconcile for an event:
+/// [`Watch::owned`], [`Watch::every_owner`], [`Watch::map`] or [`Watch::handler`].
 ///
-/// ```no_run
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kube::core::PartialObjectMeta;
-/// use operator_runtime::controller::Watch;
-/// use operator_runtime::{Kind, predicate, prelude::*};
+/// Several watches of one kind, by one controller or by many, share one request to the API server.
 ///
-/// # struct Mine;
-/// # impl Reconciler for Mine {
-/// #     async fn reconcile(&self, _: Context, _: Request) -> Result<Action> { Ok(Action::done()) }
-/// # }
-/// # fn example(manager: &Manager) -> Result<()> {
-/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-/// Controller::managed_by(manager)
-///     .for_::<Deployment>()
-///     // Metadata alone, which costs the server and the operator less.
-///     .owns::<PartialObjectMeta<ConfigMap>>()
-///     // A kind without a Rust type, and every owner of the kind of `for_` instead of the controlling one.
-///     .owns_with(Watch::dynamic(&gateways).filter(predicate::generation_changed()).every_owner())
-///     .complete(Mine)?;
-/// # Ok(())
-/// # }
 /// ```
-#[must_use = "hand it to a Controller"]
-pub struct Watch<K> {
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use kube::ResourceExt;
+/// use kube::core::PartialObjectMeta;
+/// use operator_runtime::{Kind, prelude::*};
+///
+/// // The pods of an operator, by the label that names their object.
+/// let pods = Watch::<Pod>::new().label("app.kubernetes.io/managed-by", "memcached-operator").map(|pod: &Pod| {
+///     let instance = pod.labels().get("app.kubernetes.io/instance")?;
+///     Some(ObjectKey::namespaced(&pod.namespace()?, instance))
+/// });
+/// // The metadata is enough to find the owners.
+/// let configs = Watch::<PartialObjectMeta<ConfigMap>>::new().every_owner();
+/// // A kind without a Rust type.
+/// let gateways = Watch::dynamic(&Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways")).owned();
+/// # let _ = (pods, configs, gateways);
+/// ```
+#[must_use = "pass it to a Controller"]
+pub struct Watch<K, M = Unmapped> {
     pub(super) kind: Kind,
-    pub(super) predicates: Vec<Box<dyn Predicate<K>>>,
-    pub(super) every_owner: bool,
-    /// The cache of another cluster.
-    pub(super) cache: Option<Cache>,
+    predicates: Vec<Box<dyn Predicate<K>>>,
+    cluster: Option<Client>,
+    mapping: M,
+}
+
+/// A [`Watch`] that does not say which objects to reconcile.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmapped;
+
+/// A [`Watch`] that says which objects to reconcile.
+pub struct Mapped<K>(Mapping<K>);
+
+enum Mapping<K> {
+    Owners { only_controller: bool },
+    Handler(Box<dyn EventHandler<K>>),
 }
 
 // === impl Watch ===
 
 impl<K: Object> Watch<K> {
-    /// The kind of `K`, with its objects as `K`.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use kube::core::PartialObjectMeta;
-    /// use operator_runtime::controller::Watch;
-    ///
-    /// let whole = Watch::<ConfigMap>::new();
-    /// let metadata = Watch::<PartialObjectMeta<ConfigMap>>::new();
-    /// # let _ = (whole, metadata);
-    /// ```
+    /// Watches the kind of `K`.
     pub fn new() -> Self {
         Self::of_kind(&Kind::of::<K>())
     }
@@ -75,119 +76,146 @@ impl<K: Object> Default for Watch<K> {
 }
 
 impl Watch<DynamicObject> {
-    /// A kind that has no Rust type, with its whole objects.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::controller::Watch;
-    ///
-    /// let gateways = Watch::dynamic(&Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways"));
-    /// assert!(format!("{gateways:?}").contains("Gateway"));
-    /// ```
+    /// Watches a kind that has no Rust type.
     pub fn dynamic(kind: &Kind) -> Self {
         Self::of_kind(kind)
     }
 }
 
 impl Watch<PartialObjectMeta> {
-    /// A kind that may have no Rust type, with the metadata of its objects. Of a kind that has one it is
+    /// Watches the metadata of a kind that may have no Rust type; for a kind with a type, use
     /// `Watch::<PartialObjectMeta<K>>::new()`.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::controller::Watch;
-    ///
-    /// let secrets = Watch::metadata(&Kind::in_namespaces("v1", "Secret", "secrets"));
-    /// # let _ = secrets;
-    /// ```
     pub fn metadata(kind: &Kind) -> Self {
         Self::of_kind(kind)
     }
 }
 
 impl<K: View> Watch<K> {
-    /// A kind with its objects as `K`: for a type of one's own that does not know its kind.
-    ///
-    /// ```
-    /// use kube::core::Object;
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::controller::Watch;
-    ///
-    /// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-    /// let watch = Watch::<Object<serde_json::Value, serde_json::Value>>::of_kind(&gateways);
-    /// # let _ = watch;
-    /// ```
+    /// Watches a kind and reads its objects as `K`, a type that does not know its kind.
     pub fn of_kind(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
             predicates: Vec::new(),
-            every_owner: false,
-            cache: None,
+            cluster: None,
+            mapping: Unmapped,
         }
     }
 
-    /// Hears only of events that this predicate lets pass, and all others that were given.
+    /// Reconciles the object of the primary kind that controls the changed object: its owner reference has
+    /// `controller: true`. After an update, the previous controller is reconciled too.
     ///
-    /// ```
-    /// use k8s_openapi::api::apps::v1::Deployment;
-    /// use operator_runtime::controller::Watch;
-    /// use operator_runtime::predicate;
-    ///
-    /// // An event has to pass both.
-    /// let watch = Watch::<Deployment>::new()
-    ///     .filter(predicate::generation_changed())
-    ///     .filter(predicate::filter(|web: &Deployment| web.metadata.labels.is_some()));
-    /// # let _ = watch;
-    /// ```
+    /// [`Controller::owns`](super::Controller::owns) is short for `watches(Watch::<K>::new().owned())`.
+    pub fn owned(self) -> Watch<K, Mapped<K>> {
+        self.mapped(Mapping::Owners {
+            only_controller: true,
+        })
+    }
+
+    /// Reconciles each object of the primary kind that owns the changed object, whether or not it controls it.
+    pub fn every_owner(self) -> Watch<K, Mapped<K>> {
+        self.mapped(Mapping::Owners {
+            only_controller: false,
+        })
+    }
+
+    /// Reconciles the keys that a function returns for the changed object. After an update, those for the previous state
+    /// are reconciled too.
+    pub fn map<I: IntoIterator<Item = ObjectKey>>(
+        self,
+        keys: impl Fn(&K) -> I + Send + Sync + 'static,
+    ) -> Watch<K, Mapped<K>> {
+        self.handler(handler::map(keys))
+    }
+
+    /// Reconciles what a [`handler`](crate::handler) adds to the queue for an event.
+    pub fn handler(self, handler: impl EventHandler<K>) -> Watch<K, Mapped<K>> {
+        self.mapped(Mapping::Handler(Box::new(handler)))
+    }
+
+    fn mapped(self, mapping: Mapping<K>) -> Watch<K, Mapped<K>> {
+        let Self {
+            kind,
+            predicates,
+            cluster,
+            mapping: Unmapped,
+        } = self;
+        Watch {
+            kind,
+            predicates,
+            cluster,
+            mapping: Mapped(mapping),
+        }
+    }
+
+    /// The client of the cluster of the watch, if it is not the manager's own.
+    pub(super) fn client(&self) -> Option<Client> {
+        self.cluster.clone()
+    }
+
+    pub(super) fn into_primary(self) -> Watch<K, Mapped<K>> {
+        self.handler(handler::for_object())
+    }
+}
+
+impl<K: View, M> Watch<K, M> {
+    /// Ignores events that `predicate`, or any other predicate of this watch, rejects.
     pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
         self.predicates.push(Box::new(predicate));
         self
     }
 
-    /// With `owns_with`: reconciles every owner of the kind of `for_`, instead of the one that controls the object.
+    /// Ignores objects that do not have this label, before and after an update.
     ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Secret;
-    /// use operator_runtime::controller::Watch;
-    ///
-    /// // A Secret that several objects share: each of them owns it, none controls it.
-    /// let shared = Watch::<Secret>::new().every_owner();
-    /// # let _ = shared;
-    /// ```
-    pub fn every_owner(mut self) -> Self {
-        self.every_owner = true;
-        self
+    /// The cache still holds them; [`CacheOptions`](crate::cache::CacheOptions) can select what is watched at all.
+    pub fn label(self, key: &str, value: &str) -> Self {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        let has_label = move |object: &K| {
+            let labels = object.meta().labels.as_ref();
+            labels.is_some_and(|labels| labels.get(&key) == Some(&value))
+        };
+        self.filter(move |event: &Event<K>| match event {
+            Event::Update { old, new } => has_label(old) || has_label(new),
+            other => has_label(other.object()),
+        })
     }
 
-    /// Watches the kind in another cluster than that of the manager:
-    /// [`Manager::add_cluster`](crate::Manager::add_cluster).
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::cache::CacheOptions;
-    /// use operator_runtime::controller::Watch;
-    /// use operator_runtime::{handler, prelude::*};
-    ///
-    /// fn controller(manager: &Manager, hub: kube::Client, mine: impl Reconciler) -> Result<()> {
-    ///     let hub = manager.add_cluster("hub", hub, CacheOptions::default())?;
-    ///     Controller::managed_by(manager)
-    ///         .for_::<ConfigMap>()
-    ///         .watches_with(Watch::<ConfigMap>::new().in_cluster(&hub), handler::for_object())
-    ///         .complete(mine)?;
-    ///     Ok(())
-    /// }
-    /// ```
+    /// Watches the kind in another cluster, which [`Manager::add_cluster`](crate::Manager::add_cluster) returned.
     pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
-        self.cache = Some(cluster.cache().clone());
+        self.cluster = Some(cluster.client().clone());
         self
-    }
-
-    pub(super) fn passes(&self, event: &Event<K>) -> bool {
-        self.predicates.iter().all(|predicate| predicate.test(event))
     }
 }
 
-impl<K> fmt::Debug for Watch<K> {
+impl<K: View> Watch<K, Mapped<K>> {
+    /// The use of the kind in the manager's own cluster.
+    pub(super) fn role(&self) -> Option<Use> {
+        let role = match self.mapping.0 {
+            Mapping::Owners { .. } => UseRole::Owns,
+            Mapping::Handler(_) => UseRole::Watches,
+        };
+        let kind = self.kind.clone();
+        self.cluster.is_none().then_some(Use { role, kind })
+    }
+
+    pub(super) fn source(
+        self,
+        cache: &Cache,
+        primary: Option<&Kind>,
+        filters: Filters,
+    ) -> Result<Source, ControllerError> {
+        let handler = match self.mapping.0 {
+            Mapping::Handler(handler) => handler,
+            Mapping::Owners { only_controller } => {
+                let owner = primary.ok_or_else(|| ControllerError::NoOwnerKind(self.kind.to_string()))?;
+                Box::new(handler::for_owner_of_kind::<K>(owner.clone(), only_controller))
+            }
+        };
+        let cache = self.cluster.as_ref().map_or(cache, Client::cache);
+        Ok(Source::kind(cache, &self.kind, self.predicates, handler, filters))
+    }
+}
+
+impl<K, M> fmt::Debug for Watch<K, M> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut watch = formatter.debug_struct("Watch");
         watch.field("kind", &self.kind).finish_non_exhaustive()

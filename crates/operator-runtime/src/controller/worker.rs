@@ -12,26 +12,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
 
-use super::{Action, Context, ControllerError, Reconciler, Request, Requests, Requeue, Settings, Source};
+use super::{
+    Action, BaseContext, ControllerError, KeyContext, Reconcile, Request, Requeue, Settings, Source,
+};
 use crate::cache::skips::Origin;
 use crate::client::{Client, Current, within};
 use crate::error::{Error, Result, Retry, panic_text};
 use crate::event_recorder::EventRecorder;
-use crate::manager::BaseContext;
 use crate::metrics::{ControllerMetrics, Outcome};
 use crate::object::{Kind, ObjectKey};
+use crate::queue::Requests;
 use crate::queue::driver::{Next, WorkQueue};
-
-/// A [`Reconciler`] of any type.
-pub(crate) trait ErasedReconciler: Send + Sync {
-    fn reconcile(self: Arc<Self>, ctx: Context, request: Request) -> BoxFuture<'static, Result<Action>>;
-}
-
-impl<R: Reconciler> ErasedReconciler for R {
-    fn reconcile(self: Arc<Self>, ctx: Context, request: Request) -> BoxFuture<'static, Result<Action>> {
-        Box::pin(async move { Reconciler::reconcile(&*self, ctx, request).await })
-    }
-}
 
 /// How long a reconcile that was cancelled may take to notice before that is told.
 const TO_ABORT: Duration = Duration::from_secs(1);
@@ -61,7 +52,7 @@ pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Option<Kind>,
     pub(crate) queue: Arc<WorkQueue>,
-    pub(crate) reconciler: Arc<dyn ErasedReconciler>,
+    pub(crate) reconcile: Reconcile,
     pub(crate) options: Settings,
     pub(crate) client: Client,
     /// Runs every reconcile of the manager.
@@ -264,13 +255,18 @@ impl Shared {
     async fn reconcile(&self, key: ObjectKey) -> Result<Action> {
         let id = crate::clock::uuid();
         let span = self.span(&key, &id);
-        let (client, recorder) = (self.client.clone(), self.recorder.clone());
-        let ctx = Context::new(client, recorder, self.base.clone(), self.name.clone(), id);
+        let ctx = KeyContext {
+            client: self.client.clone(),
+            recorder: self.recorder.clone(),
+            base: self.base.clone(),
+            controller: self.name.clone(),
+            reconcile_id: id.into(),
+        };
         let current = Current {
             origin: Origin::new(self.queue.clone(), key.clone()),
             always_send: self.options.always_send,
         };
-        let reconcile = within(current, self.reconciler.clone().reconcile(ctx, key));
+        let reconcile = within(current, (self.reconcile)(key, ctx));
         let (active, begin) = (self.metrics.worker(), Instant::now());
         let outcome = self.limited(reconcile.instrument(span.clone())).await;
         drop(active);

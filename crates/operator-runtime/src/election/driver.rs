@@ -56,20 +56,6 @@ struct Core {
 }
 
 /// Builds a [`LeaderElection`]; [`LeaderElection::builder`] makes it.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-/// use operator_runtime::election::LeaderElection;
-///
-/// let election = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock")
-///     .namespace("default")
-///     .identity("web-0")
-///     .metrics(manager.metrics().leader("memcached-operator-lock"))
-///     .build()?;
-/// # let _ = election;
-/// # Ok(()) }) }
-/// ```
 #[must_use = "call `build`"]
 pub struct LeaderElectionBuilder {
     client: kube::Client,
@@ -86,35 +72,12 @@ pub struct LeaderElectionBuilder {
 
 impl LeaderElectionBuilder {
     /// The namespace of the lease; that of the pod's service account unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::LeaderElection;
-    ///
-    /// // Outside of a cluster it has to be said.
-    /// let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock");
-    /// let election = lock.namespace("operators").build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
     /// What tells this candidate from all others, ever; `<hostname>_<uuid>` unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// // The name of a pod alone is used again by a StatefulSet: add what is new with each start.
-    /// let election = lock.identity("web-0_7f3a").build()?;
-    /// assert_eq!(election.identity(), "web-0_7f3a");
-    /// # Ok(()) }) }
-    /// ```
     pub fn identity(mut self, identity: &str) -> Self {
         self.identity = Some(identity.to_owned());
         self
@@ -122,17 +85,6 @@ impl LeaderElectionBuilder {
 
     /// Labels of the lease, when this candidate creates it; none unless said otherwise. A lease that is there keeps its
     /// own.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// let label = ("app.kubernetes.io/part-of".to_owned(), "memcached".to_owned());
-    /// let election = lock.labels([label]).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn labels(mut self, labels: impl IntoIterator<Item = (String, String)>) -> Self {
         self.labels.extend(labels);
         self
@@ -140,25 +92,6 @@ impl LeaderElectionBuilder {
 
     /// The times; 15 s, 10 s and 2 s unless said otherwise. The lease must be longer than the deadline, and the
     /// deadline longer than the retry period with its jitter.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// use std::time::Duration;
-    /// use operator_runtime::election::Timing;
-    ///
-    /// // In a test nobody wants to wait for 15 s.
-    /// let quick = Timing {
-    ///     lease_duration: Duration::from_secs(2),
-    ///     renew_deadline: Duration::from_secs(1),
-    ///     retry_period: Duration::from_millis(100),
-    /// };
-    /// let election = lock.timing(quick).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
@@ -166,17 +99,6 @@ impl LeaderElectionBuilder {
 
     /// Whether to give the lease back when the campaign is stopped, so that the next leader need not wait for it to
     /// run out; yes unless said otherwise. It is safe if all that the leader did has ended before.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// // What the leader began outside of the cluster may go on for some seconds after it stopped.
-    /// let election = lock.release_on_stop(false).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn release_on_stop(mut self, release: bool) -> Self {
         self.release = release;
         self
@@ -184,32 +106,12 @@ impl LeaderElectionBuilder {
 
     /// Where to tell `leader_election_master_status`; nowhere unless said otherwise. A manager tells it of its own
     /// election.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// let election = lock.metrics(manager.metrics().leader("memcached-operator-lock")).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn metrics(mut self, metrics: LeaderMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
     /// Checks what was said. Nothing is asked of the API server yet.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::{ElectionError, LeaderElection};
-    ///
-    /// let nameless = LeaderElection::builder(ctx.kube().clone(), "").namespace("default").build();
-    /// assert!(matches!(nameless, Err(ElectionError::NoName)));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the name is empty, the namespace cannot be found out, or the times do not fit together.
@@ -240,16 +142,6 @@ impl LeaderElectionBuilder {
 
 impl LeaderElection {
     /// Begins an election; `name` is the name of the lease, unique to the operator.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::LeaderElection;
-    ///
-    /// let election = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default").build()?;
-    /// assert!(!election.leadership().borrow().is_leader(), "nobody campaigns yet");
-    /// # Ok(()) }) }
-    /// ```
     pub fn builder(client: kube::Client, name: &str) -> LeaderElectionBuilder {
         LeaderElectionBuilder {
             client,
@@ -265,64 +157,16 @@ impl LeaderElection {
 
     /// Whether this candidate leads, now and from now on. Receivers are woken when that changes, not when the lease is
     /// renewed.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::LeaderElection;
-    /// use tokio_util::sync::CancellationToken;
-    ///
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// let election = lock.build()?;
-    /// let mut leadership = election.leadership();
-    /// let campaign = tokio::spawn(election.run(CancellationToken::new()));
-    /// assert!(leadership.wait_for(|leadership| leadership.is_leader()).await.is_ok());
-    /// # campaign.abort();
-    /// # Ok(()) }) }
-    /// ```
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.core.leadership.subscribe()
     }
 
     /// Who this candidate is, as `spec.holderIdentity` of the lease tells it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderElection;
-    /// let lock = || LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// assert_ne!(lock().build()?.identity(), lock().build()?.identity(), "a UUID is in it");
-    /// # Ok(()) }) }
-    /// ```
     pub fn identity(&self) -> &str {
         &self.core.identity
     }
 
     /// Campaigns, and leads, until `stop`. Then the lease is released, so stop it last of all.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use k8s_openapi::api::coordination::v1::Lease;
-    /// use operator_runtime::election::LeaderElection;
-    /// use tokio_util::sync::CancellationToken;
-    ///
-    /// # let lock = LeaderElection::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// let election = lock.identity("web-0").build()?;
-    /// let (mut leadership, stop) = (election.leadership(), CancellationToken::new());
-    /// let campaign = tokio::spawn(election.run(stop.clone()));
-    /// leadership.wait_for(|leadership| leadership.is_leader()).await?;
-    /// # let holder = async || -> Result<Option<String>> {
-    /// #     let lease = ctx.live().get::<Lease>(("default", "memcached-operator-lock")).await?;
-    /// #     Ok(lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone()))
-    /// # };
-    /// assert_eq!(holder().await?.as_deref(), Some("web-0"));
-    ///
-    /// stop.cancel();
-    /// campaign.await??;
-    /// assert_eq!(holder().await?.as_deref(), Some(""), "the next one need not wait");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// [`ElectionError::Lost`] if this candidate led and does not any more. Everything that only the leader may do must

@@ -60,20 +60,6 @@ struct Core {
 }
 
 /// Builds a [`LeaderForLife`]; [`LeaderForLife::builder`] makes it.
-///
-/// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-/// # fn main() -> Result<()> { cluster(async |_, ctx| {
-/// use operator_runtime::election::LeaderForLife;
-///
-/// // Outside of a pod, where it cannot be found out who this is:
-/// let election = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock")
-///     .namespace("default")
-///     .pod_name("memcached-operator-0")
-///     .build()?;
-/// # let _ = election;
-/// # Ok(()) }) }
-/// ```
 #[must_use = "call `build`"]
 pub struct LeaderForLifeBuilder {
     client: kube::Client,
@@ -136,85 +122,30 @@ fn ready(node: &Node) -> bool {
 
 impl LeaderForLifeBuilder {
     /// The namespace of the lock and of the pod; that of the pod's service account unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderForLife;
-    /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock").pod_name("web-0");
-    /// // A reference to an owner does not reach into another namespace, so lock and pod are in the same one.
-    /// let election = lock.namespace("operators").build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
     /// The name of this pod; the environment variable `POD_NAME` unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::{ElectionError, LeaderForLife};
-    ///
-    /// let lock = || LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock").namespace("default");
-    /// assert!(matches!(lock().pod_name("").build(), Err(ElectionError::NoPodName)));
-    /// assert!(lock().pod_name("web-0").build().is_ok());
-    /// # Ok(()) }) }
-    /// ```
     pub fn pod_name(mut self, name: &str) -> Self {
         self.pod_name = Some(name.to_owned());
         self
     }
 
     /// The longest wait between two attempts; 16 s unless said otherwise. The first is 1 s, and each doubles.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderForLife;
-    /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock");
-    /// # let lock = lock.namespace("default").pod_name("web-0");
-    /// // Notice sooner that the leader is gone: 1 s, 2 s, 4 s, 4 s and so on, give or take a fifth.
-    /// let election = lock.max_backoff_interval(std::time::Duration::from_secs(4)).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn max_backoff_interval(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
 
     /// Where to tell `leader_election_master_status`; nowhere unless said otherwise.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |manager, ctx| {
-    /// # use operator_runtime::election::LeaderForLife;
-    /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock");
-    /// # let lock = lock.namespace("default").pod_name("web-0");
-    /// let election = lock.metrics(manager.metrics().leader("memcached-operator-lock")).build()?;
-    /// # let _ = election;
-    /// # Ok(()) }) }
-    /// ```
     pub fn metrics(mut self, metrics: LeaderMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
     /// Checks what was said. Nothing is asked of the API server yet.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::{ElectionError, LeaderForLife};
-    ///
-    /// let nameless = LeaderForLife::builder(ctx.kube().clone(), "").namespace("default").build();
-    /// assert!(matches!(nameless, Err(ElectionError::NoName)));
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the name is empty, or the namespace or the pod cannot be found out.
@@ -247,19 +178,6 @@ impl LeaderForLifeBuilder {
 
 impl LeaderForLife {
     /// Begins an election; `name` is the name of the `ConfigMap`, unique to the operator.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// use operator_runtime::election::LeaderForLife;
-    ///
-    /// let election = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock")
-    ///     .namespace("default")
-    ///     .pod_name("web-0")
-    ///     .build()?;
-    /// assert!(!election.leadership().borrow().is_leader(), "nobody campaigns yet");
-    /// # Ok(()) }) }
-    /// ```
     pub fn builder(client: kube::Client, name: &str) -> LeaderForLifeBuilder {
         LeaderForLifeBuilder {
             client,
@@ -272,50 +190,11 @@ impl LeaderForLife {
     }
 
     /// Whether this candidate leads, now and from now on: once it does, for as long as it runs.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use operator_runtime::election::LeaderForLife;
-    /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock");
-    /// # let lock = lock.namespace("default").pod_name("web-0");
-    /// use operator_runtime::election::Leadership;
-    ///
-    /// let election = lock.build()?;
-    /// assert_eq!(*election.leadership().borrow(), Leadership::Standby);
-    /// # Ok(()) }) }
-    /// ```
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.core.leadership.subscribe()
     }
 
     /// Campaigns until `stop`. The lock is not given back: it goes with the pod.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/cluster.rs"));
-    /// # fn main() -> Result<()> { cluster(async |_, ctx| {
-    /// # use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-    /// # use operator_runtime::election::LeaderForLife;
-    /// # use tokio_util::sync::CancellationToken;
-    /// # let pod = serde_json::json!({
-    /// #     "metadata": {"name": "web-0", "namespace": "default"},
-    /// #     "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
-    /// # });
-    /// # let account = serde_json::json!({"metadata": {"name": "default", "namespace": "default"}});
-    /// # ctx.create(object::<ServiceAccount>(account)).await?;
-    /// # ctx.create(object::<Pod>(pod)).await?;
-    /// # let lock = LeaderForLife::builder(ctx.kube().clone(), "memcached-operator-lock");
-    /// let election = lock.namespace("default").pod_name("web-0").build()?;
-    /// let (mut leadership, stop) = (election.leadership(), CancellationToken::new());
-    /// let campaign = tokio::spawn(election.run(stop.clone()));
-    /// leadership.wait_for(|leadership| leadership.is_leader()).await?;
-    ///
-    /// stop.cancel();
-    /// campaign.await??;
-    /// let lock = ctx.live().get::<ConfigMap>(("default", "memcached-operator-lock")).await?;
-    /// assert!(lock.is_some(), "it goes with the pod");
-    /// # Ok(()) }) }
-    /// ```
     ///
     /// # Errors
     /// If the API server refuses to show this pod, or to read or create the lock.

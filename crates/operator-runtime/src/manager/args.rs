@@ -146,18 +146,6 @@ impl Args {
     /// Writes the log to standard error as the `--zap-*` flags say, from now on and for the whole process: with
     /// `--zap-devel`, which is the default, lines for people from `debug` on; without, JSON from `info` on. A log that
     /// somebody set up before stays as it is.
-    ///
-    /// ```
-    /// # use clap::Parser;
-    /// # #[derive(Parser)]
-    /// # struct Cli {
-    /// #     #[command(flatten)]
-    /// #     manager: operator_runtime::manager::Args,
-    /// # }
-    /// let cli = Cli::parse_from(["operator", "--zap-devel=false", "--zap-log-level=error"]);
-    /// cli.manager.init_logging();
-    /// tracing::info!("nobody reads this");
-    /// ```
     pub fn init_logging(&self) {
         self.logging().init();
     }
@@ -180,17 +168,6 @@ impl Args {
     }
 
     /// The namespaces of `--watch-namespace` or `WATCH_NAMESPACE`; none means all of them.
-    ///
-    /// ```
-    /// # use clap::Parser;
-    /// # #[derive(Parser)]
-    /// # struct Cli {
-    /// #     #[command(flatten)]
-    /// #     manager: operator_runtime::manager::Args,
-    /// # }
-    /// let cli = Cli::parse_from(["operator", "--watch-namespace=blue, green"]);
-    /// assert_eq!(cli.manager.namespaces(), ["blue", "green"]);
-    /// ```
     pub fn namespaces(&self) -> Vec<String> {
         let names = self.watch_namespace.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(str::to_owned).collect()

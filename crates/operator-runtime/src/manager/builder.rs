@@ -14,11 +14,11 @@ use tokio_util::task::TaskTracker;
 use super::connection::{self, Connect, Connection};
 use super::servers::{self, address, listen};
 use super::webhooks::{self, Source, WebhookOptions, Webhooks};
-use super::{Args, BaseContext, Inner, Manager, ManagerError, Member, Phase, Setup};
+use super::{Args, Inner, Manager, ManagerError, Member, Phase, Setup};
 use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
-use crate::controller::ControllerOptions;
+use crate::controller::{BaseContext, ControllerOptions};
 use crate::election::{Election, LeaderElection, Leadership, Timing};
 use crate::event_recorder;
 use crate::health::Checks;
@@ -177,15 +177,6 @@ impl ManagerBuilder {
 
     /// Takes what the command line and the environment say: addresses, certificates, kubeconfig, namespaces, leader
     /// election and grace period. What another method sets has precedence, whether it is called before or after.
-    ///
-    /// ```no_run
-    /// # use operator_runtime::prelude::*;
-    /// # use operator_runtime::manager::Args;
-    /// # async fn example(args: Args) -> Result<()> {
-    /// let manager = Manager::builder("example-operator").args(&args).leader_election(true).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn args(mut self, args: &Args) -> Self {
         self.args = Some(args.clone());
         self
@@ -193,60 +184,23 @@ impl ManagerBuilder {
 
     /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does. Off by
     /// default.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client()).leader_election(true);
-    /// let manager = manager.leader_election_namespace("default").build().await?;
-    /// let leading = manager.clone();
-    /// manager.run_until(async move { leading.elected().await }).await?;
-    /// # use k8s_openapi::api::coordination::v1::Lease;
-    /// let lease = kube::Api::<Lease>::namespaced(env.client(), "default").get("example-operator").await?;
-    /// assert!(lease.spec.is_some_and(|spec| spec.renew_time.is_some()));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn leader_election(self, on: bool) -> Self {
         self.change(move |options| options.leader_election.on = on)
     }
 
     /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// // Two releases of one operator in a namespace, which do not stand in each other's way.
-    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_id("example-canary");
-    /// ```
     pub fn leader_election_id(mut self, id: &str) -> Self {
         self.options.leader_election.id = id.to_owned();
         self
     }
 
     /// The times of the election: 15 s, 10 s and 2 s unless said otherwise. All instances should have the same.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::election::Timing;
-    ///
-    /// let timing = Timing { lease_duration: Duration::from_secs(30), ..Timing::default() };
-    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_timing(timing);
-    /// ```
     pub fn leader_election_timing(mut self, timing: Timing) -> Self {
         self.options.leader_election.timing = timing;
         self
     }
 
     /// Labels of the Lease, when this instance creates it.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").leader_election_labels([("team", "storage")]);
-    /// ```
     pub fn leader_election_labels<'a>(
         mut self,
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -259,11 +213,6 @@ impl ManagerBuilder {
 
     /// Whether the Lease is given back at the end, so that the next leader need not wait for it to run out; yes unless
     /// said otherwise. By then everything that ran has ended or was aborted.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_release_on_cancel(false);
-    /// ```
     pub fn leader_election_release_on_cancel(mut self, release: bool) -> Self {
         self.options.leader_election.release = release;
         self
@@ -271,15 +220,6 @@ impl ManagerBuilder {
 
     /// The client that the election is held with, such as one of another cluster; the manager's own unless said
     /// otherwise. Its requests are counted as those of host `leader-election`.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::manager::ManagerBuilder;
-    ///
-    /// fn arbitrated(arbiter: kube::Client) -> ManagerBuilder {
-    ///     Manager::builder("example-operator").leader_election(true).leader_election_client(arbiter)
-    /// }
-    /// ```
     pub fn leader_election_client(mut self, client: kube::Client) -> Self {
         self.election_client = Some(DebugClient(client));
         self
@@ -287,11 +227,6 @@ impl ManagerBuilder {
 
     /// The namespace of the Lease; by default that of the pod's service account. Outside of a cluster it has to be
     /// said, or [`ManagerBuilder::build`] fails.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").leader_election(true).leader_election_namespace("operators");
-    /// ```
     pub fn leader_election_namespace(self, namespace: &str) -> Self {
         let namespace = namespace.to_owned();
         self.change(|options| options.leader_election.namespace = namespace)
@@ -300,18 +235,6 @@ impl ManagerBuilder {
     /// Uses this configuration or client instead of the kubeconfig or the service account; [`Connect`] says how they differ.
     /// As otherwise, requests carry the `User-Agent` of the operator, the warnings of the API server are logged, and the
     /// requests are in the metrics `rest_client_*`, with an empty `host` for a client, which does not tell its server.
-    ///
-    /// ```
-    /// use operator_envtest::TestEnv;
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let env = TestEnv::start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn client(mut self, cluster: impl Into<Connect>) -> Self {
         self.client = Some(cluster.into());
         self
@@ -319,23 +242,6 @@ impl ManagerBuilder {
 
     /// Counts in this registry instead of one of the manager's own: for what has to count before the manager is there,
     /// such as an election of one's own.
-    ///
-    /// ```no_run
-    /// use operator_runtime::election::LeaderElection;
-    /// use operator_runtime::metrics::Metrics;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// # async fn example(arbiter: kube::Client) -> Result<()> {
-    /// let metrics = Metrics::new();
-    /// let election = LeaderElection::builder(arbiter, "example-operator")
-    ///     .namespace("arbitration")
-    ///     .identity("east")
-    ///     .metrics(metrics.leader("example-operator"))
-    ///     .build()?;
-    /// let manager = Manager::builder("example-operator").metrics(metrics).election(election).build().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = Some(metrics);
         self
@@ -344,11 +250,6 @@ impl ManagerBuilder {
     /// Watches these namespaces only. By default, and if this is empty, they are those of `WATCH_NAMESPACE`, or else of
     /// [`CacheOptions::namespaces`](crate::cache::CacheOptions::namespaces), or else all. Where the cache options have
     /// options for a namespace, they apply to it.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").namespaces(["blue", "green"]);
-    /// ```
     pub fn namespaces<'a>(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         let names: Vec<_> = namespaces.into_iter().map(str::to_owned).collect();
         self.change(|options| options.set_namespaces(names))
@@ -356,15 +257,6 @@ impl ManagerBuilder {
 
     /// Sets how the cache watches: selectors, transforms, resyncs, backoff, and the options of namespaces.
     /// [`ManagerBuilder::namespaces`] and `WATCH_NAMESPACE` limit which namespaces are watched.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::cache::CacheOptions;
-    ///
-    /// let options = CacheOptions { sync_period: Some(Duration::from_secs(600)), ..CacheOptions::default() };
-    /// let builder = Manager::builder("example-operator").cache_options(options).namespaces(["blue"]);
-    /// ```
     pub fn cache_options(mut self, options: CacheOptions) -> Self {
         self.options.cache = options;
         self
@@ -372,30 +264,12 @@ impl ManagerBuilder {
 
     /// Where `/healthz` and `/readyz` are served: `:8081` is port 8081 of every interface, port 0 any that is free.
     /// Nowhere when empty, which is the default here, or `0`.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let error = manager.health_probe_bind_address("nowhere").build().await.expect_err("it is no address");
-    /// assert!(error.to_string().contains("--health-probe-bind-address"));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn health_probe_bind_address(self, address: &str) -> Self {
         let address = address.to_owned();
         self.change(|options| options.health_probe_bind_address = address)
     }
 
     /// The path of liveness; `/healthz` unless said otherwise. Each check has a path of its own below it.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").liveness_endpoint_name("/live").readiness_endpoint_name("/ready");
-    /// ```
     pub fn liveness_endpoint_name(mut self, path: &str) -> Self {
         let [liveness, _] = &mut self.options.endpoints;
         *liveness = path.to_owned();
@@ -403,11 +277,6 @@ impl ManagerBuilder {
     }
 
     /// The path of readiness; `/readyz` unless said otherwise, with a path for each check below it.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").readiness_endpoint_name("/probes/ready");
-    /// ```
     pub fn readiness_endpoint_name(mut self, path: &str) -> Self {
         let [_, readiness] = &mut self.options.endpoints;
         *readiness = path.to_owned();
@@ -416,11 +285,6 @@ impl ManagerBuilder {
 
     /// Where `/metrics` is served, such as `:8443`; nowhere when empty, which is the default, or `0`. Who may read it
     /// says [`ManagerBuilder::metrics_secure`].
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").metrics_bind_address(":8443");
-    /// ```
     pub fn metrics_bind_address(self, address: &str) -> Self {
         let address = address.to_owned();
         self.change(|options| options.metrics.bind_address = address)
@@ -428,41 +292,11 @@ impl ManagerBuilder {
 
     /// Whether `/metrics` is served over HTTPS, to those whom the API server lets `get` it; the default. Otherwise
     /// over plain HTTP, to everybody.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.metrics_bind_address("127.0.0.1:0").metrics_secure(false).build().await?;
-    /// let address = manager.metrics_address().expect("it is served");
-    /// manager.run_until(async move {
-    ///     # let mut text = String::new();
-    ///     # let mut scrape = tokio::net::TcpStream::connect(address).await.expect("it listens");
-    ///     # let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    ///     # scrape.write_all(request).await.expect("it reads");
-    ///     # scrape.read_to_string(&mut text).await.expect("it answers");
-    ///     // … GET http://{address}/metrics …
-    ///     assert!(text.contains("process_cpu_seconds_total"));
-    /// }).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn metrics_secure(self, secure: bool) -> Self {
         self.change(move |options| options.metrics.secure = secure)
     }
 
     /// The oldest version of TLS in which metrics and webhooks are served; 1.2 unless said otherwise.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::certificates::TlsVersion;
-    ///
-    /// let builder = Manager::builder("example-operator").min_tls_version(TlsVersion::Tls13);
-    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.options.min_tls_version = version;
         self
@@ -470,12 +304,6 @@ impl ManagerBuilder {
 
     /// Where webhooks are served; `:9443` by default. Nobody listens while there are none, nor ever when
     /// it is empty or `0`.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// // In tests: a port that is free, which `Manager::webhook_address` tells.
-    /// let builder = Manager::builder("example-operator").webhook_bind_address("127.0.0.1:0");
-    /// ```
     pub fn webhook_bind_address(self, address: &str) -> Self {
         let address = address.to_owned();
         self.change(|options| options.webhook.bind_address = address)
@@ -484,43 +312,18 @@ impl ManagerBuilder {
     /// Serves webhooks with these certificates. Somebody else, such as cert-manager or a test, has to make the API server
     /// trust them. By default the operator makes its own, see [`crate::webhook`]. This and
     /// [`ManagerBuilder::webhook_managed_certificates`] are two values of one setting.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::certificates::Certificates;
-    ///
-    /// let certificates = Certificates::self_signed(["127.0.0.1"])?;
-    /// let ca_bundle = certificates.authority();
-    /// assert!(ca_bundle.is_some());
-    /// let builder = Manager::builder("example-operator").webhook_certificates(certificates);
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     pub fn webhook_certificates(self, certificates: Certificates) -> Self {
         self.change(|options| options.webhook.certificates = Source::Given(certificates))
     }
 
     /// Serves webhooks with certificates that the operator makes and has the API server trust. In a cluster that is the
     /// default, in the operator's own namespace with the Secret `NAME-webhook-ca`; this names another one.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::certificates::ManagedCertificates;
-    ///
-    /// let certificates = ManagedCertificates::new("operators", "example-webhook-ca");
-    /// let builder = Manager::builder("example-operator").webhook_managed_certificates(certificates);
-    /// ```
     pub fn webhook_managed_certificates(self, certificates: ManagedCertificates) -> Self {
         self.change(|options| options.webhook.certificates = Source::Managed(certificates))
     }
 
     /// Serves webhooks to those alone who show a certificate of an authority in this PEM file, as controller-runtime's
     /// `ClientCAName` does; to everybody unless said otherwise. It is read when the manager starts.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    ///
-    /// let builder = Manager::builder("example-operator").webhook_client_authority("/certs/api-server-ca.crt");
-    /// ```
     pub fn webhook_client_authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.options.webhook_client_authority = Some(file.into());
         self
@@ -528,21 +331,6 @@ impl ManagerBuilder {
 
     /// Runs the controllers only while this election is won. It goes before [`ManagerBuilder::leader_election`], and
     /// needs neither that nor `--leader-elect`.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::election::LeaderForLife;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// # let client = env.client();
-    /// let election = LeaderForLife::builder(client.clone(), "example-lock").namespace("default").pod_name("pod-0");
-    /// let election = election.build()?;
-    /// let builder = Manager::builder("example-operator").client(client).election(election);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn election(mut self, election: impl Election) -> Self {
         self.election = Some(DebugElection(Box::new(election)));
         self
@@ -551,24 +339,6 @@ impl ManagerBuilder {
     /// How long reconciles and runnables may take to end when the manager stops; 30 s by default. What has not ended
     /// by then is aborted, and [`Manager::run`] fails with [`ManagerError::GracePeriod`]. With `None` they may take
     /// for ever, as with controller-runtime's negative timeout; with zero nothing is waited for.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::manager::Runnable;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-    /// let manager = Manager::builder("example-operator").client(env.client());
-    /// let manager = manager.graceful_shutdown_timeout(Duration::from_millis(10)).build().await?;
-    /// manager.add(Runnable::new("stubborn", |_stop| std::future::pending()))?;
-    /// let leading = manager.clone();
-    /// let error = manager.run_until(async move { leading.elected().await }).await.expect_err("it never ends");
-    /// assert!(error.to_string().contains("within grace period of 10ms"));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn graceful_shutdown_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
         let timeout = timeout.into();
         self.change(move |options| options.graceful_shutdown_timeout = timeout)
@@ -579,32 +349,12 @@ impl ManagerBuilder {
     /// holds nobody up for longer. A server that lives answers within a minute, and sends a watch a bookmark as often.
     ///
     /// Streams that may be silent, such as logs that are followed, have no limit.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::Manager;
-    ///
-    /// // The load balancer before the API server drops connections, and answers are quick.
-    /// let builder = Manager::builder("example-operator").silence_timeout(Duration::from_secs(20));
-    /// ```
     pub fn silence_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.silence_timeout = timeout.into();
         self
     }
 
     /// What every controller does that does not say otherwise itself, with [`Controller::options`].
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::{ControllerOptions, Manager};
-    ///
-    /// let options = ControllerOptions {
-    ///     max_concurrent_reconciles: Some(4),
-    ///     reconciliation_timeout: Some(Duration::from_secs(60)),
-    ///     ..ControllerOptions::default()
-    /// };
-    /// let builder = Manager::builder("example-operator").controller_options(options);
-    /// ```
     ///
     /// [`Controller::options`]: crate::Controller::options
     pub fn controller_options(mut self, options: ControllerOptions) -> Self {
@@ -615,27 +365,12 @@ impl ManagerBuilder {
     /// How many keys a controller of this kind reconciles at the same time, unless it says so itself; goes before
     /// [`ManagerBuilder::controller_options`]. The kind is written as `Deployment.apps`, or `Pod` in the core group,
     /// which is how a [`Kind`](crate::Kind) prints.
-    ///
-    /// ```
-    /// # use operator_runtime::Manager;
-    /// let builder = Manager::builder("example-operator").group_kind_concurrency("Memcached.cache.example.com", 8);
-    /// ```
     pub fn group_kind_concurrency(mut self, kind: &str, count: usize) -> Self {
         self.options.group_kind_concurrency.insert(kind.to_owned(), count);
         self
     }
 
     /// What every reconcile and every runnable is given: a span for the log, and values. Nothing by default.
-    ///
-    /// ```
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::manager::BaseContext;
-    ///
-    /// struct Image(String);
-    ///
-    /// let context = BaseContext::new().with_value(Image("memcached:1.6".to_owned()));
-    /// let builder = Manager::builder("example-operator").base_context(context);
-    /// ```
     pub fn base_context(mut self, context: BaseContext) -> Self {
         self.options.base_context = context;
         self
@@ -646,19 +381,6 @@ impl ManagerBuilder {
     ///
     /// Without [`ManagerBuilder::client`] the cluster is that of `--kubeconfig`, else of `KUBECONFIG` or
     /// `~/.kube/config`, else of the pod's service account.
-    ///
-    /// ```no_run
-    /// use operator_runtime::Manager;
-    /// use operator_runtime::manager::ManagerError;
-    ///
-    /// # async fn example() -> operator_runtime::Result<()> {
-    /// let manager = match Manager::builder("example-operator").build().await {
-    ///     Err(ManagerError::Connect(error)) => return Err(error.into()),
-    ///     built => built?,
-    /// };
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// If there is no cluster, an address is none or in use, certificates cannot be read, or there is to be an
@@ -749,7 +471,7 @@ impl ManagerBuilder {
             is_blocked: AtomicBool::new(false),
             reconciles: TaskTracker::new(),
             names: Mutex::default(),
-            uses: Mutex::default(),
+            needs: Mutex::default(),
             clusters: Mutex::default(),
             phase: Mutex::new(Phase::Setup(Box::new(setup))),
             options,

@@ -6,8 +6,8 @@ use std::future::Future;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster;
 use super::webhooks::Serving;
+use crate::cluster;
 use crate::controller::Worker;
 use crate::error::Result;
 
@@ -63,17 +63,6 @@ pub(super) enum Member {
 impl Runnable {
     /// Runs `run` on the leader, until the token that it is given is cancelled: then it should end soon. Returning
     /// early is fine; an error or a panic ends the manager. `name` is for the log.
-    ///
-    /// ```
-    /// use operator_runtime::manager::Runnable;
-    /// use operator_runtime::prelude::*;
-    ///
-    /// let runnable = Runnable::new("license", |stop| async move {
-    ///     // … look at the license …
-    ///     stop.cancelled().await;
-    ///     Ok(())
-    /// });
-    /// ```
     pub fn new<F, R>(name: &str, run: F) -> Self
     where
         F: FnOnce(CancellationToken) -> R + Send + 'static,
@@ -87,17 +76,6 @@ impl Runnable {
     }
 
     /// Runs it on every instance, leading or not, after the caches have been started.
-    ///
-    /// ```
-    /// use operator_runtime::manager::Runnable;
-    ///
-    /// let server = Runnable::new("api", |stop| async move {
-    ///     // … answer requests …
-    ///     stop.cancelled().await;
-    ///     Ok(())
-    /// });
-    /// let server = server.on_every_instance();
-    /// ```
     #[must_use]
     pub fn on_every_instance(mut self) -> Self {
         self.group = Group::Others;
@@ -106,17 +84,6 @@ impl Runnable {
 
     /// Runs it on every instance, from before the caches are filled until after the last reconcile: for servers that
     /// the API server itself may call, such as webhooks.
-    ///
-    /// ```
-    /// use operator_runtime::manager::Runnable;
-    ///
-    /// let server = Runnable::new("token-webhook", |stop| async move {
-    ///     // … answer the API server …
-    ///     stop.cancelled().await;
-    ///     Ok(())
-    /// });
-    /// let server = server.before_caches();
-    /// ```
     #[must_use]
     pub fn before_caches(mut self) -> Self {
         self.group = Group::Servers;

@@ -60,20 +60,6 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
 {
     /// Serves what `handler` answers to those who connect to `listener`, over plain HTTP/1.1; `name` is for the log.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn new<F, R>(name: &str, listener: TcpListener, handler: F) -> Self
     where
         F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
@@ -91,21 +77,6 @@ where
     }
 
     /// Serves only while this instance leads. Until then clients can connect, and wait.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// let server = server.only_when_leader();
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn only_when_leader(mut self) -> Self {
         self.only_when_leader = true;
         self
@@ -113,84 +84,24 @@ where
 
     /// How long requests may take to finish when the manager stops; as long as everything else unless said otherwise
     /// ([`graceful_shutdown_timeout`](super::ManagerBuilder::graceful_shutdown_timeout)).
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// let server = server.shutdown_timeout(std::time::Duration::from_secs(5));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = Some(timeout);
         self
     }
 
     /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// let server = server.secure(operator_runtime::certificates::Certificates::self_signed(["localhost"])?);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn secure(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates);
         self
     }
 
     /// Offers HTTP/2 too; off unless said otherwise, because of its history of ways to overload servers.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// let server = server.http2(true);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http::Response;
-    /// use http_body_util::Full;
-    /// use operator_runtime::manager::Server;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let server = Server::new("hello", listener, |_| async { Response::new(Full::new(Bytes::from("hello"))) });
-    /// let server = server.min_tls_version(operator_runtime::certificates::TlsVersion::Tls13);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self

@@ -21,7 +21,7 @@ pub(super) struct ImpliedRule {
 }
 
 /// What the controllers of `setup` are told of.
-pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<Vec<Use>> {
+pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<(Vec<Use>, Vec<PolicyRule>)> {
     // A client needs a runtime even if it sends nothing; tests of `manifests()` may have none.
     let own = match tokio::runtime::Handle::try_current() {
         Ok(_) => None,
@@ -40,7 +40,7 @@ pub(super) fn uses_of(setup: impl FnOnce(&Manager) -> Result<()>) -> Result<Vec<
     // With a client and without servers there is nothing to wait for.
     let manager = manager.ok_or_else(|| Error::msg("the manager waits for something"))??;
     setup(&manager)?;
-    Ok(manager.uses())
+    Ok(manager.needs())
 }
 
 /// The rules for these uses, of an operator that owns these definitions; each once.
@@ -68,7 +68,7 @@ pub(super) fn rules(uses: &[Use], crds: &[Value]) -> Vec<ImpliedRule> {
 fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
     let kind = &used.kind;
     let method = match used.role {
-        UseRole::For => "for_",
+        UseRole::Primary => "Controller",
         UseRole::Owns => "owns",
         UseRole::Watches => "watches",
     };
@@ -81,7 +81,7 @@ fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
     };
     let mut rules = vec![rule("", &["get", "list", "watch"])];
     match used.role {
-        UseRole::For => {
+        UseRole::Primary => {
             if has_status(kind, crds) {
                 rules.push(rule("/status", &["get", "patch", "update"]));
             }

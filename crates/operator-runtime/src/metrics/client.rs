@@ -59,27 +59,11 @@ pub(super) struct Families {
 
 impl ClientMetrics {
     /// Counts a write that was not sent because it would have changed nothing.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.client().write_skipped("ConfigMap");
-    /// assert!(metrics.to_text().contains(r#"operator_runtime_writes_skipped_total{kind="ConfigMap"} 1"#));
-    /// ```
     pub fn write_skipped(&self, kind: &str) {
         self.writes_skipped.get_or_create(&of_kind(kind)).inc();
     }
 
     /// Counts a conflict that was answered by reading and trying again.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.client().conflict_retried("ConfigMap");
-    /// assert!(metrics.to_text().contains(r#"operator_runtime_conflicts_retried_total{kind="ConfigMap"} 1"#));
-    /// ```
     pub fn conflict_retried(&self, kind: &str) {
         self.conflicts_retried.get_or_create(&of_kind(kind)).inc();
     }
@@ -87,14 +71,6 @@ impl ClientMetrics {
 
 impl CacheMetrics {
     /// Says how many objects of a kind are set aside now because they do not decode.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.cache().quarantined("ConfigMap", 3);
-    /// assert!(metrics.to_text().contains(r#"operator_runtime_quarantined_objects{kind="ConfigMap"} 3"#));
-    /// ```
     pub fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);

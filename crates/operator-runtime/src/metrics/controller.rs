@@ -117,32 +117,12 @@ impl Default for ControllerMetrics {
 
 impl ControllerMetrics {
     /// Counts a worker as active until the answer is dropped.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// drop(metrics.controller("memcached", 4).worker());
-    /// assert!(metrics.to_text().contains(r#"controller_runtime_active_workers{controller="memcached"} 0"#));
-    /// ```
     pub fn worker(&self) -> ActiveWorker {
         self.active_workers.inc();
         ActiveWorker(self.active_workers.clone())
     }
 
     /// Counts a reconcile that ended, and how long it `took`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::metrics::{Metrics, Outcome};
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.controller("importer", 1).finished(Outcome::RequeueAfter, Duration::from_secs(2));
-    /// let text = metrics.to_text();
-    /// let total = r#"controller_runtime_reconcile_total{controller="importer",result="requeue_after"} 1"#;
-    /// assert!(text.contains(total));
-    /// assert!(text.contains(r#"controller_runtime_reconcile_time_seconds_sum{controller="importer"} 2"#));
-    /// ```
     pub fn finished(&self, outcome: Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
@@ -160,30 +140,11 @@ impl ControllerMetrics {
     }
 
     /// Counts a reconcile that panicked. Its end is told with [`Outcome::Error`] as well.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::metrics::{Metrics, Outcome};
-    ///
-    /// let metrics = Metrics::new();
-    /// let controller = metrics.controller("memcached", 1);
-    /// controller.panicked();
-    /// controller.finished(Outcome::Error, Duration::ZERO);
-    /// assert!(metrics.to_text().contains(r#"controller_runtime_reconcile_panics_total{controller="memcached"} 1"#));
-    /// ```
     pub fn panicked(&self) {
         self.panics.inc();
     }
 
     /// Counts a reconcile that the reconciliation timeout ended. Its end is told with [`Outcome::Error`] as well.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.controller("memcached", 1).timed_out();
-    /// assert!(metrics.to_text().contains(r#"controller_runtime_reconcile_timeouts_total{controller="memcached"} 1"#));
-    /// ```
     pub fn timed_out(&self) {
         self.timeouts.inc();
     }

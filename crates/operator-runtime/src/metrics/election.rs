@@ -28,16 +28,6 @@ pub(super) struct Families {
 
 impl LeaderMetrics {
     /// Shows 1 for the leader and 0 for the others.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// let leader = metrics.leader("importer");
-    /// leader.leading(true);
-    /// leader.leading(false);
-    /// assert!(metrics.to_text().contains(r#"leader_election_master_status{name="importer"} 0"#));
-    /// ```
     pub fn leading(&self, leading: bool) {
         self.status.set(i64::from(leading));
     }

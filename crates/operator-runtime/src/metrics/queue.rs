@@ -107,42 +107,16 @@ impl Default for QueueMetrics {
 
 impl QueueMetrics {
     /// Counts keys that became ready.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.queue("importer").added(2);
-    /// assert!(metrics.to_text().contains(r#"workqueue_adds_total{name="importer",controller="importer"} 2"#));
-    /// ```
     pub fn added(&self, keys: u64) {
         self.adds.inc_by(keys);
     }
 
     /// Counts keys that were added with a delay; they are told as [added](QueueMetrics::added) when they become ready.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.queue("importer").retried(1);
-    /// assert!(metrics.to_text().contains(r#"workqueue_retries_total{name="importer",controller="importer"} 1"#));
-    /// ```
     pub fn retried(&self, keys: u64) {
         self.retries.inc_by(keys);
     }
 
     /// Counts a key that a worker took, after it `waited` in the queue, as worked on until the answer is dropped.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// let _running = metrics.queue("importer").started(Duration::from_secs(4));
-    /// let sum = r#"workqueue_queue_duration_seconds_sum{name="importer",controller="importer"} 4"#;
-    /// assert!(metrics.to_text().contains(sum));
-    /// ```
     pub fn started(&self, waited: Duration) -> Running {
         self.queue_duration.observe(waited.as_secs_f64());
         let since = Instant::now();
@@ -160,17 +134,6 @@ impl QueueMetrics {
     }
 
     /// Shows the depth without a priority from now on, as controller-runtime does of a queue that knows none.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// let queue = metrics.queue("importer");
-    /// queue.without_priorities();
-    /// queue.depth(|| vec![(0, 7)]);
-    /// let line = r#"workqueue_depth{name="importer",controller="importer",priority=""} 7"#;
-    /// assert!(metrics.to_text().contains(line));
-    /// ```
     pub fn without_priorities(&self) {
         self.live.lock().plain = true;
     }
@@ -179,15 +142,6 @@ impl QueueMetrics {
     /// are read. The first 25 priorities keep a label of their own; all others share `exceeded_cardinality_limit`.
     ///
     /// The function should not keep the queue alive for ever: let it hold a `Weak`.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.queue("importer").depth(|| vec![(0, 7)]);
-    /// let line = r#"workqueue_depth{name="importer",controller="importer",priority="0"} 7"#;
-    /// assert!(metrics.to_text().contains(line));
-    /// ```
     pub fn depth(&self, depth: impl Fn() -> Vec<(i32, usize)> + Send + 'static) {
         self.live.lock().depth = Some(Box::new(depth));
     }

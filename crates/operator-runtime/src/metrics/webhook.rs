@@ -94,15 +94,6 @@ impl Default for WebhookMetrics {
 
 impl WebhookMetrics {
     /// Counts a request as in flight until the answer is dropped.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// drop(metrics.webhook("/authorize").request());
-    /// let line = r#"controller_runtime_webhook_latency_seconds_count{webhook="/authorize"} 1"#;
-    /// assert!(metrics.to_text().contains(line));
-    /// ```
     pub fn request(&self) -> WebhookRequest {
         self.in_flight.inc();
         WebhookRequest {
@@ -112,27 +103,11 @@ impl WebhookMetrics {
     }
 
     /// Counts a panic of an admission webhook.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.webhook("/authorize").panicked();
-    /// assert!(metrics.to_text().contains("controller_runtime_webhook_panics_total 1"));
-    /// ```
     pub fn panicked(&self) {
         self.panics.inc();
     }
 
     /// Counts a panic of a conversion webhook.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.webhook("/convert").conversion_panicked();
-    /// assert!(metrics.to_text().contains("controller_runtime_conversion_webhook_panics_total 1"));
-    /// ```
     pub fn conversion_panicked(&self) {
         self.conversion_panics.inc();
     }
@@ -145,16 +120,6 @@ impl WebhookMetrics {
 
 impl WebhookRequest {
     /// Counts the request under the status code of its answer.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use operator_runtime::metrics::Metrics;
-    ///
-    /// let metrics = Metrics::new();
-    /// metrics.webhook("/authorize").request().answered(StatusCode::BAD_REQUEST);
-    /// let line = r#"controller_runtime_webhook_requests_total{webhook="/authorize",code="400"} 1"#;
-    /// assert!(metrics.to_text().contains(line));
-    /// ```
     pub fn answered(self, code: StatusCode) {
         self.metrics.requests(code).inc();
     }

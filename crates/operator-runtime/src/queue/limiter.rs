@@ -35,30 +35,8 @@ use crate::object::ObjectKey;
 /// ```
 pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
     /// How long a key that is to be tried again waits from `now` on. Asking counts as one more try.
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    ///
-    /// let (mut limiter, key) = (RateLimit::default().limiter(), ObjectKey::cluster("a"));
-    /// let mut millis = || limiter.when(&key, Instant::now()).as_millis();
-    /// assert_eq!([millis(), millis(), millis()], [5, 10, 20]);
-    /// ```
     fn when(&mut self, key: &K, now: Instant) -> Duration;
     /// Forgets what was counted of the key, since it succeeded.
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    ///
-    /// let (mut limiter, key) = (RateLimit::default().limiter(), ObjectKey::cluster("a"));
-    /// let first = limiter.when(&key, Instant::now());
-    /// assert_ne!(limiter.when(&key, Instant::now()), first);
-    /// limiter.forget(&key);
-    /// assert_eq!(limiter.when(&key, Instant::now()), first);
-    /// ```
     fn forget(&mut self, key: &K);
 }
 
@@ -136,35 +114,12 @@ pub(crate) struct MaxOf<K>(Vec<Box<dyn RateLimiter<K>>>);
 impl RateLimit {
     /// What controller-runtime uses with its classic queue: the default backoff, and ten tries a second over all keys
     /// after the first hundred.
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    ///
-    /// let mut limiter = RateLimit::classic().limiter();
-    /// let now = Instant::now();
-    /// let mut millis = |name: usize| limiter.when(&ObjectKey::cluster(&name.to_string()), now).as_millis();
-    /// let waits: Vec<_> = (0..102).map(&mut millis).collect();
-    /// assert_eq!((waits[99], waits[100], waits[101]), (5, 100, 200));
-    /// ```
     pub fn classic() -> Self {
         let (per_second, burst) = (10.0, 100);
         Self::MaxOf(vec![Self::default(), Self::Bucket { per_second, burst }])
     }
 
     /// Makes a limiter that has counted nothing yet. Every queue has its own.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::{Backoff, RateLimit};
-    ///
-    /// let limit = RateLimit::from(Backoff { base: Duration::from_secs(1), max: Duration::from_secs(2) });
-    /// let (mut limiter, key) = (limit.limiter(), ObjectKey::cluster("a"));
-    /// let waits = [0; 3].map(|_| limiter.when(&key, Instant::now()).as_secs());
-    /// assert_eq!(waits, [1, 2, 2]);
-    /// ```
     pub fn limiter(&self) -> Box<dyn RateLimiter> {
         match self {
             Self::Exponential(backoff) => Box::new(Exponential::new(*backoff)),

@@ -135,115 +135,24 @@ pub struct Counts {
 /// ```
 pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
     /// Adds a key.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key.clone(), Add { rate_limited: true, ..Add::default() }, now);
-    /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
-    /// ```
     fn add(&mut self, key: K, add: Add, now: Instant);
 
     /// Forgets the failures of a key; the key itself stays where it is.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key.clone(), Add::default(), now);
-    /// queue.forget(&key);
-    /// assert!(queue.pop(now).is_some());
-    /// ```
     fn forget(&mut self, key: &K);
 
     /// Hands out the next key that is ready; it is running until `done`.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key.clone(), Add::default(), now);
-    /// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key));
-    /// assert!(queue.pop(now).is_none());
-    /// ```
     fn pop(&mut self, now: Instant) -> Option<Popped<K>>;
 
     /// Says that the run of a key is over.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key.clone(), Add::default(), now);
-    /// queue.pop(now);
-    /// queue.add(key.clone(), Add::default(), now);
-    /// assert!(queue.pop(now).is_none(), "it runs");
-    /// queue.done(&key, now);
-    /// assert!(queue.pop(now).is_some());
-    /// ```
     fn done(&mut self, key: &K, now: Instant);
 
     /// When to ask again, if nothing is ready now and nothing is added.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// let after = Duration::from_secs(5);
-    /// queue.add(key, Add { after, ..Add::default() }, now);
-    /// assert_eq!(queue.next_ready(), Some(now + after));
-    /// ```
     fn next_ready(&self) -> Option<Instant>;
 
     /// How many keys of each priority are ready, those too that run and are to run again.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key, Add { priority: 7, ..Add::default() }, now);
-    /// assert_eq!(queue.depth(now), [(7, 1)]);
-    /// ```
     fn depth(&mut self, now: Instant) -> Vec<(i32, usize)>;
 
     /// What has happened so far.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue, RateLimitingQueue};
-    ///
-    /// # let mut queue: Box<dyn RateLimitingQueue> = Box::new(Queue::new(RateLimit::default().limiter(), Duration::from_secs(60)));
-    /// # let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key, Add::default(), now);
-    /// assert_eq!(queue.counts().adds, 1);
-    /// ```
     fn counts(&self) -> Counts;
 }
 
@@ -325,22 +234,6 @@ enum Place {
 impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key that is served is the
     /// oldest of them, whatever its priority.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(61));
-    /// queue.add(ObjectKey::cluster("old"), Add { priority: -100, ..Add::default() }, now);
-    /// for number in 0..20 {
-    ///     queue.add(ObjectKey::cluster(&format!("urgent-{number}")), Add::default(), later);
-    /// }
-    /// let mut served = std::iter::from_fn(|| queue.pop(later)).map(|popped| popped.key);
-    /// assert_eq!(served.position(|key| key == ObjectKey::cluster("old")), Some(9));
-    /// ```
     pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
@@ -359,20 +252,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     /// Adds a key, and says whether it was not there before. A key that is there keeps the higher of the two
     /// priorities and the earlier of the two times.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// assert!(queue.add(key.clone(), Add { priority: -100, ..Add::default() }, now));
-    /// assert!(!queue.add(key, Add::default(), now));
-    /// assert_eq!(queue.pop(now).map(|popped| popped.priority), Some(0));
-    /// assert_eq!(queue.pop(now), None);
-    /// ```
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
         let after = self.wait(&key, add, now);
@@ -413,18 +292,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
     /// was not there before.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::Queue;
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let now = Instant::now();
-    /// assert!(queue.add_rate_limited(ObjectKey::cluster("a"), 0, now));
-    /// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
-    /// ```
     pub fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
         let add = Add {
             priority,
@@ -435,44 +302,11 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// Forgets the failures of a key; the key itself stays where it is.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::Queue;
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add_rate_limited(key.clone(), 0, now);
-    /// queue.forget(&key);
-    /// let later = now + Duration::from_millis(5);
-    /// assert!(queue.pop(later).is_some());
-    /// queue.done(&key, later);
-    /// // Without `forget` it would be ten milliseconds.
-    /// queue.add_rate_limited(key, 0, later);
-    /// assert_eq!(queue.next_ready(), Some(later + Duration::from_millis(5)));
-    /// ```
     pub fn forget(&mut self, key: &K) {
         self.limiter.forget(key);
     }
 
     /// Hands out the next key; it is running until [`Queue::done`].
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let now = Instant::now();
-    /// for (name, priority) in [("a", -100), ("b", 0), ("c", 0)] {
-    ///     queue.add(ObjectKey::cluster(name), Add { priority, ..Add::default() }, now);
-    /// }
-    /// let order: Vec<_> = std::iter::from_fn(|| queue.pop(now)).map(|popped| popped.key.to_string()).collect();
-    /// assert_eq!(order, ["b", "c", "a"]);
-    /// ```
     pub fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
         self.promote(now);
         let key = self.turn(now)?;
@@ -488,23 +322,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// Says that the run of a key is over; if it was added meanwhile it is due again.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-    /// queue.add(key.clone(), Add::default(), now);
-    /// queue.pop(now);
-    /// // It changes while it is reconciled, and is not handed to a second worker.
-    /// queue.add(key.clone(), Add::default(), now);
-    /// assert_eq!(queue.pop(now), None);
-    /// queue.done(&key, now);
-    /// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key));
-    /// ```
     pub fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
@@ -518,19 +335,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     /// The moment at which the first of the waiting keys becomes ready: when to look again where [`Queue::pop`] has
     /// nothing.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// assert_eq!(queue.next_ready(), None);
-    /// let (now, after) = (Instant::now(), Duration::from_secs(5));
-    /// queue.add(ObjectKey::cluster("a"), Add { after, ..Add::default() }, now);
-    /// assert_eq!(queue.next_ready(), Some(now + after));
-    /// ```
     pub fn next_ready(&self) -> Option<Instant> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
@@ -538,20 +342,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     /// How many keys of each priority are ready, the highest priority first: the metric `workqueue_depth`. Keys that run
     /// and are to run again count, too. A priority that is in use no more stays, with 0, so that dashboards see it end;
     /// beyond 25 priorities those are dropped.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// let now = Instant::now();
-    /// queue.add(ObjectKey::cluster("a"), Add { priority: -100, ..Add::default() }, now);
-    /// queue.add(ObjectKey::cluster("b"), Add::default(), now);
-    /// queue.pop(now);
-    /// assert_eq!(queue.depth(now), [(0, 0), (-100, 1)]);
-    /// ```
     pub fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
         self.promote(now);
         let depth = self.depth.iter().rev();
@@ -559,19 +349,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 
     /// What has happened so far. Keys whose time came count when somebody next asks for one, or for the depth.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use operator_runtime::ObjectKey;
-    /// use operator_runtime::controller::RateLimit;
-    /// use operator_runtime::queue::{Add, Queue};
-    ///
-    /// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-    /// for _ in 0..3 {
-    ///     queue.add(ObjectKey::cluster("a"), Add::default(), Instant::now());
-    /// }
-    /// assert_eq!(queue.counts().adds, 1);
-    /// ```
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -727,21 +504,9 @@ impl<K: Debug> Debug for Queue<K> {
 impl NewQueue {
     /// How long keys of a controller may be ready before they get a share of the workers whatever their priority: one
     /// minute.
-    ///
-    /// ```
-    /// assert_eq!(operator_runtime::queue::NewQueue::PATIENCE.as_secs(), 60);
-    /// ```
     pub const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Makes the queue with this function, which is given the name of the controller and its rate limiter.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use operator_runtime::queue::{NewQueue, Queue};
-    ///
-    /// // Keys that are ready for more than a second get their share.
-    /// let hasty = NewQueue::new(|_, limiter| Box::new(Queue::new(limiter, Duration::from_secs(1))));
-    /// ```
     pub fn new(
         make: impl Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync + 'static,
     ) -> Self {

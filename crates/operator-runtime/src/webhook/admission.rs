@@ -43,26 +43,6 @@ pub trait Defaulter<K>: Send + Sync + 'static {
     ///
     /// It may be called twice for one request, and must leave its own result as it is.
     ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied};
-    /// # struct Defaults;
-    /// # impl Defaulter<Memcached> for Defaults {
-    /// #     async fn default(&self, _: &AdmissionRequest, memcached: &mut Memcached) -> Result<(), Denied> {
-    /// #         memcached.data.get_or_insert_default().entry("size".to_owned()).or_insert_with(|| "3".to_owned());
-    /// #         Ok(())
-    /// #     }
-    /// # }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// // A test needs no server.
-    /// let mut memcached = Memcached::default();
-    /// Defaulter::default(&Defaults, &AdmissionRequest::default(), &mut memcached).await.expect("it is allowed");
-    /// assert_eq!(memcached.data.unwrap_or_default()["size"], "3");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// The request is refused, with what [`Denied`] says.
     fn default(
@@ -99,29 +79,6 @@ pub trait Defaulter<K>: Send + Sync + 'static {
 pub trait Validator<K>: Send + Sync + 'static {
     /// Checks an object that is about to be created.
     ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
-    /// # struct Checks;
-    /// # impl Validator<Memcached> for Checks {
-    /// async fn validate_create(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
-    ///     let size = memcached.data.as_ref().and_then(|data| data.get("size"));
-    ///     let size: u8 = size.map_or("3", String::as_str).parse()?;
-    ///     let warnings = (size > 9).then(|| "Sizes over 9 are slow to start".to_owned());
-    ///     Ok(warnings.into_iter().collect())
-    /// }
-    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
-    /// #     -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// # }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// #     let none = Checks.validate_create(&AdmissionRequest::default(), &Memcached::default()).await;
-    /// #     assert!(none.is_ok_and(|warnings| warnings.is_empty()));
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// The request is refused, with what [`Denied`] says.
     fn validate_create(
@@ -132,29 +89,6 @@ pub trait Validator<K>: Send + Sync + 'static {
 
     /// Checks a change, which may be of metadata alone. An object that is being deleted must still pass, or its
     /// finalizers could not be removed.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, FieldError, Validator, Warnings};
-    /// # struct Checks;
-    /// # impl Validator<Memcached> for Checks {
-    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// async fn validate_update(
-    ///     &self,
-    ///     request: &AdmissionRequest,
-    ///     old: &Memcached,
-    ///     new: &Memcached,
-    /// ) -> Result<Warnings, Denied> {
-    ///     if old.data != new.data && new.metadata.deletion_timestamp.is_none() {
-    ///         let error = FieldError::forbidden("data", "field is immutable");
-    ///         return Err(Denied::invalid::<Memcached>(&request.name, [error]));
-    ///     }
-    ///     Ok(Warnings::new())
-    /// }
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// The request is refused, with what [`Denied`] says.
@@ -167,34 +101,6 @@ pub trait Validator<K>: Send + Sync + 'static {
 
     /// Checks a deletion; allowed by default. It is called only if the webhook is registered for
     /// [`Operation::Delete`], which is not the default.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
-    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
-    ///
-    /// struct Checks;
-    ///
-    /// impl Validator<Memcached> for Checks {
-    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
-    /// #     -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    ///     // …
-    ///     async fn validate_delete(&self, _: &AdmissionRequest, memcached: &Memcached) -> Result<Warnings, Denied> {
-    ///         match memcached.data.as_ref().is_some_and(|data| data.contains_key("protected")) {
-    ///             true => Err(Denied::new("remove `protected` first")),
-    ///             false => Ok(Warnings::new()),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let options = WebhookOptions { operations: vec![Operation::Delete], ..WebhookOptions::default() };
-    /// let webhook = Webhook::<Memcached>::new().validator_with(Checks, options);
-    /// ```
     ///
     /// # Errors
     /// The request is refused, with what [`Denied`] says.
@@ -228,22 +134,6 @@ pub trait Validator<K>: Send + Sync + 'static {
 /// ```
 pub trait AdmissionHandler: Send + Sync + 'static {
     /// Judges a request. A panic is answered with 500, and counted.
-    ///
-    /// ```
-    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
-    /// struct Everything;
-    ///
-    /// impl AdmissionHandler for Everything {
-    ///     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
-    ///         AdmissionResponse::allowed()
-    ///     }
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// assert!(Everything.handle(AdmissionRequest::default()).await.is_allowed());
-    /// # }
-    /// ```
     fn handle(&self, request: AdmissionRequest) -> impl Future<Output = AdmissionResponse> + Send;
 }
 

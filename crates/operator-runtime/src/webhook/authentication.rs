@@ -46,24 +46,6 @@ const VERSION: &str = "authentication.k8s.io/v1";
 /// ```
 pub trait Authenticator: Send + Sync + 'static {
     /// Judges a token, which is never empty.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse};
-    ///
-    /// struct Nobody;
-    ///
-    /// impl Authenticator for Nobody {
-    ///     async fn authenticate(&self, _: TokenRequest) -> TokenResponse {
-    ///         TokenResponse::unauthenticated("")
-    ///     }
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let answer = Nobody.authenticate(TokenRequest::default()).await;
-    /// assert_eq!(answer, TokenResponse::unauthenticated(""));
-    /// # }
-    /// ```
     fn authenticate(&self, request: TokenRequest) -> impl Future<Output = TokenResponse> + Send;
 }
 
@@ -127,17 +109,6 @@ struct Spec {
 
 impl TokenResponse {
     /// The token is this user's.
-    ///
-    /// ```
-    /// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
-    /// use operator_runtime::webhook::TokenResponse;
-    ///
-    /// let answer = TokenResponse::authenticated(UserInfo {
-    ///     username: Some("jane".to_owned()),
-    ///     groups: Some(vec!["developers".to_owned()]),
-    ///     ..UserInfo::default()
-    /// });
-    /// ```
     pub fn authenticated(user: UserInfo) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(true),
@@ -147,12 +118,6 @@ impl TokenResponse {
     }
 
     /// The token is nobody's; `reason` is for the log of the API server, and may be empty.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::TokenResponse;
-    ///
-    /// let answer = TokenResponse::unauthenticated("the token has expired");
-    /// ```
     pub fn unauthenticated(reason: impl Into<String>) -> Self {
         Self(TokenReviewStatus {
             authenticated: Some(false),
@@ -162,28 +127,11 @@ impl TokenResponse {
     }
 
     /// The token could not be judged: it is nobody's for now, and the error is for the log of the API server.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::TokenResponse;
-    ///
-    /// let down = std::io::Error::other("the directory does not answer");
-    /// assert_eq!(TokenResponse::errored(down), TokenResponse::unauthenticated("the directory does not answer"));
-    /// ```
     pub fn errored(error: impl std::fmt::Display) -> Self {
         Self::unauthenticated(error.to_string())
     }
 
     /// For whom the token is meant, of those that were asked about.
-    ///
-    /// ```
-    /// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
-    /// use operator_runtime::webhook::{TokenRequest, TokenResponse};
-    ///
-    /// fn answer(request: &TokenRequest, user: UserInfo) -> TokenResponse {
-    ///     let mine = request.audiences.iter().filter(|audience| audience.starts_with("vault"));
-    ///     TokenResponse::authenticated(user).audiences(mine.cloned())
-    /// }
-    /// ```
     #[must_use]
     pub fn audiences(mut self, audiences: impl IntoIterator<Item = String>) -> Self {
         self.0.audiences = Some(audiences.into_iter().collect());

@@ -57,27 +57,10 @@ use crate::object::{Kind, Object};
 /// ```
 pub trait Convertible: Object {
     /// The version through which all others are converted; best the one that is stored.
-    ///
-    /// ```
-    /// use operator_runtime::Kind;
-    /// use operator_runtime::webhook::Convertible;
-    ///
-    /// fn hub_of<S: Convertible>() -> String {
-    ///     Kind::of::<S::Hub>().version
-    /// }
-    /// ```
     type Hub: Object;
 
     /// The object in the version of the hub. Name, namespace, UID and the like of the result do not matter: the object
     /// keeps those that it has. Its labels and annotations are those of the result.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::Convertible;
-    ///
-    /// fn upgraded<S: Convertible>(stored: Vec<S>) -> operator_runtime::Result<Vec<S::Hub>> {
-    ///     stored.into_iter().map(S::convert_to).collect()
-    /// }
-    /// ```
     ///
     /// # Errors
     /// The conversion is refused, and with it the request that needed it, a list of a thousand objects perhaps: an
@@ -85,14 +68,6 @@ pub trait Convertible: Object {
     fn convert_to(self) -> Result<Self::Hub>;
 
     /// The object of the hub in this version; for metadata, see [`Convertible::convert_to`].
-    ///
-    /// ```
-    /// use operator_runtime::webhook::Convertible;
-    ///
-    /// fn as_before<S: Convertible>(hub: S::Hub) -> operator_runtime::Result<S> {
-    ///     S::convert_from(hub)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// As [`Convertible::convert_to`].
@@ -161,13 +136,6 @@ impl<H: Object> Default for Conversion<H> {
 
 impl<H: Object> Conversion<H> {
     /// The hub alone, which becomes nothing but itself.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::{Conversion, Webhook};
-    ///
-    /// let webhook = Webhook::<Memcached>::new().conversion(Conversion::new());
-    /// ```
     pub fn new() -> Self {
         let hub = Version {
             to_hub: Box::new(typed::<H>),
@@ -179,30 +147,12 @@ impl<H: Object> Conversion<H> {
     }
 
     /// Adds a version; in the place of another one of the same `apiVersion`.
-    ///
-    /// ```
-    /// # use operator_runtime::webhook::{Conversion, Convertible, Webhook};
-    /// fn webhook<S: Convertible>() -> Webhook<S::Hub> {
-    ///     Webhook::new().conversion(Conversion::new().spoke::<S>())
-    /// }
-    /// ```
     pub fn spoke<S: Convertible<Hub = H>>(self) -> Self {
         self.spoke_with(S::convert_to, S::convert_from)
     }
 
     /// Adds a version whose conversion two functions know, as of a type of another crate; they promise what
     /// [`Convertible`] does.
-    ///
-    /// ```
-    /// # use operator_runtime::webhook::Conversion;
-    /// # use operator_runtime::Object;
-    /// # fn example<Memcached: Object, Old: Object>(
-    /// #     upgrade: fn(Old) -> operator_runtime::Result<Memcached>,
-    /// #     downgrade: fn(Memcached) -> operator_runtime::Result<Old>,
-    /// # ) {
-    /// let conversion = Conversion::<Memcached>::new().spoke_with::<Old>(upgrade, downgrade);
-    /// # }
-    /// ```
     pub fn spoke_with<S: Object>(
         mut self,
         convert_to: impl Fn(S) -> Result<H> + Send + Sync + 'static,

@@ -50,26 +50,11 @@ pub struct FieldError {
 
 impl Denied {
     /// 403 Forbidden, with this text.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::Denied;
-    ///
-    /// let denied = Denied::new("not on a Friday");
-    /// assert_eq!(denied.to_string(), "not on a Friday");
-    /// ```
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_code(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
     /// 422 Invalid: these fields of the object are wrong.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// use operator_runtime::webhook::{Denied, FieldError};
-    ///
-    /// let denied = Denied::invalid::<ConfigMap>("sample", [FieldError::required("data.size", "must be given")]);
-    /// assert_eq!(denied.to_string(), r#"ConfigMap "sample" is invalid: data.size: Required value: must be given"#);
-    /// ```
     pub fn invalid<K: Object>(name: &str, errors: impl IntoIterator<Item = FieldError>) -> Self {
         let kind = Kind::of::<K>();
         let errors: Vec<FieldError> = errors.into_iter().collect();
@@ -95,14 +80,6 @@ impl Denied {
     }
 
     /// A refusal with this HTTP status code, and this reason, which programs read, such as `TooManyRequests`.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use operator_runtime::webhook::{AdmissionResponse, Denied};
-    ///
-    /// let denied = Denied::with_code(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "one backup at a time");
-    /// assert!(!AdmissionResponse::denied(denied).is_allowed());
-    /// ```
     pub fn with_code(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
         let status = Status {
             status: Some(StatusSummary::Failure),
@@ -116,13 +93,6 @@ impl Denied {
     }
 
     /// Adds warnings, which clients show beside the refusal.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{AdmissionResponse, Denied};
-    ///
-    /// let denied = Denied::new("too large").warnings(["sizes are in GiB".to_owned()]);
-    /// assert!(!AdmissionResponse::denied(denied).is_allowed());
-    /// ```
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
@@ -187,13 +157,6 @@ impl From<Error> for Denied {
 
 impl FieldError {
     /// The value is of the right type and not acceptable.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::FieldError;
-    ///
-    /// let error = FieldError::invalid("spec.image", "Memcached", "must be lower case");
-    /// assert_eq!(error.to_string(), r#"spec.image: Invalid value: "Memcached": must be lower case"#);
-    /// ```
     pub fn invalid(field: &str, value: impl Into<Value>, detail: &str) -> Self {
         Self::new(
             field,
@@ -203,37 +166,16 @@ impl FieldError {
     }
 
     /// The value is missing.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::FieldError;
-    ///
-    /// let error = FieldError::required("spec.secretName", "must be set with TLS");
-    /// assert_eq!(error.to_string(), "spec.secretName: Required value: must be set with TLS");
-    /// ```
     pub fn required(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueRequired", format!("Required value: {detail}"))
     }
 
     /// The value must not be there.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::FieldError;
-    ///
-    /// let error = FieldError::forbidden("spec.size", "may not be set with spec.autoscaling");
-    /// assert_eq!(error.to_string(), "spec.size: Forbidden: may not be set with spec.autoscaling");
-    /// ```
     pub fn forbidden(field: &str, detail: &str) -> Self {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {detail}"))
     }
 
     /// The value is in the list already.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::FieldError;
-    ///
-    /// let error = FieldError::duplicate("spec.ports[1].name", "metrics");
-    /// assert_eq!(error.to_string(), r#"spec.ports[1].name: Duplicate value: "metrics""#);
-    /// ```
     pub fn duplicate(field: &str, value: impl Into<Value>) -> Self {
         Self::new(
             field,
@@ -243,14 +185,6 @@ impl FieldError {
     }
 
     /// The value is none of those supported.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::FieldError;
-    ///
-    /// let error = FieldError::not_supported("spec.tier", "silver", ["bronze", "gold"]);
-    /// let text = r#"spec.tier: Unsupported value: "silver": supported values: "bronze", "gold""#;
-    /// assert_eq!(error.to_string(), text);
-    /// ```
     pub fn not_supported<'a>(
         field: &str,
         value: impl Into<Value>,

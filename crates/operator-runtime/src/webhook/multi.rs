@@ -38,28 +38,11 @@ pub struct MultiHandler {
 
 impl MultiHandler {
     /// Nobody to ask: every request passes.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, MultiHandler};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// assert!(MultiHandler::new().handle(AdmissionRequest::default()).await.is_allowed());
-    /// # }
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Asks this one after those before.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{AdmissionHandler, MultiHandler, WebhookError, WebhookServer};
-    ///
-    /// fn server(quotas: impl AdmissionHandler, names: impl AdmissionHandler) -> Result<WebhookServer, WebhookError> {
-    ///     WebhookServer::new().handler("/validate", MultiHandler::new().and(quotas).and(names))
-    /// }
-    /// ```
     pub fn and(mut self, handler: impl AdmissionHandler) -> Self {
         self.handlers.push(Box::new(handler));
         self

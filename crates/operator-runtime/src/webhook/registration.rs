@@ -204,13 +204,6 @@ impl<K: Object> Default for Webhook<K> {
 
 impl<K: Object> Webhook<K> {
     /// No webhooks yet.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::Webhook;
-    ///
-    /// assert_eq!(Webhook::<Memcached>::new().paths().count(), 0);
-    /// ```
     pub fn new() -> Self {
         Self {
             admissions: Vec::new(),
@@ -221,115 +214,28 @@ impl<K: Object> Webhook<K> {
     }
 
     /// Fills in defaults when objects are created or updated, at [`mutate_path`](super::mutate_path).
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied, Webhook};
-    /// # struct Defaults;
-    /// # impl Defaulter<Memcached> for Defaults {
-    /// #     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> { Ok(()) }
-    /// # }
-    /// let webhook = Webhook::<Memcached>::new().defaulter(Defaults);
-    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/mutate--v1-configmap"]);
-    /// ```
     pub fn defaulter(self, defaulter: impl Defaulter<K>) -> Self {
         self.defaulter_with(defaulter, WebhookOptions::default())
     }
 
     /// [`Webhook::defaulter`], registered as `options` say.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Defaulter, Denied};
-    /// use operator_runtime::manifests::Manifests;
-    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
-    /// use serde_json::{Value, json};
-    ///
-    /// # struct Defaults;
-    /// # impl Defaulter<Memcached> for Defaults {
-    /// #     async fn default(&self, _: &AdmissionRequest, _: &mut Memcached) -> Result<(), Denied> { Ok(()) }
-    /// # }
-    /// let once = WebhookOptions { operations: vec![Operation::Create], ..WebhookOptions::default() };
-    /// let webhook = Webhook::<Memcached>::new().defaulter_with(Defaults, once);
-    /// let manifests: Value = serde_json::from_str(&Manifests::new().webhook(&webhook).to_json())?;
-    /// assert_eq!(manifests["mutatingWebhooks"][0]["rules"][0]["operations"], json!(["CREATE"]));
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn defaulter_with(self, defaulter: impl Defaulter<K>, options: WebhookOptions) -> Self {
         let handler = Defaulting::<K, _>::new(defaulter, options.remove_unknown_fields);
         self.mutating(handler, options)
     }
 
     /// Checks objects that are created or updated, at [`validate_path`](super::validate_path).
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings, Webhook};
-    /// # struct Checks;
-    /// # impl Validator<Memcached> for Checks {
-    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
-    /// #     -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// # }
-    /// let webhook = Webhook::<Memcached>::new().validator(Checks);
-    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/validate--v1-configmap"]);
-    /// ```
     pub fn validator(self, validator: impl Validator<K>) -> Self {
         self.validator_with(validator, WebhookOptions::default())
     }
 
     /// [`Webhook::validator`], registered as `options` say: for deletions too, for example, or with little patience.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// # use operator_runtime::webhook::{AdmissionRequest, Denied, Validator, Warnings};
-    /// use operator_runtime::manifests::Manifests;
-    /// use operator_runtime::webhook::{Webhook, WebhookOptions};
-    ///
-    /// # struct Checks;
-    /// # impl Validator<Memcached> for Checks {
-    /// #     async fn validate_create(&self, _: &AdmissionRequest, _: &Memcached) -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// #     async fn validate_update(&self, _: &AdmissionRequest, _: &Memcached, _: &Memcached)
-    /// #     -> Result<Warnings, Denied> {
-    /// #         Ok(Warnings::new())
-    /// #     }
-    /// # }
-    /// let quick = WebhookOptions { timeout_seconds: Some(2), ..WebhookOptions::default() };
-    /// let webhook = Webhook::<Memcached>::new().validator_with(Checks, quick);
-    /// let manifests: serde_json::Value = serde_json::from_str(&Manifests::new().webhook(&webhook).to_json())?;
-    /// assert_eq!(manifests["validatingWebhooks"][0]["timeoutSeconds"], 2);
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn validator_with(self, validator: impl Validator<K>, options: WebhookOptions) -> Self {
         self.validating(Validating::<K, _>::new(validator), options)
     }
 
     /// Answers the requests of a mutating webhook in any way: for other kinds, or for subresources, than a
     /// [`Defaulter`] sees. Each webhook needs a path of its own.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
-    /// use operator_runtime::webhook::{Webhook, WebhookOptions};
-    ///
-    /// # struct Evictions;
-    /// # impl AdmissionHandler for Evictions {
-    /// #     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse { AdmissionResponse::allowed() }
-    /// # }
-    /// let options = WebhookOptions {
-    ///     path: Some("/mutate-pod-eviction".to_owned()),
-    ///     resources: vec!["pods/eviction".to_owned()],
-    ///     ..WebhookOptions::default()
-    /// };
-    /// let webhook = Webhook::<Pod>::new().mutating(Evictions, options);
-    /// assert_eq!(webhook.paths().collect::<Vec<_>>(), ["/mutate-pod-eviction"]);
-    /// ```
     pub fn mutating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(true, mutate_path::<K>(), handler, options);
         self.admissions.push(admission);
@@ -338,26 +244,6 @@ impl<K: Object> Webhook<K> {
 
     /// Answers the requests of a validating webhook in any way: for other kinds, or for subresources, than a
     /// [`Validator`] sees. Each webhook needs a path of its own.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Pod;
-    /// use operator_runtime::manifests::Manifests;
-    /// # use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
-    /// use operator_runtime::webhook::{Operation, Webhook, WebhookOptions};
-    ///
-    /// # struct Exec;
-    /// # impl AdmissionHandler for Exec {
-    /// #     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse { AdmissionResponse::allowed() }
-    /// # }
-    /// let options = WebhookOptions {
-    ///     path: Some("/validate-pod-exec".to_owned()),
-    ///     resources: vec!["pods/exec".to_owned()],
-    ///     operations: vec![Operation::Connect],
-    ///     ..WebhookOptions::default()
-    /// };
-    /// let json = Manifests::new().webhook(&Webhook::<Pod>::new().validating(Exec, options)).to_json();
-    /// assert!(json.contains("pods/exec") && json.contains("CONNECT"));
-    /// ```
     pub fn validating(mut self, handler: impl AdmissionHandler, options: WebhookOptions) -> Self {
         let admission = Admission::new::<K>(false, validate_path::<K>(), handler, options);
         self.admissions.push(admission);
@@ -365,14 +251,6 @@ impl<K: Object> Webhook<K> {
     }
 
     /// Converts between the versions of the kind, of which `K` is the hub, at `/convert`.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::{Conversion, Webhook};
-    ///
-    /// let webhook = Webhook::<Memcached>::new().conversion(Conversion::new());
-    /// assert!(webhook.paths().any(|path| path == "/convert"));
-    /// ```
     pub fn conversion(mut self, conversion: Conversion<K>) -> Self {
         self.conversion = Some(conversion);
         self
@@ -380,20 +258,6 @@ impl<K: Object> Webhook<K> {
 
     /// Takes something of each HTTP request, such as a header, into the
     /// [`extensions`](super::AdmissionRequest::extensions) of what defaulters, validators and handlers are given.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # use operator_runtime::webhook::Webhook;
-    /// #[derive(Clone)]
-    /// struct TraceParent(String);
-    ///
-    /// let webhook = Webhook::<ConfigMap>::new().with_context(|http, extensions| {
-    ///     let header = http.headers.get("traceparent").and_then(|value| value.to_str().ok());
-    ///     if let Some(header) = header {
-    ///         extensions.insert(TraceParent(header.to_owned()));
-    ///     }
-    /// });
-    /// ```
     pub fn with_context(mut self, context: impl Fn(&Parts, &mut Extensions) + Send + Sync + 'static) -> Self {
         self.context = Some(Arc::new(context));
         self
@@ -401,13 +265,6 @@ impl<K: Object> Webhook<K> {
 
     /// Makes the span in which each request is judged; one with its kind, namespace, name, resource, user and UID
     /// unless said otherwise.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # use operator_runtime::webhook::Webhook;
-    /// let webhook = Webhook::<ConfigMap>::new()
-    ///     .span(|request| tracing::info_span!("review", name = request.name, dry_run = request.dry_run));
-    /// ```
     pub fn span(
         mut self,
         make_span: impl Fn(&AdmissionRequest) -> tracing::Span + Send + Sync + 'static,
@@ -417,15 +274,6 @@ impl<K: Object> Webhook<K> {
     }
 
     /// The paths at which they are served.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    /// use operator_runtime::webhook::{Conversion, Webhook};
-    ///
-    /// let webhook = Webhook::<Memcached>::new();
-    /// assert_eq!(webhook.paths().count(), 0);
-    /// assert_eq!(webhook.conversion(Conversion::new()).paths().collect::<Vec<_>>(), ["/convert"]);
-    /// ```
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         let convert = self.conversion.as_ref().map(|_| CONVERT);
         self.admissions

@@ -193,12 +193,6 @@ struct Body<'a> {
 
 impl AdmissionResponse {
     /// Lets the request pass as it is.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::AdmissionResponse;
-    ///
-    /// assert!(AdmissionResponse::allowed().is_allowed());
-    /// ```
     pub fn allowed() -> Self {
         Self {
             allowed: true,
@@ -210,14 +204,6 @@ impl AdmissionResponse {
     }
 
     /// Refuses the request, with the status that the client gets.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{AdmissionResponse, Denied, FieldError};
-    /// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-    ///
-    /// let denied = Denied::invalid::<Memcached>("sample", [FieldError::required("spec.size", "")]);
-    /// let answer = AdmissionResponse::denied(denied);
-    /// ```
     pub fn denied(denied: Denied) -> Self {
         let (status, warnings) = denied.into_parts();
         Self {
@@ -229,32 +215,11 @@ impl AdmissionResponse {
     }
 
     /// Refuses the request because it could not be judged: 400 where the request is to blame, 500 where the webhook is.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use operator_runtime::webhook::{AdmissionRequest, AdmissionResponse};
-    ///
-    /// fn judge(request: &AdmissionRequest) -> AdmissionResponse {
-    ///     match &request.object {
-    ///         Some(_) => AdmissionResponse::allowed(),
-    ///         None => AdmissionResponse::errored(StatusCode::BAD_REQUEST, "there is no object"),
-    ///     }
-    /// }
-    /// ```
     pub fn errored(code: StatusCode, message: impl Into<String>) -> Self {
         Self::denied(Denied::with_code(code, "", message))
     }
 
     /// Lets the request pass with these changes, a JSON patch of the object that was sent.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::AdmissionResponse;
-    /// use serde_json::json;
-    ///
-    /// let patch = serde_json::from_value(json!([{"op": "add", "path": "/metadata/labels/tier", "value": "db"}]))?;
-    /// assert!(AdmissionResponse::patched(patch).is_allowed());
-    /// # Ok::<(), serde_json::Error>(())
-    /// ```
     pub fn patched(patch: json_patch::Patch) -> Self {
         let patch = (!patch.is_empty()).then_some(patch);
         Self {
@@ -264,12 +229,6 @@ impl AdmissionResponse {
     }
 
     /// Adds warnings, which clients show to their users; each should have at most 120 characters.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::AdmissionResponse;
-    ///
-    /// let answer = AdmissionResponse::allowed().warnings(["spec.image is deprecated".to_owned()]);
-    /// ```
     #[must_use]
     pub fn warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
@@ -277,12 +236,6 @@ impl AdmissionResponse {
     }
 
     /// Adds an annotation for the audit log, to whose key the API server adds the name of the webhook in front.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::AdmissionResponse;
-    ///
-    /// let answer = AdmissionResponse::allowed().audit_annotation("license", "expired");
-    /// ```
     #[must_use]
     pub fn audit_annotation(mut self, key: &str, value: &str) -> Self {
         self.audit_annotations.insert(key.to_owned(), value.to_owned());
@@ -300,13 +253,6 @@ impl AdmissionResponse {
     }
 
     /// Whether the request may pass.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use operator_runtime::webhook::AdmissionResponse;
-    ///
-    /// assert!(!AdmissionResponse::errored(StatusCode::INTERNAL_SERVER_ERROR, "no idea").is_allowed());
-    /// ```
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }

@@ -84,33 +84,14 @@ pub enum WebhookError {
 
 impl WebhookServer {
     /// The port that scaffolded configurations use.
-    ///
-    /// ```
-    /// assert_eq!(operator_runtime::webhook::WebhookServer::PORT, 9443);
-    /// ```
     pub const PORT: u16 = 9443;
 
     /// No webhooks yet.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// assert_eq!(WebhookServer::new().paths().count(), 0);
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Serves the webhooks of a kind; call it once for each kind.
-    ///
-    /// ```
-    /// # use k8s_openapi::api::core::v1::{ConfigMap as Memcached, Pod};
-    /// use operator_runtime::webhook::{Webhook, WebhookError, WebhookServer};
-    ///
-    /// fn server(memcached: Webhook<Memcached>, pod: Webhook<Pod>) -> Result<WebhookServer, WebhookError> {
-    ///     WebhookServer::new().webhook(memcached)?.webhook(pod)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// If a path is none, or is served already.
@@ -121,21 +102,6 @@ impl WebhookServer {
 
     /// Answers admission requests at a path, that of a webhook configuration which somebody else writes.
     ///
-    /// ```
-    /// use operator_runtime::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, WebhookServer};
-    ///
-    /// struct Everything;
-    ///
-    /// impl AdmissionHandler for Everything {
-    ///     async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
-    ///         AdmissionResponse::allowed()
-    ///     }
-    /// }
-    /// let server = WebhookServer::new().handler("/validate", Everything)?;
-    /// assert!(server.handler("/validate", Everything).is_err());
-    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
-    /// ```
-    ///
     /// # Errors
     /// If the path is none, or is served already.
     pub fn handler(self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
@@ -144,14 +110,6 @@ impl WebhookServer {
     }
 
     /// Answers token reviews at a path; see [`Authenticator`] for an example.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::{Authenticator, WebhookError, WebhookServer};
-    ///
-    /// fn server(authenticator: impl Authenticator) -> Result<WebhookServer, WebhookError> {
-    ///     WebhookServer::new().authentication("/authenticate", authenticator)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// If the path is none, or is served already.
@@ -162,15 +120,6 @@ impl WebhookServer {
 
     /// Answers all requests at a path in any way: whatever their method, and with a body of up to 7 MiB. A panic is
     /// answered with 500.
-    ///
-    /// ```
-    /// use http::Response;
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let server = WebhookServer::new()
-    ///     .raw("/version", |_| async { Response::new("1.2.0".into()) })?;
-    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
-    /// ```
     ///
     /// # Errors
     /// If the path is none, or is served already.
@@ -252,39 +201,18 @@ impl WebhookServer {
     }
 
     /// Counts requests, and readings of certificates, in this registry; in one that nobody sees by default.
-    ///
-    /// ```
-    /// use operator_runtime::metrics::Metrics;
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let metrics = Metrics::new();
-    /// let server = WebhookServer::new().metrics(metrics.clone());
-    /// ```
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
     /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
-    ///
-    /// ```
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let server = WebhookServer::new().http2(true);
-    /// ```
     pub fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::TlsVersion;
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let server = WebhookServer::new().min_tls_version(TlsVersion::Tls13);
-    /// ```
     pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self
@@ -292,15 +220,6 @@ impl WebhookServer {
 
     /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to
     /// show one by `--admission-control-config-file`; everybody unless said otherwise.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Authority;
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let clients = Authority::generate()?;
-    /// let server = WebhookServer::new().client_authority(clients.certificate())?;
-    /// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-    /// ```
     ///
     /// # Errors
     /// If there is no certificate in it.
@@ -320,38 +239,12 @@ impl WebhookServer {
     }
 
     /// The paths that are served, in order.
-    ///
-    /// ```
-    /// use http::Response;
-    /// use operator_runtime::webhook::WebhookServer;
-    ///
-    /// let ok = |_| async { Response::new("ok".into()) };
-    /// let server = WebhookServer::new().raw("/version", ok)?.raw("/debug", ok)?;
-    /// assert_eq!(server.paths().collect::<Vec<_>>(), ["/debug", "/version"]);
-    /// # Ok::<(), operator_runtime::webhook::WebhookError>(())
-    /// ```
     pub fn paths(&self) -> impl Iterator<Item = String> {
         self.served.borrow().paths.clone().into_iter()
     }
 
     /// Serves until `stop`, and lets requests under way finish for up to a minute. Bodies larger than 7 MiB, or
     /// 128 MiB for conversions, which are of whole lists, are answered with 413; certificates that change are served anew.
-    ///
-    /// ```
-    /// use operator_runtime::certificates::Certificates;
-    /// use operator_runtime::webhook::WebhookServer;
-    /// use tokio_util::sync::CancellationToken;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> operator_runtime::Result<()> {
-    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    /// let (certificates, stop) = (Certificates::self_signed(["127.0.0.1"])?, CancellationToken::new());
-    /// let serving = tokio::spawn(WebhookServer::new().serve(listener, certificates, stop.clone()));
-    /// stop.cancel();
-    /// serving.await??;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// If TLS cannot be set up.

@@ -192,7 +192,7 @@ async fn what_is_no_answer_is_not_taken_for_one() {
     }
     are_sized(&bench.direct, &sizes(100)).await;
     assert!(count.load(Ordering::SeqCst) > 20);
-    let stored = manager.client().list::<Widget>(None).await.unwrap();
+    let stored = manager.client().list::<Widget>().await.unwrap();
     assert_eq!(stored.len(), 10);
     running.end().await.unwrap();
 }

@@ -36,10 +36,10 @@ async fn owned_object_is_watched_by_its_metadata_alone() {
     let widget = bench.create("a", 1).await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .owns::<PartialObjectMeta<ConfigMap>>()
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new(), reconciler).owns::<PartialObjectMeta<ConfigMap>>(),
+        )
         .unwrap();
     let mut config = config_map("of-a", "1");
     config.metadata.namespace = Some("default".to_owned());
@@ -63,17 +63,18 @@ async fn owner_that_does_not_control_hears_where_every_owner_does() {
     let manager = bench.manager().await;
     let never = |_: &Event<Widget>| false;
     let (controlling, mut of_controlling) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_where::<Widget>(never)
-        .owns::<ConfigMap>()
-        .complete(controlling)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new().filter(never), controlling).owns::<ConfigMap>(),
+        )
         .unwrap();
     let (every, mut of_every) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("every")
-        .for_where::<Widget>(never)
-        .owns_with(Watch::<ConfigMap>::new().every_owner())
-        .complete(every)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new().filter(never), every)
+                .named("every")
+                .watches(Watch::<ConfigMap>::new().every_owner()),
+        )
         .unwrap();
     let running = run(&manager);
     assert_eq!(of_every.next().await, (key("a"), Some(1)));
@@ -90,10 +91,11 @@ async fn annotations_lead_to_an_owner_in_another_namespace() {
     create(&bench, &config).await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("annotated")
-        .watches::<ConfigMap>(handler::for_annotated::<Widget, ConfigMap>())
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("annotated", reconciler)
+                .watches(Watch::<ConfigMap>::new().handler(handler::for_annotated::<Widget, ConfigMap>())),
+        )
         .unwrap();
     let running = run(&manager);
     assert_eq!(told.next().await, (key("a"), Some(1)));
@@ -116,11 +118,12 @@ async fn filter_of_all_kinds_drops_events_of_each() {
     bench.create("b", 2).await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .watches::<ConfigMap>(handler::for_object())
-        .filter_events(predicate::not_paused("example.com/paused"))
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new(), reconciler)
+                .watches(Watch::<ConfigMap>::new().handler(handler::for_object()))
+                .filter_events(predicate::not_paused("example.com/paused")),
+        )
         .unwrap();
     let running = run(&manager);
     assert_eq!(told.next().await, (key("b"), Some(2)));
@@ -139,17 +142,18 @@ async fn streams_and_functions_are_sources_too() {
     let (reconciler, mut told) = plain_teller();
     let (keys, from_keys) = controller::channel::<Request>(10);
     let (events, from_events) = controller::channel::<Event<Widget>>(10);
-    Controller::managed_by(&manager)
-        .named("listener")
-        .requests_from(from_keys)
-        .events_from(from_events, handler::for_object())
-        .watches_raw(async |requests, stop| {
-            requests.add(("default", "function"));
-            requests.add_after(("default", "later"), Duration::from_millis(20));
-            stop.cancelled().await;
-            Ok(())
-        })
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("listener", reconciler)
+                .requests_from(from_keys)
+                .events_from(from_events, handler::for_object())
+                .watches_raw(async |requests, stop| {
+                    requests.add(("default", "function"));
+                    requests.add_after(("default", "later"), Duration::from_millis(20));
+                    stop.cancelled().await;
+                    Ok(())
+                }),
+        )
         .unwrap();
     let running = run(&manager);
     keys.send(key("key")).await.unwrap();
@@ -168,10 +172,11 @@ async fn streams_and_functions_are_sources_too() {
 async fn source_that_fails_ends_the_manager() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    Controller::managed_by(&manager)
-        .named("listener")
-        .watches_raw(async |_, _| Err(Error::msg("the line is dead")))
-        .complete(plain_teller().0)
+    manager
+        .add_controller(
+            Controller::without_primary("listener", plain_teller().0)
+                .watches_raw(async |_, _| Err(Error::msg("the line is dead"))),
+        )
         .unwrap();
     let error = run(&manager).ended().await.unwrap_err();
     assert_eq!(error.to_string(), "the line is dead");
@@ -187,10 +192,8 @@ async fn panic_that_is_not_recovered_ends_the_manager() {
         recover_panic: Some(false),
         ..ControllerOptions::default()
     };
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .options(options)
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler).options(options))
         .unwrap();
     let error = run(&manager).ended().await.unwrap_err();
     assert_eq!(error.to_string(), "panic: out of order");
@@ -231,14 +234,15 @@ async fn warm_controller_listens_before_it_leads_and_acts_only_then() {
             warmup: Some(warmup),
             ..ControllerOptions::default()
         };
-        Controller::managed_by(&manager)
-            .for_::<Widget>()
-            .watches_raw(async move |_, _| {
-                starts.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            })
-            .options(options)
-            .complete(reconciler)
+        manager
+            .add_controller(
+                Controller::by_key(Watch::<Widget>::new(), reconciler)
+                    .watches_raw(async move |_, _| {
+                        starts.fetch_add(1, Ordering::SeqCst);
+                        Ok(())
+                    })
+                    .options(options),
+            )
             .unwrap();
         let running = run(&manager);
         manager.cache().list::<Widget>(None).await.unwrap();
@@ -279,21 +283,20 @@ async fn rate_limit_of_ones_own_decides_when_failures_come_back() {
     let counter = asked.clone();
     let limit = RateLimit::Custom(Arc::new(move || Box::new(Counting(counter.clone()))));
     let (failing, mut told) = teller(|_, _| async { Err(Error::msg("not yet")) });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .rate_limit(limit)
-        .complete(failing)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), failing).rate_limit(limit))
         .unwrap();
     let (slow, mut of_slow) = teller(|_, _| async { Err(Error::msg("not yet")) });
     let hour = Duration::from_secs(3600);
-    Controller::managed_by(&manager)
-        .named("slow")
-        .for_::<Widget>()
-        .rate_limit(Backoff {
-            base: hour,
-            max: hour,
-        })
-        .complete(slow)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new(), slow)
+                .named("slow")
+                .rate_limit(Backoff {
+                    base: hour,
+                    max: hour,
+                }),
+        )
         .unwrap();
     let running = run(&manager);
     for _ in 0..20 {

@@ -60,9 +60,11 @@ async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more
     bench.create("a", 1).await;
     let manager = bench.manager().await;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    Controller::managed_by(&manager)
-        .for_::<PartialObjectMeta<Widget>>()
-        .complete(Names(sender))
+    manager
+        .add_controller(Controller::by_key(
+            Watch::<PartialObjectMeta<Widget>>::new(),
+            Names(sender),
+        ))
         .unwrap();
     let running = run(&manager);
     assert_eq!(in_time(heard.recv()).await.unwrap(), "a");
@@ -88,8 +90,8 @@ async fn readers_of_metadata_alone_cost_metadata_alone_until_somebody_needs_more
 /// Tells the names of what it is called for.
 struct Names(tokio::sync::mpsc::UnboundedSender<String>);
 
-impl Reconciler for Names {
-    async fn reconcile(&self, _: Context, request: Request) -> Result<Action> {
+impl KeyReconciler for Names {
+    async fn reconcile(&self, request: Request, _: KeyContext) -> Result<Action> {
         self.0.send(request.name().to_owned())?;
         Ok(Action::done())
     }
@@ -111,8 +113,8 @@ async fn two_types_of_one_kind_are_served_side_by_side() {
     let manager = bench.manager().await;
     let running = run(&manager);
     let client = manager.client();
-    assert_eq!(client.list::<Widget>(None).await.unwrap()[0].spec.size, 1);
-    assert_eq!(client.list::<slim::Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(client.list::<Widget>().await.unwrap()[0].spec.size, 1);
+    assert_eq!(client.list::<slim::Widget>().await.unwrap().len(), 1);
     assert_eq!(
         client.get::<Widget>(&key("a")).await.unwrap().unwrap().spec.size,
         1
@@ -139,7 +141,7 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
     let client = manager.client();
     let names = async |value: &str, namespace: Option<&str>| {
         let options = ListOptions::from(namespace).index("size", value);
-        let widgets = client.list::<Widget>(options).await.unwrap();
+        let widgets = client.list::<Widget>().options(options).await.unwrap();
         widgets.iter().map(|widget| widget.name_any()).collect::<Vec<_>>()
     };
     assert_eq!(names("1", None).await, ["a", "c"]);
@@ -162,7 +164,8 @@ async fn index_finds_objects_by_value_and_sees_own_writes() {
         .await;
     assert_eq!(found.unwrap().len(), 1);
     let error = client
-        .list::<Widget>(ListOptions::all().index("color", "red"))
+        .list::<Widget>()
+        .options(ListOptions::all().index("color", "red"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains(r#"has no index "color""#), "{error}");
@@ -186,7 +189,7 @@ async fn transform_removes_what_nobody_reads() {
     config.metadata.namespace = Some("default".to_owned());
     config.binary_data = Some([("large".to_owned(), k8s_openapi::ByteString(vec![0; 100]))].into());
     let client = manager.client();
-    client.list::<ConfigMap>(None).await.unwrap();
+    client.list::<ConfigMap>().await.unwrap();
     client.create(config).await.unwrap();
     let read = client.get::<ConfigMap>(&key("a")).await.unwrap().unwrap();
     assert_eq!(
@@ -267,15 +270,18 @@ async fn resync_tells_everything_again_and_writes_nothing() {
         })
         .await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let (changed, mut of_changed) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("changes")
-        .for_where::<Widget>(operator_runtime::predicate::resource_version_changed())
-        .complete(changed)
+    manager
+        .add_controller(
+            Controller::by_key(
+                Watch::<Widget>::new().filter(operator_runtime::predicate::resource_version_changed()),
+                changed,
+            )
+            .named("changes"),
+        )
         .unwrap();
     bench.network.take_writes();
     let running = run(&manager);
@@ -390,18 +396,17 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     let manager = bench.manager().await;
     // Kept as dynamic objects, which everything fits.
     let (whole, mut of_whole) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_with(Watch::dynamic(&kind))
-        .complete(whole)
+    manager
+        .add_controller(Controller::by_key(Watch::dynamic(&kind), whole))
         .unwrap();
     let (typed, mut of_typed) = mpsc::unbounded_channel();
-    Controller::managed_by(&manager)
-        .named("typed")
-        .watches::<Lax>(operator_runtime::handler::map(move |lax: &Lax| {
-            let _ = typed.send(lax.spec.size);
-            Vec::new()
-        }))
-        .complete(plain_teller().0)
+    manager
+        .add_controller(Controller::without_primary("typed", plain_teller().0).watches(
+            Watch::<Lax>::new().handler(operator_runtime::handler::map(move |lax: &Lax| {
+                let _ = typed.send(lax.spec.size);
+                Vec::new()
+            })),
+        ))
         .unwrap();
     let running = run(&manager);
     assert_eq!(of_whole.next().await, (key("bad"), None));
@@ -442,9 +447,11 @@ async fn watch_of_a_dynamic_kind_is_a_controller_like_any_other() {
     bench.create("a", 1).await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_with(Watch::dynamic(&widget_kind()).filter(operator_runtime::predicate::generation_changed()))
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(
+            Watch::dynamic(&widget_kind()).filter(operator_runtime::predicate::generation_changed()),
+            reconciler,
+        ))
         .unwrap();
     let running = run(&manager);
     assert_eq!(told.next().await, (key("a"), Some(1)));
@@ -487,19 +494,18 @@ async fn deletion_reaches_the_handler_that_knew_an_earlier_state() {
     let manager = bench.manager().await;
     // Kept as dynamic objects, which everything fits.
     let (whole, mut of_whole) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_with(Watch::dynamic(&Kind::of::<Lax>()))
-        .complete(whole)
+    manager
+        .add_controller(Controller::by_key(Watch::dynamic(&Kind::of::<Lax>()), whole))
         .unwrap();
     let (events, mut of_typed) = mpsc::unbounded_channel();
-    Controller::managed_by(&manager)
-        .named("typed")
-        .watches::<Lax>(move |event: &operator_runtime::event::Event<Lax>| {
-            let is_deleted = matches!(event, operator_runtime::event::Event::Delete { .. });
-            let _ = events.send((is_deleted, event.object().spec.size));
-            Vec::new()
-        })
-        .complete(plain_teller().0)
+    manager
+        .add_controller(Controller::without_primary("typed", plain_teller().0).watches(
+            Watch::<Lax>::new().handler(move |event: &operator_runtime::event::Event<Lax>| {
+                let is_deleted = matches!(event, operator_runtime::event::Event::Delete { .. });
+                let _ = events.send((is_deleted, event.object().spec.size));
+                Vec::new()
+            }),
+        ))
         .unwrap();
     let running = run(&manager);
     assert_eq!(in_time(of_typed.recv()).await, Some((false, 1)));

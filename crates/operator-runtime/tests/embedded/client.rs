@@ -187,7 +187,8 @@ async fn reads_see_own_writes_though_the_watch_is_silent() {
     }
     assert_eq!(
         client
-            .list::<ConfigMap>(Some("default"))
+            .list::<ConfigMap>()
+            .namespace("default")
             .await
             .unwrap()
             .iter()
@@ -408,19 +409,12 @@ async fn events_of_one_cause_are_one_object_with_a_count() {
     let manager = bench.manager().await;
     let running = run(&manager);
     for _ in 0..3 {
-        manager
-            .recorder()
-            .event(&widget)
-            .normal("Created", "Created it")
-            .await
-            .unwrap();
+        manager.recorder().event(&widget).normal("Created", "Created it");
     }
     manager
         .recorder()
         .event(&widget)
-        .warning("Broken", "It is broken")
-        .await
-        .unwrap();
+        .warning("Broken", "It is broken");
     running.end().await.unwrap();
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
     let mut events = events.list(&Default::default()).await.unwrap().items;
@@ -477,9 +471,8 @@ async fn election_decides_when_controllers_run() {
         .election(election);
     let manager = manager.build().await.unwrap();
     let (reconciler, mut told) = crate::support::teller(|_, _| std::future::pending());
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     manager.cache().list::<Widget>(None).await.unwrap();
@@ -515,13 +508,21 @@ async fn cache_keeps_only_what_is_selected() {
         configs.create(&PostParams::default(), &config).await.unwrap();
     }
     let running = run(&manager);
-    let all = manager.client().list::<ConfigMap>(None).await.unwrap();
+    let all = manager.client().list::<ConfigMap>().await.unwrap();
     let names: Vec<_> = all
         .iter()
         .filter_map(|config| config.metadata.name.as_deref())
         .collect();
     assert_eq!(names, ["kept"]);
     let none = ListOptions::in_namespace("default").labels([("tier", "back")]);
-    assert!(manager.client().list::<ConfigMap>(none).await.unwrap().is_empty());
+    assert!(
+        manager
+            .client()
+            .list::<ConfigMap>()
+            .options(none)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     running.end().await.unwrap();
 }

@@ -19,9 +19,8 @@ async fn creation_change_and_deletion_reach_the_reconciler() {
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
     bench.create("early", 1).await;
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
 
@@ -40,7 +39,7 @@ async fn creation_change_and_deletion_reach_the_reconciler() {
 async fn change_of_an_owned_object_reconciles_its_owner() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+    let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
             ctx.apply_owned(
                 &*widget,
@@ -50,10 +49,8 @@ async fn change_of_an_owned_object_reconciles_its_owner() {
         }
         Ok(Action::done())
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .owns::<ConfigMap>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler).owns::<ConfigMap>())
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -104,9 +101,8 @@ async fn panic_is_an_error_of_its_key_alone() {
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("bad", 1).await;
@@ -144,9 +140,8 @@ async fn terminal_error_is_not_tried_again() {
             _ => Err(Error::msg("try again")),
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("terminal", 1).await;
@@ -163,9 +158,8 @@ async fn requeue_comes_back_without_an_event() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::from_millis(5))) });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -184,10 +178,8 @@ async fn reconcile_that_takes_too_long_is_cancelled_and_tried_again() {
         reconciliation_timeout: Some(Duration::from_millis(10)),
         ..ControllerOptions::default()
     };
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .options(options)
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler).options(options))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -215,10 +207,8 @@ async fn key_never_runs_twice_at_once() {
             Ok(Action::done())
         }
     });
-    let controller = Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .max_concurrent_reconciles(4);
-    controller.complete(reconciler).unwrap();
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    manager.add_controller(controller).unwrap();
     let running = run(&manager);
     bench.create("a", 0).await;
     for size in 1..=30 {
@@ -234,8 +224,10 @@ async fn predicate_drops_what_does_not_matter() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::managed_by(&manager).for_where::<Widget>(predicate::generation_changed());
-    controller.complete(reconciler).unwrap();
+    let watch = Watch::<Widget>::new().filter(predicate::generation_changed());
+    manager
+        .add_controller(Controller::by_key(watch, reconciler))
+        .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
     told.until("a", Some(1)).await;
@@ -258,12 +250,12 @@ async fn mapped_objects_reconcile_what_the_function_names() {
     let (reconciler, mut told) = plain_teller();
     let all = handler::map(|config: &ConfigMap| {
         let names = config.data.iter().flat_map(|data| data.values());
-        names.map(|name| key(name)).collect()
+        names.map(|name| key(name)).collect::<Vec<_>>()
     });
-    Controller::managed_by(&manager)
-        .named("mapper")
-        .watches::<ConfigMap>(all)
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("mapper", reconciler).watches(Watch::<ConfigMap>::new().handler(all)),
+        )
         .unwrap();
     let running = run(&manager);
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -281,15 +273,16 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
     let manager = bench.manager().await;
     let (widgets, mut of_widgets) = plain_teller();
     let (configs, mut of_configs) = teller(|_, _| async { Ok(Action::done()) });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(widgets)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), widgets))
         .unwrap();
     manager.add_cache_check("caches", manager.cache()).unwrap();
     // Its reconciler reads widgets too, which fails; the point is that it is called.
-    Controller::managed_by(&manager)
-        .for_::<ConfigMap>()
-        .complete(ConfigTeller(configs))
+    manager
+        .add_controller(Controller::by_key(
+            Watch::<ConfigMap>::new(),
+            ConfigTeller(configs),
+        ))
         .unwrap();
     let running = run(&manager);
 
@@ -327,8 +320,8 @@ async fn kind_that_is_not_served_holds_back_its_own_controller_only() {
 /// Tells of ConfigMaps as of widgets of size 0.
 struct ConfigTeller<F>(crate::support::Teller<F>);
 
-impl<F: Send + Sync + 'static> Reconciler for ConfigTeller<F> {
-    async fn reconcile(&self, _: Context, request: Request) -> Result<Action> {
+impl<F: Send + Sync + 'static> KeyReconciler for ConfigTeller<F> {
+    async fn reconcile(&self, request: Request, _: KeyContext) -> Result<Action> {
         self.0.tell(request, Some(0));
         Ok(Action::done())
     }
@@ -342,14 +335,15 @@ async fn forbidden_kind_fails_alone_and_recovers() {
         .refuse(|request| request.contains("/widgets").then_some(403));
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let (configs, mut of_configs) = teller(|_, _| async { Ok(Action::done()) });
-    Controller::managed_by(&manager)
-        .for_::<ConfigMap>()
-        .complete(ConfigTeller(configs))
+    manager
+        .add_controller(Controller::by_key(
+            Watch::<ConfigMap>::new(),
+            ConfigTeller(configs),
+        ))
         .unwrap();
     let running = run(&manager);
     let api: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -381,9 +375,8 @@ async fn what_happened_while_the_watch_was_broken_is_found_out() {
     bench
         .network
         .refuse(|request| is_watch_of_widgets(request).then_some(500));
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     for _ in 0..3 {
@@ -424,9 +417,8 @@ async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -452,9 +444,8 @@ async fn reconcile_that_never_ends_is_aborted_after_the_grace_period() {
         .await
         .unwrap();
     let (reconciler, mut told) = teller(|_, _| std::future::pending());
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -497,17 +488,15 @@ async fn first_reconcile_sees_all_that_its_object_owns() {
     });
     let manager = bench.manager().await;
     let (tell, mut counts) = tokio::sync::mpsc::unbounded_channel();
-    let (reconciler, _told) = teller(move |ctx: Context, _| {
+    let (reconciler, _told) = teller(move |ctx: KeyContext, _| {
         let tell = tell.clone();
         async move {
-            let _ = tell.send(ctx.list::<ConfigMap>(None).await?.len());
+            let _ = tell.send(ctx.list::<ConfigMap>().await?.len());
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .owns::<ConfigMap>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler).owns::<ConfigMap>())
         .unwrap();
     let running = run(&manager);
     assert_eq!(in_time(counts.recv()).await, Some(OWNED));
@@ -518,13 +507,13 @@ async fn first_reconcile_sees_all_that_its_object_owns() {
 async fn first_list_that_takes_too_long_ends_the_manager_where_there_is_a_limit() {
     let bench = Bench::without_widgets();
     let manager = bench.manager().await;
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .options(ControllerOptions {
-            cache_sync_timeout: Some(Duration::from_millis(200)),
-            ..ControllerOptions::default()
-        })
-        .complete(plain_teller().0)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new(), plain_teller().0).options(ControllerOptions {
+                cache_sync_timeout: Some(Duration::from_millis(200)),
+                ..ControllerOptions::default()
+            }),
+        )
         .unwrap();
     let error = run(&manager).ended().await.unwrap_err().to_string();
     assert!(
@@ -537,37 +526,23 @@ async fn first_list_that_takes_too_long_ends_the_manager_where_there_is_a_limit(
 async fn mistakes_in_building_a_controller_are_errors() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    let error = |controller: Controller| controller.complete(plain_teller().0).unwrap_err().to_string();
-    let begin = || Controller::managed_by(&manager);
-    let starts = |controller, text: &str| {
-        let error = error(controller);
-        assert!(error.starts_with(text), "{error}");
-    };
-    starts(begin(), "one of for_() or named() must be called");
-    starts(
-        begin().watches::<Widget>(handler::for_object()),
-        "one of for_() or named() must be called",
-    );
-    starts(
-        begin().named("idle"),
-        "there are no watches configured, controller will never get triggered. Use for_(), owns(), watches() or \
-         watches_raw() to set them up",
-    );
-    starts(
-        begin().named("owner").owns::<ConfigMap>(),
-        "owns() can only be used together with for_(), which says who the owner of each ConfigMap is",
-    );
-    starts(
-        begin().for_::<Widget>().for_::<ConfigMap>(),
-        "for_() should only be called once, could not assign multiple objects for reconciliation: Widget.example.com and \
-         ConfigMap",
-    );
-    begin().for_::<Widget>().complete(plain_teller().0).unwrap();
-    starts(
-        begin().for_::<Widget>(),
-        "controller with name widget already exists. Controller names must be unique to avoid multiple controllers \
-         reporting the same metric",
-    );
+    let idle = Controller::without_primary("idle", plain_teller().0);
+    let error = manager.add_controller(idle).unwrap_err().to_string();
+    let text = "there are no watches configured, controller will never get triggered";
+    assert!(error.starts_with(text), "{error}");
+
+    let owner = Controller::without_primary("owner", plain_teller().0);
+    let owner = owner.watches(Watch::<ConfigMap>::new().owned());
+    let error = manager.add_controller(owner).unwrap_err().to_string();
+    let text = "a watch of ConfigMap reconciles owners, but the controller has no primary kind";
+    assert!(error.starts_with(text), "{error}");
+
+    let widgets = || Controller::by_key(Watch::<Widget>::new(), plain_teller().0);
+    manager.add_controller(widgets()).unwrap();
+    let error = manager.add_controller(widgets()).unwrap_err().to_string();
+    let text = "controller with name widget already exists. Controller names must be unique to avoid multiple \
+                controllers reporting the same metric";
+    assert!(error.starts_with(text), "{error}");
 }
 
 #[tokio::test]
@@ -580,9 +555,8 @@ async fn metrics_are_served_where_they_are_asked_for() {
         .build()
         .await
         .unwrap();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(plain_teller().0)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), plain_teller().0))
         .unwrap();
     let address = manager.metrics_address().unwrap();
     let running = run(&manager);
@@ -636,9 +610,8 @@ async fn server_that_ends_every_watch_at_once_does_not_keep_the_operator_busy() 
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
@@ -661,7 +634,7 @@ async fn resource_costs_two_writes_and_a_restart_none() {
     bench.network.take_writes();
     for expected in [2 * RESOURCES, 0] {
         let manager = bench.manager().await;
-        let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+        let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
             let Some(widget) = ctx.get::<Widget>(&request).await? else {
                 return Ok(Action::done());
             };
@@ -674,13 +647,10 @@ async fn resource_costs_two_writes_and_a_restart_none() {
                 .await?;
             Ok(Action::done())
         });
-        let controller = Controller::managed_by(&manager)
-            .for_::<Widget>()
-            .owns::<ConfigMap>();
-        controller
-            .max_concurrent_reconciles(8)
-            .complete(reconciler)
-            .unwrap();
+        let controller = Controller::by_key(Watch::<Widget>::new(), reconciler)
+            .owns::<ConfigMap>()
+            .max_concurrent_reconciles(8);
+        manager.add_controller(controller).unwrap();
         let running = run(&manager);
         let mut seen = HashSet::new();
         while seen.len() < RESOURCES {
@@ -701,10 +671,8 @@ async fn nothing_is_lost_while_watches_come_and_go() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .max_concurrent_reconciles(4);
-    controller.complete(reconciler).unwrap();
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    manager.add_controller(controller).unwrap();
     // Of four requests one is refused, with each code in turn, whatever it is about.
     let count = AtomicUsize::new(0);
     let codes = [500, 410, 429, 503, 403];
@@ -742,9 +710,8 @@ async fn nothing_is_lost_while_watches_come_and_go() {
 async fn aborted_manager_stops_watching() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(plain_teller().0)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), plain_teller().0))
         .unwrap();
     let health = manager.health_address().unwrap();
     let running = tokio::spawn(manager.run_until(std::future::pending()));

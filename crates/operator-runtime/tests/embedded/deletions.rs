@@ -26,7 +26,7 @@ fn held(name: &str) -> ConfigMap {
 async fn objects_that_remain_for_their_finalizers_are_still_read() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(async |ctx: Context, request: Request| {
+    let (reconciler, mut told) = teller(async |ctx: KeyContext, request: Request| {
         if let Some(config) = ctx.get::<ConfigMap>(&request).await? {
             let work = async { Ok(()) };
             ctx.finalizers(&*config)
@@ -36,9 +36,8 @@ async fn objects_that_remain_for_their_finalizers_are_still_read() {
         }
         Ok(Action::done())
     });
-    Controller::managed_by(&manager)
-        .for_::<ConfigMap>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<ConfigMap>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     let client = manager.client();
@@ -78,7 +77,7 @@ async fn objects_that_the_cache_has_not_seen_are_deleted_with_the_others() {
 async fn terminating_namespace_is_read() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
-    client.list::<Namespace>(None).await.unwrap();
+    client.list::<Namespace>().await.unwrap();
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "team"}})).unwrap();
     let namespace = client.create(namespace).await.unwrap();
     bench.network.hold_watches(true);
@@ -107,7 +106,7 @@ async fn dry_run_hides_nothing() {
 async fn deletion_is_seen_at_once_whatever_the_server_answers() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
-    client.list::<ServiceAccount>(None).await.unwrap();
+    client.list::<ServiceAccount>().await.unwrap();
     // The answer is a Status for the one and the object for the other.
     let config = client.create(config_map_in("default", "a", "1")).await.unwrap();
     let account: ServiceAccount =

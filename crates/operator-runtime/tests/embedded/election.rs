@@ -54,13 +54,11 @@ async fn only_the_leader_reconciles_and_its_end_makes_another_one() {
     let bench = Bench::new().await;
     let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
     let ((reconciler, mut told), (other, mut other_told)) = (plain_teller(), plain_teller());
-    Controller::managed_by(&first)
-        .for_::<Widget>()
-        .complete(reconciler)
+    first
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
-    Controller::managed_by(&second)
-        .for_::<Widget>()
-        .complete(other)
+    second
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), other))
         .unwrap();
 
     let leader = run(&first);
@@ -269,9 +267,8 @@ async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
             std::future::pending().await
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
@@ -290,9 +287,8 @@ async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
     let leader = tokio::spawn(first.clone().run_until(std::future::pending()));
     in_time(first.elected()).await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&second)
-        .for_::<Widget>()
-        .complete(reconciler)
+    second
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let standby = run(&second);
     // Nothing is given back.

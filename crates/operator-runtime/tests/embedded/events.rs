@@ -12,25 +12,11 @@ async fn same_event_again_makes_one_object_and_a_series() {
     let widget = bench.create("a", 1).await;
     let running = run(&manager);
     for _ in 0..5 {
-        manager
-            .recorder()
-            .event(&widget)
-            .normal("Resized", "to 1")
-            .await
-            .unwrap();
+        manager.recorder().event(&widget).normal("Resized", "to 1");
     }
-    manager
-        .recorder()
-        .event(&widget)
-        .warning("TooSmall", "it is 1")
-        .await
-        .unwrap();
+    manager.recorder().event(&widget).warning("TooSmall", "it is 1");
     let named = manager.recorder().named("widget-controller");
-    named
-        .event(&widget)
-        .normal("Noticed", "it is there")
-        .await
-        .unwrap();
+    named.event(&widget).normal("Noticed", "it is there");
     running.end().await.unwrap();
 
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());

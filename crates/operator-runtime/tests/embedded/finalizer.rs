@@ -25,7 +25,7 @@ async fn work(done: Done, name: &str, fail: bool) -> Result<()> {
 async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::support::Told) {
     let manager = bench.manager().await;
     let done = done.clone();
-    let (reconciler, told) = teller(move |ctx: Context, request: Request| {
+    let (reconciler, told) = teller(move |ctx: KeyContext, request: Request| {
         let done = done.clone();
         async move {
             let Some(widget) = ctx.get::<Widget>(&request).await? else {
@@ -44,9 +44,8 @@ async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::s
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     (run(&manager), told)
 }

@@ -212,9 +212,12 @@ async fn reconciler_for_kube_runs_unchanged() {
         seen,
         failures: Mutex::default(),
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(kube_adapter::reconciler(reconcile, error_policy, ctx.clone()))
+    manager
+        .add_controller(Controller::new(kube_adapter::reconciler(
+            reconcile,
+            error_policy,
+            ctx.clone(),
+        )))
         .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;

@@ -69,7 +69,7 @@ async fn events_are_logged_while_developing() {
         };
         let _writing = tracing::subscriber::set_default(logging.subscriber(log.clone()));
         let event = manager.recorder().event(&widget);
-        event.warning("TooSmall", "it is 1").await.unwrap();
+        event.warning("TooSmall", "it is 1");
     }
     assert_eq!(log.with("Event"), Vec::<Value>::new());
     let told = everything.with("Event");
@@ -81,8 +81,8 @@ async fn events_are_logged_while_developing() {
 /// Writes an object with a field that its kind does not have, twice, and fails.
 struct Careless;
 
-impl Reconciler for Careless {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+impl KeyReconciler for Careless {
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
         let kind = Kind::of::<ConfigMap>();
         for _ in 0..2 {
             let object: DynamicObject = serde_json::from_value(json!({
@@ -111,9 +111,8 @@ async fn warnings_of_the_api_server_are_logged_once_and_errors_with_their_contro
     wire.up(server);
     let args = wire.args(directory.path(), &[]);
     let manager = Manager::builder("tester").args(&args).build().await.unwrap();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(Careless)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), Careless))
         .unwrap();
     let running = run(&manager);
     in_time(async {

@@ -22,6 +22,7 @@ mod manager;
 mod manifests;
 mod metrics;
 #[cfg(unix)]
+mod operator;
 mod process;
 mod proxies;
 mod requests;

@@ -8,10 +8,11 @@ use futures::future::BoxFuture;
 use http_body_util::Full;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::wait::await_condition;
+use operator_runtime::Client;
 use operator_runtime::cache::CacheOptions;
-use operator_runtime::controller::{ObjectReconciler, Watch, as_reconciler};
+use operator_runtime::controller::BaseContext;
 use operator_runtime::election::Election;
-use operator_runtime::manager::{BaseContext, Cluster, ManagerBuilder, Runnable};
+use operator_runtime::manager::{ManagerBuilder, Runnable};
 use operator_runtime::prelude::*;
 use operator_runtime::{ControllerOptions, handler};
 use parking_lot::Mutex;
@@ -111,9 +112,8 @@ async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     diary.until("instance starts").await;
@@ -188,11 +188,12 @@ async fn controllers_added_while_the_manager_runs_reconcile() {
     let running = run(&manager);
     in_time(manager.elected()).await;
     let (reconciler, mut told) = plain_teller();
-    let build = || Controller::managed_by(&manager).for_::<Widget>();
-    build().complete(reconciler).unwrap();
+    let controller = |reconciler| Controller::by_key(Watch::<Widget>::new(), reconciler);
+    manager.add_controller(controller(reconciler)).unwrap();
     told.until("a", Some(1)).await;
     let (other, mut told_other) = plain_teller();
-    let error = build().complete(plain_teller().0).unwrap_err().to_string();
+    let error = manager.add_controller(controller(plain_teller().0)).unwrap_err();
+    let error = error.to_string();
     assert!(
         error.contains("controller with name widget already exists"),
         "{error}"
@@ -201,13 +202,16 @@ async fn controllers_added_while_the_manager_runs_reconcile() {
         skip_name_validation: Some(true),
         ..ControllerOptions::default()
     };
-    build().options(same_name).complete(other).unwrap();
+    manager
+        .add_controller(controller(other).options(same_name))
+        .unwrap();
     told_other.until("a", Some(1)).await;
     bench.resize("a", 2).await;
     told.until("a", Some(2)).await;
     told_other.until("a", Some(2)).await;
     running.end().await.unwrap();
-    let error = build().named("later").complete(plain_teller().0).unwrap_err();
+    let later = Controller::by_key(Watch::<Widget>::new(), plain_teller().0).named("later");
+    let error = manager.add_controller(later).unwrap_err();
     assert!(
         error.to_string().contains("stop procedure is already engaged"),
         "{error}"
@@ -310,14 +314,15 @@ async fn source_that_panics_ends_the_manager_with_an_error() {
             warmup: Some(warmup),
             ..ControllerOptions::default()
         };
-        let broken = |_: operator_runtime::controller::Requests, _| -> std::future::Pending<Result<()>> {
+        let broken = |_: operator_runtime::queue::Requests, _| -> std::future::Pending<Result<()>> {
             panic!("no such device")
         };
-        Controller::managed_by(&manager)
-            .named("broken")
-            .options(options)
-            .watches_raw(broken)
-            .complete(reconciler)
+        manager
+            .add_controller(
+                Controller::without_primary("broken", reconciler)
+                    .options(options)
+                    .watches_raw(broken),
+            )
             .unwrap();
         let error = run(&manager).ended().await.unwrap_err();
         assert_eq!(error.to_string(), "panic: no such device");
@@ -387,15 +392,14 @@ async fn base_context_reaches_reconciles_and_runnables() {
     let manager = manager.base_context(context).build().await.unwrap();
     let (tell, mut told) = mpsc::unbounded_channel();
     let seen = tell.clone();
-    let (reconciler, _) = teller(move |ctx: Context, _| {
+    let (reconciler, _) = teller(move |ctx: KeyContext, _| {
         let _ = seen.send((spans(), ctx.value::<String>().cloned()));
         assert_eq!(ctx.value::<u16>(), Some(&7));
         assert_eq!(ctx.value::<u32>(), None);
         async { Ok(Action::done()) }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let region = manager.base_context().value::<String>().cloned();
     let runnable = Runnable::new("runnable", move |_| async move {
@@ -426,10 +430,11 @@ async fn controller_names_the_span_of_its_reconciles() {
         let _ = tell.send(spans());
         async { Ok(Action::done()) }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .span(|request, id| tracing::info_span!("mine", %request, id))
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::by_key(Watch::<Widget>::new(), reconciler)
+                .span(|request, id| tracing::info_span!("mine", %request, id)),
+        )
         .unwrap();
     let running = run(&manager);
     assert_eq!(in_time(told.recv()).await.unwrap(), ["mine"]);
@@ -449,24 +454,21 @@ async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_ma
         .build()
         .await
         .unwrap();
-    let build = || Controller::managed_by(&manager);
-    build().for_::<ConfigMap>().complete(plain_teller().0).unwrap();
-    build().for_::<Widget>().complete(plain_teller().0).unwrap();
-    build()
+    let configs = Controller::by_key(Watch::<ConfigMap>::new(), plain_teller().0);
+    manager.add_controller(configs).unwrap();
+    let widgets = || Controller::by_key(Watch::<Widget>::new(), plain_teller().0);
+    manager.add_controller(widgets()).unwrap();
+    let own = widgets()
         .named("own")
-        .for_::<Widget>()
         .max_concurrent_reconciles(4)
         .options(ControllerOptions {
             recover_panic: Some(false),
             ..ControllerOptions::default()
-        })
-        .complete(plain_teller().0)
-        .unwrap();
-    build()
-        .named("kindless")
-        .watches::<Widget>(handler::for_object())
-        .complete(plain_teller().0)
-        .unwrap();
+        });
+    manager.add_controller(own).unwrap();
+    let kindless = Controller::without_primary("kindless", plain_teller().0);
+    let kindless = kindless.watches(Watch::<Widget>::new().handler(handler::for_object()));
+    manager.add_controller(kindless).unwrap();
     let metrics = manager.metrics().to_text();
     for (controller, workers) in [("configmap", 2), ("widget", 3), ("own", 4), ("kindless", 2)] {
         let line = format!(
@@ -476,23 +478,16 @@ async fn options_of_the_controller_go_before_its_kind_and_its_kind_before_the_ma
     }
 }
 
-/// Copies widgets of another cluster into ConfigMaps of its own.
-struct Mirror(Cluster);
+/// Copies widgets of another cluster into ConfigMaps of the operator's own.
+struct Mirror(Client);
 
-impl Reconciler for Mirror {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        if let Some(widget) = self.0.client().get::<Widget>(&request).await? {
-            let size = widget.spec.size.to_string();
-            ctx.in_namespace("default")
-                .apply(config_map(request.name(), &size))
-                .await?;
-            self.0
-                .client()
-                .status(&*widget)
-                .set("size", widget.spec.size)
-                .patch()
-                .await?;
-        }
+impl Reconciler<Widget> for Mirror {
+    async fn reconcile(&self, widget: Arc<Widget>, ctx: Context<Widget>) -> Result<Action> {
+        let size = widget.spec.size;
+        let copy = config_map(ctx.key().name(), &size.to_string());
+        self.0.in_namespace("default").apply(copy).await?;
+        // The object is in the other cluster, and so is its status.
+        ctx.update_status(|status| status.size = Some(size)).await?;
         Ok(Action::done())
     }
 }
@@ -510,11 +505,9 @@ async fn objects_of_another_cluster_are_reconciled() {
             .unwrap();
         assert_eq!(cluster.name(), name);
         clusters.lock().push(cluster.cache().clone());
-        let controller = Controller::managed_by(&manager).named(name);
-        controller
-            .for_with(Watch::<Widget>::new().in_cluster(&cluster))
-            .complete(Mirror(cluster))
-            .unwrap();
+        let watch = Watch::new().in_cluster(&cluster);
+        let controller = Controller::from_watch(watch, Mirror(manager.client().clone()));
+        manager.add_controller(controller.named(name)).unwrap();
     };
     mirror("west", &west).await;
     let check = clusters.lock().last().cloned().unwrap();
@@ -596,8 +589,8 @@ async fn metrics_server_serves_what_else_it_is_given() {
 async fn reconciler_of_objects_is_called_for_those_that_exist() {
     struct Sizes(mpsc::UnboundedSender<(String, i32)>);
 
-    impl ObjectReconciler<Widget> for Sizes {
-        async fn reconcile(&self, _: Context, widget: Arc<Widget>) -> Result<Action> {
+    impl Reconciler<Widget> for Sizes {
+        async fn reconcile(&self, widget: Arc<Widget>, _: Context<Widget>) -> Result<Action> {
             let name = widget.metadata.name.clone().unwrap_or_default();
             let _ = self.0.send((name, widget.spec.size));
             Ok(Action::done())
@@ -608,10 +601,7 @@ async fn reconciler_of_objects_is_called_for_those_that_exist() {
     bench.create("a", 1).await;
     let manager = bench.manager().await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(as_reconciler(Sizes(tell)))
-        .unwrap();
+    manager.add_controller(Controller::new(Sizes(tell))).unwrap();
     let running = run(&manager);
     assert_eq!(in_time(told.recv()).await.unwrap(), ("a".to_owned(), 1));
     bench.delete("a").await;

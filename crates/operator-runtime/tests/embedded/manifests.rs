@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 struct Copier;
 
-impl Reconciler for Copier {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+impl KeyReconciler for Copier {
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
         let Some(widget) = ctx.get::<Widget>(&request).await? else {
             return Ok(Action::done());
         };
@@ -29,11 +29,11 @@ impl Reconciler for Copier {
 }
 
 fn setup(manager: &Manager) -> Result<()> {
-    Controller::managed_by(manager)
-        .for_::<Widget>()
-        .owns::<ConfigMap>()
-        .watches::<Secret>(handler::map(|_| Vec::new()))
-        .complete(Copier)?;
+    manager.add_controller(
+        Controller::by_key(Watch::<Widget>::new(), Copier)
+            .owns::<ConfigMap>()
+            .watches(Watch::<Secret>::new().handler(handler::map(|_| Vec::new()))),
+    )?;
     Ok(())
 }
 
@@ -50,14 +50,19 @@ fn controllers_imply_what_they_need() {
     let manifests = said(&Manifests::new().controllers(setup).crd::<Widget>());
     let reading = ["get", "list", "watch"];
     let wanted = json!([
-        implied("for_::<Widget>", "example.com", "widgets", &reading),
+        implied("Controller::<Widget>", "example.com", "widgets", &reading),
         implied(
-            "for_::<Widget>",
+            "Controller::<Widget>",
             "example.com",
             "widgets/status",
             &["get", "patch", "update"]
         ),
-        implied("for_::<Widget>", "example.com", "widgets/finalizers", &["update"]),
+        implied(
+            "Controller::<Widget>",
+            "example.com",
+            "widgets/finalizers",
+            &["update"]
+        ),
         implied("owns::<ConfigMap>", "", "configmaps", &reading),
         implied(
             "owns::<ConfigMap>",
@@ -75,9 +80,7 @@ fn controllers_imply_what_they_need() {
 #[tokio::test]
 async fn kind_of_somebody_else_has_a_status_of_somebody_else() {
     let setup = |manager: &Manager| -> Result<()> {
-        Controller::managed_by(manager)
-            .for_::<Deployment>()
-            .complete(Copier)?;
+        manager.add_controller(Controller::by_key(Watch::<Deployment>::new(), Copier))?;
         Ok(())
     };
     let manifests = said(&Manifests::new().controllers(setup)).to_string();

@@ -247,15 +247,14 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
     manager
         .add_webhook(Webhook::<Widget>::new().validator(WidgetWebhook))
         .unwrap();
-    let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+    let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
             ctx.apply_owned(&*widget, config_map(request.name(), "1")).await?;
         }
         Ok(Action::done())
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
@@ -321,9 +320,8 @@ async fn custom_resources_show_while_they_exist() {
     manager.metrics().custom_resources::<Widget>(manager.cache());
     manager.metrics().custom_resources::<Widget>(manager.cache());
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     manager.metrics().creation_times::<Widget>(manager.cache());

@@ -84,10 +84,8 @@ impl Settings {
             manager = manager.election(election.identity(&self.name).timing(timing).build()?);
         }
         let manager = manager.build().await?;
-        Controller::managed_by(&manager)
-            .for_::<Widget>()
-            .max_concurrent_reconciles(2)
-            .complete(Moody)?;
+        manager
+            .add_controller(Controller::by_key(Watch::<Widget>::new(), Moody).max_concurrent_reconciles(2))?;
         manager.run().await
     }
 }
@@ -95,8 +93,8 @@ impl Settings {
 /// A [`Sizer`] with some bad habits.
 struct Moody;
 
-impl Reconciler for Moody {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+impl KeyReconciler for Moody {
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
         tracing::info!("The log of an operator is never empty");
         let widget = ctx.get::<Widget>(&request).await?;
         let size = widget.as_ref().map_or(0, |widget| widget.spec.size);
@@ -122,12 +120,12 @@ impl Reconciler for Moody {
             }
             _ => {}
         }
-        Sizer.reconcile(ctx, request).await
+        Sizer.reconcile(request, ctx).await
     }
 }
 
 /// Writes by the client of the reconcile, or by the one of kube in it.
-async fn write_for_ever(ctx: &Context, name: String, is_raw: bool) -> Result<()> {
+async fn write_for_ever(ctx: &KeyContext, name: String, is_raw: bool) -> Result<()> {
     let configs: Api<ConfigMap> = Api::namespaced(ctx.kube().clone(), "default");
     loop {
         tokio::time::sleep(PERIOD).await;

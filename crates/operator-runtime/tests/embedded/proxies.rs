@@ -136,7 +136,9 @@ async fn operator_reads_watches_and_writes_through_its_proxy() {
         in_time(client.apply(config_map_in("default", "far", "1")))
             .await
             .unwrap();
-        let configs = in_time(client.list::<ConfigMap>(Some("default"))).await.unwrap();
+        let configs = in_time(client.list::<ConfigMap>().namespace("default"))
+            .await
+            .unwrap();
         assert_eq!(configs.len(), 1);
         running.end().await.unwrap();
         let asked = proxy.asked.lock().clone();
@@ -176,7 +178,7 @@ async fn operator_talks_tls_through_its_proxy_as_without() {
         let running = run(&manager);
         let config = config_map_in("default", "secure", scheme.unwrap_or("none"));
         in_time(manager.client().apply(config)).await.unwrap();
-        let configs = in_time(manager.client().list::<ConfigMap>(None)).await.unwrap();
+        let configs = in_time(manager.client().list::<ConfigMap>()).await.unwrap();
         let values = configs[0].data.clone().unwrap();
         assert_eq!(values["value"], scheme.unwrap_or("none"));
         running.end().await.unwrap();
@@ -202,7 +204,7 @@ async fn other_cluster_is_reached_through_its_proxy() {
         .await
         .unwrap();
     assert_eq!(
-        in_time(far.client().list::<ConfigMap>(Some("default")))
+        in_time(far.client().list::<ConfigMap>().namespace("default"))
             .await
             .unwrap()
             .len(),

@@ -24,8 +24,8 @@ use crate::wire::{Asked, Wire, open};
 /// Applies a ConfigMap with the size, and says in the status that it did.
 pub(crate) struct Sizer;
 
-impl Reconciler for Sizer {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+impl KeyReconciler for Sizer {
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
         let Some(widget) = ctx.get::<Widget>(&request).await? else {
             return Ok(Action::done());
         };
@@ -50,15 +50,13 @@ pub(crate) fn impatient() -> CacheOptions {
 
 /// An operator with a [`Sizer`] that does so many at a time.
 pub(crate) fn operate(manager: &Manager, workers: usize) {
-    let controller = Controller::managed_by(manager)
-        .for_::<Widget>()
-        .owns::<ConfigMap>();
+    let controller = Controller::by_key(Watch::<Widget>::new(), Sizer).owns::<ConfigMap>();
     let backoff = Backoff {
         base: Duration::from_millis(5),
         max: Duration::from_millis(100),
     };
     let controller = controller.max_concurrent_reconciles(workers).rate_limit(backoff);
-    controller.complete(Sizer).unwrap();
+    manager.add_controller(controller).unwrap();
 }
 
 /// A manager whose watches come back quickly, with a [`Sizer`].
@@ -296,15 +294,14 @@ async fn writes_that_fail_are_made_up_for() {
 async fn key_that_fails_for_ever_holds_nobody_up_and_recovers() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|ctx: Context, request: Request| async move {
+    let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
         match ctx.get::<Widget>(&request).await? {
             Some(widget) if widget.spec.size == 0 => Err(Error::msg("it is too small")),
             _ => Ok(Action::done()),
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("bad", 0).await;
@@ -333,9 +330,8 @@ async fn burst_of_one_object_is_one_key_in_the_queue() {
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("w", 0).await;
@@ -378,9 +374,8 @@ async fn wait_for_ever_is_no_wait_of_nothing() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::MAX)) });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     bench.create("w", 1).await;
@@ -410,9 +405,8 @@ async fn functions_of_the_cache_that_panic_cost_no_watch() {
     };
     manager.cache().add_index("size", by_size).unwrap();
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     for size in 12..16 {
@@ -422,7 +416,7 @@ async fn functions_of_the_cache_that_panic_cost_no_watch() {
     bench.resize("w-14", 17).await;
     told.until("w-14", Some(17)).await;
     let with = ListOptions::all().index("size", "17");
-    let listed = manager.client().list::<Widget>(with).await.unwrap();
+    let listed = manager.client().list::<Widget>().options(with).await.unwrap();
     assert_eq!(listed.len(), 1);
     running.end().await.unwrap();
 }
@@ -506,10 +500,11 @@ async fn kind_that_a_role_is_granted_for_later_is_reconciled_then() {
         let _ = others.send(config.name_any());
         Vec::new()
     });
-    Controller::managed_by(&manager)
-        .named("others")
-        .watches::<ConfigMap>(other)
-        .complete(plain_teller().0)
+    manager
+        .add_controller(
+            Controller::without_primary("others", plain_teller().0)
+                .watches(Watch::<ConfigMap>::new().handler(other)),
+        )
         .unwrap();
     let running = run(&manager);
     let widgets: Api<Widget> = Api::default_namespaced(env.client());
@@ -560,7 +555,7 @@ async fn namespace_that_goes_takes_its_keys_along() {
         env.eventually_gone(&namespaces, "brief").await.unwrap();
     }
     in_time(async {
-        while !manager.client().list::<Widget>(None).await.unwrap().is_empty() {
+        while !manager.client().list::<Widget>().await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
@@ -597,11 +592,8 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::managed_by(&manager).for_::<Widget>();
-    controller
-        .max_concurrent_reconciles(4)
-        .complete(reconciler)
-        .unwrap();
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler).max_concurrent_reconciles(4);
+    manager.add_controller(controller).unwrap();
     let running = run(&manager);
     bench.create("first", 0).await;
     told.until("first", Some(0)).await;
@@ -633,7 +625,7 @@ async fn thousands_of_objects_that_came_and_went_leave_nothing_behind() {
         }
     })
     .await;
-    let left = manager.client().list::<Widget>(None).await.unwrap();
+    let left = manager.client().list::<Widget>().await.unwrap();
     assert_eq!(
         left.iter().map(|widget| widget.name_any()).collect::<Vec<_>>(),
         ["first"]
@@ -670,9 +662,8 @@ async fn termination_lets_the_reconcile_under_way_finish() {
             Ok(Action::done())
         }
     });
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let mut running = tokio::spawn(manager.run());
     bench.create("w", 1).await;

@@ -29,7 +29,7 @@ async fn create(bench: &Bench, namespace: &str, name: &str, tier: Option<&str>) 
 }
 
 async fn names(client: &Client, options: impl Into<ListOptions>) -> Vec<String> {
-    let configs = client.list::<ConfigMap>(options).await.unwrap();
+    let configs = client.list::<ConfigMap>().options(options).await.unwrap();
     let full =
         |config: &std::sync::Arc<ConfigMap>| format!("{}/{}", config.namespace().unwrap(), config.name_any());
     configs.iter().map(full).collect()
@@ -111,10 +111,17 @@ async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
     let error = client.get::<Widget>(("elsewhere", "a")).await.unwrap_err();
     let told = "unable to get: elsewhere/a because of unknown namespace for the cache";
     assert!(error.to_string().contains(told), "{error}");
-    let error = client.list::<Widget>(Some("elsewhere")).await.unwrap_err();
+    let error = client.list::<Widget>().namespace("elsewhere").await.unwrap_err();
     let told = "unable to list: elsewhere because of unknown namespace for the cache";
     assert!(error.to_string().contains(told), "{error}");
-    assert!(client.list::<Widget>(Some("default")).await.unwrap().is_empty());
+    assert!(
+        client
+            .list::<Widget>()
+            .namespace("default")
+            .await
+            .unwrap()
+            .is_empty()
+    );
     running.end().await.unwrap();
 }
 
@@ -159,9 +166,8 @@ async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
         })
         .await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     let mut seen = Vec::new();
@@ -271,7 +277,7 @@ async fn lists_select_by_fields_labels_and_indexes_together() {
     bench.network.hold_watches(false);
 
     let failed = async |options: ListOptions| {
-        let listed = client.list::<ConfigMap>(options).await;
+        let listed = client.list::<ConfigMap>().options(options).await;
         listed.unwrap_err().to_string()
     };
     assert_eq!(

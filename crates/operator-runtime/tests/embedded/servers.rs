@@ -160,9 +160,8 @@ async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
         .election(Lot(Arc::default()));
     let manager = manager.build().await.unwrap();
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     assert_eq!(manager.cache().list::<Widget>(None).await.unwrap().len(), 1);

@@ -46,16 +46,24 @@ async fn until_watched<K: operator_runtime::Object>(client: &Client, name: &str,
 /// A manager whose only controller reconciles the widgets with this function, and has done so with one of size 1.
 async fn started<F, R>(bench: &Bench, reconcile: F) -> (Manager, Running, Told)
 where
-    F: Fn(Context, Request) -> R + Send + Sync + 'static,
+    F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action>> + Send + 'static,
 {
     bench.create("a", 1).await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = teller(reconcile);
-    Controller::managed_by(&manager)
-        .for_with(Watch::<Widget>::new().filter(predicate::generation_changed()))
-        .owns_with(Watch::<Deployment>::new().filter(predicate::generation_changed()))
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::by_key(
+                Watch::<Widget>::new().filter(predicate::generation_changed()),
+                reconciler,
+            )
+            .watches(
+                Watch::<Deployment>::new()
+                    .filter(predicate::generation_changed())
+                    .owned(),
+            ),
+        )
         .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
@@ -69,14 +77,14 @@ async fn reconcile_at_rest(bench: &Bench, told: &mut Told, size: i32) {
     told.until("a", Some(size)).await;
 }
 
-async fn apply_config(ctx: Context, _: Request) -> Result<Action> {
+async fn apply_config(ctx: KeyContext, _: Request) -> Result<Action> {
     // The watch of the kind exists because of this read, and no controller gets its events.
     ctx.get::<ConfigMap>(&key("child")).await?;
     ctx.apply(config()).await?;
     Ok(Action::done())
 }
 
-async fn apply_deployment(ctx: Context, request: Request) -> Result<Action> {
+async fn apply_deployment(ctx: KeyContext, request: Request) -> Result<Action> {
     if let Some(widget) = ctx.get::<Widget>(&request).await? {
         ctx.apply_owned(&*widget, deployment(1)).await?;
     }
@@ -127,7 +135,7 @@ async fn skipped_apply_is_made_up_for_past_predicates() {
 #[tokio::test]
 async fn skipped_status_is_made_up_for_past_predicates() {
     let bench = Bench::new().await;
-    let (manager, running, _told) = started(&bench, async |ctx: Context, request: Request| {
+    let (manager, running, _told) = started(&bench, async |ctx: KeyContext, request: Request| {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
             ctx.status(&*widget).set("size", 7).patch().await?;
         }
@@ -263,19 +271,20 @@ async fn every_write_is_sent_on_request() {
     // Outside of a reconcile there is no request that could be repeated.
     assert!(manager.client().apply(config()).await.unwrap().was_sent());
 
-    let (reconciler, mut told) = teller(async |ctx: Context, _: Request| {
+    let (reconciler, mut told) = teller(async |ctx: KeyContext, _: Request| {
         assert!(ctx.apply(config()).await?.was_sent());
         ctx.get::<Widget>(&key("done")).await?;
         Ok(Action::done())
     });
-    Controller::managed_by(&manager)
-        .named("careless")
-        .requests_from(futures::stream::iter([key("a"), key("b")]))
-        .options(ControllerOptions {
-            always_send: Some(true),
-            ..ControllerOptions::default()
-        })
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("careless", reconciler)
+                .requests_from(futures::stream::iter([key("a"), key("b")]))
+                .options(ControllerOptions {
+                    always_send: Some(true),
+                    ..ControllerOptions::default()
+                }),
+        )
         .unwrap();
     told.next().await;
     told.next().await;
@@ -296,7 +305,7 @@ async fn object_that_the_cache_changes_is_always_written() {
     configs.create(&Default::default(), &annotated).await.unwrap();
     let manager = bench.manager_with(options).await;
     let running = run(&manager);
-    manager.client().list::<ConfigMap>(None).await.unwrap();
+    manager.client().list::<ConfigMap>().await.unwrap();
     reconciling(&manager, async |ctx| {
         let remove = Patch::Merge(json!({"metadata": {"annotations": {"left": null}}}));
         ctx.patch::<ConfigMap, _>(&key("child"), &remove).await.unwrap()
@@ -340,7 +349,7 @@ async fn value_that_only_the_type_defaults_is_written() {
         .unwrap();
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.client().list::<Gadget>(None).await.unwrap();
+    manager.client().list::<Gadget>().await.unwrap();
     let written: Written<Gadget> = reconciling(&manager, async |ctx| {
         let set = Patch::Merge(json!({"spec": {"colour": ""}}));
         ctx.patch::<Gadget, _>(&key("a"), &set).await.unwrap()

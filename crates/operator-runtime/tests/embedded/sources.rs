@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_runtime::cache::ListOptions;
-use operator_runtime::controller::{Requests, Watch};
 use operator_runtime::event::Event;
+use operator_runtime::queue::Requests;
 use operator_runtime::queue::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
 use operator_runtime::{ControllerOptions, Kind, handler, prelude::*};
 use serde_json::json;
@@ -50,7 +50,8 @@ async fn handler_that_reads_finds_who_is_concerned() {
         async move {
             let size = config.metadata.name.as_deref().unwrap_or_default();
             let widgets = client
-                .list::<Widget>(ListOptions::all().index("size", size))
+                .list::<Widget>()
+                .options(ListOptions::all().index("size", size))
                 .await?;
             Ok(widgets
                 .iter()
@@ -59,10 +60,11 @@ async fn handler_that_reads_finds_who_is_concerned() {
         }
     });
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("by-size")
-        .watches::<ConfigMap>(of_size)
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("by-size", reconciler)
+                .watches(Watch::<ConfigMap>::new().handler(of_size)),
+        )
         .unwrap();
     let running = run(&manager);
     for _ in 0..2 {
@@ -97,10 +99,11 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
         }
     });
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("found")
-        .watches::<ConfigMap>(found)
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("found", reconciler)
+                .watches(Watch::<ConfigMap>::new().handler(found)),
+        )
         .unwrap();
     let running = run(&manager);
     // What was there first is found before anything is reconciled, so it comes in the order in which it was found.
@@ -136,10 +139,11 @@ async fn handler_decides_when_and_how_urgently() {
         queue.add_with(key(&name), add);
     });
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .named("queued")
-        .watches::<ConfigMap>(handler)
-        .complete(reconciler)
+    manager
+        .add_controller(
+            Controller::without_primary("queued", reconciler)
+                .watches(Watch::<ConfigMap>::new().handler(handler)),
+        )
         .unwrap();
     let running = run(&manager);
     for name in ["high", "low", "later"] {
@@ -164,9 +168,8 @@ async fn controller_is_told_what_else_to_watch() {
     }
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let controller = Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .build(reconciler)
+    let controller = manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     assert_eq!(controller.name(), "widget");
     let named = |name: &'static str| {
@@ -175,17 +178,17 @@ async fn controller_is_told_what_else_to_watch() {
             _ => Vec::new(),
         })
     };
-    controller.watch(Watch::new(), named("before")).unwrap();
+    controller.watch(Watch::new().handler(named("before"))).unwrap();
     let running = run(&manager);
     told.until("before", None).await;
-    controller.watch(Watch::new(), named("after")).unwrap();
+    controller.watch(Watch::new().handler(named("after"))).unwrap();
     told.until("after", None).await;
     touch(&bench, "after").await;
     told.until("after", None).await;
     // A kind that nobody watched before, without a type.
     let secrets = Kind::in_namespaces("v1", "Secret", "secrets");
     controller
-        .watch(Watch::dynamic(&secrets), handler::for_object())
+        .watch(Watch::dynamic(&secrets).handler(handler::for_object()))
         .unwrap();
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sesame"}});
     let api: Api<k8s_openapi::api::core::v1::Secret> = Api::default_namespaced(bench.client.clone());
@@ -201,8 +204,8 @@ async fn controller_is_told_what_else_to_watch() {
         .unwrap();
     told.until("raw", None).await;
     running.end().await.unwrap();
-    let error = controller.watch(Watch::new(), named("late")).unwrap_err();
-    assert_eq!(error.to_string(), "controller widget has ended");
+    let error = controller.watch(Watch::new().handler(named("late"))).unwrap_err();
+    assert_eq!(error.to_string(), "controller widget has stopped");
 }
 
 /// Serves whoever was added last first.
@@ -264,9 +267,8 @@ async fn queue_of_ones_own_decides_who_is_next() {
     let manager = Manager::builder("tester").client(bench.client.clone());
     let manager = manager.controller_options(options).build().await.unwrap();
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     assert_eq!(*of.lock(), ["widget"]);
     let running = run(&manager);
@@ -311,7 +313,7 @@ async fn controllers_of_a_manager_share_a_span_unless_they_have_their_own() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for (name, own) in [("plain", None), ("special", Some(options("own")))] {
         let tell = tell.clone();
-        let (reconciler, _) = teller(move |ctx: Context, _| {
+        let (reconciler, _) = teller(move |ctx: KeyContext, _| {
             let spans = tracing::Span::current().with_subscriber(|(id, dispatch)| {
                 let span = dispatch.downcast_ref::<Registry>().unwrap().span(id).unwrap();
                 let fields: Vec<_> = span
@@ -330,11 +332,12 @@ async fn controllers_of_a_manager_share_a_span_unless_they_have_their_own() {
             ));
             async { Ok(Action::done()) }
         });
-        Controller::managed_by(&manager)
-            .named(name)
-            .for_::<Widget>()
-            .options(own.unwrap_or_default())
-            .complete(reconciler)
+        manager
+            .add_controller(
+                Controller::by_key(Watch::<Widget>::new(), reconciler)
+                    .named(name)
+                    .options(own.unwrap_or_default()),
+            )
             .unwrap();
     }
     let running = run(&manager);

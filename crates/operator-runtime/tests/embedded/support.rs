@@ -311,12 +311,12 @@ impl<F> Teller<F> {
     }
 }
 
-impl<F, R> Reconciler for Teller<F>
+impl<F, R> KeyReconciler for Teller<F>
 where
-    F: Fn(Context, Request) -> R + Send + Sync + 'static,
+    F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action>> + Send,
 {
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
         let widget = ctx.get::<Widget>(&request).await?;
         self.tell(request.clone(), widget.map(|widget| widget.spec.size));
         (self.then)(ctx, request).await
@@ -347,7 +347,7 @@ impl Told {
 /// A reconciler that tells what it sees and then runs `then`.
 pub(crate) fn teller<F, R>(then: F) -> (Teller<F>, Told)
 where
-    F: Fn(Context, Request) -> R + Send + Sync + 'static,
+    F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Action>> + Send,
 {
     let (told, hear) = mpsc::unbounded_channel();
@@ -355,23 +355,23 @@ where
 }
 
 /// A reconciler that only tells what it sees.
-pub(crate) fn plain_teller() -> (impl Reconciler, Told) {
+pub(crate) fn plain_teller() -> (impl KeyReconciler, Told) {
     teller(|_, _| async { Ok(Action::done()) })
 }
 
 /// Runs something within a reconcile of a controller of its own, where writes that change nothing are skipped.
 pub(crate) async fn reconciling<T, R>(
     manager: &Manager,
-    body: impl FnOnce(Context) -> R + Send + 'static,
+    body: impl FnOnce(KeyContext) -> R + Send + 'static,
 ) -> T
 where
     T: Send + 'static,
     R: Future<Output = T> + Send + 'static,
 {
-    type Body = Box<dyn FnOnce(Context) -> BoxFuture<'static, ()> + Send>;
+    type Body = Box<dyn FnOnce(KeyContext) -> BoxFuture<'static, ()> + Send>;
     struct Once(Mutex<Option<Body>>);
-    impl Reconciler for Once {
-        async fn reconcile(&self, ctx: Context, _: Request) -> Result<Action> {
+    impl KeyReconciler for Once {
+        async fn reconcile(&self, _: Request, ctx: KeyContext) -> Result<Action> {
             let body = self.0.lock().take();
             if let Some(body) = body {
                 body(ctx).await;
@@ -388,10 +388,11 @@ where
         })
     });
     let name = format!("once-{}", ONCE.fetch_add(1, Ordering::Relaxed));
-    Controller::managed_by(manager)
-        .named(&name)
-        .requests_from(futures::stream::iter([key("once")]))
-        .complete(Once(Mutex::new(Some(body))))
+    manager
+        .add_controller(
+            Controller::without_primary(&name, Once(Mutex::new(Some(body))))
+                .requests_from(futures::stream::iter([key("once")])),
+        )
         .unwrap();
     match in_time(outcome).await.unwrap() {
         Ok(outcome) => outcome,
@@ -441,10 +442,10 @@ impl Running {
 
 /// Waits, but not for ever.
 #[track_caller]
-pub(crate) fn in_time<T>(wait: impl Future<Output = T>) -> impl Future<Output = T> {
+pub(crate) fn in_time<T>(wait: impl IntoFuture<Output = T>) -> impl Future<Output = T> {
     let waiter = std::panic::Location::caller();
     async move {
-        match tokio::time::timeout(PATIENCE, wait).await {
+        match tokio::time::timeout(PATIENCE, wait.into_future()).await {
             Ok(value) => value,
             Err(_) => panic!("waited too long at {waiter}"),
         }

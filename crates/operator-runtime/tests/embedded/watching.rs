@@ -85,7 +85,7 @@ async fn server_that_streams_no_lists_is_asked_for_pages() {
         })
         .await;
     let running = run(&manager);
-    assert_eq!(manager.client().list::<Widget>(None).await.unwrap().len(), 3);
+    assert_eq!(manager.client().list::<Widget>().await.unwrap().len(), 3);
     bench.create("d", 1).await;
     until_there(manager.client(), "d").await;
     assert_eq!(manager.cache().unhealthy(), [""; 0]);
@@ -109,7 +109,7 @@ async fn kind_without_bookmarks_is_listed_in_pages() {
         })
         .await;
     let running = run(&manager);
-    assert_eq!(manager.client().list::<Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(manager.client().list::<Widget>().await.unwrap().len(), 1);
     bench.create("b", 1).await;
     until_there(manager.client(), "b").await;
     let asked = bench.network.requests(is_of_widgets);
@@ -131,7 +131,7 @@ async fn watch_that_is_cut_goes_on_after_the_last_thing_it_was_told() {
         .unwrap();
     let manager = bench.manager().await;
     let running = run(&manager);
-    manager.client().list::<Widget>(None).await.unwrap();
+    manager.client().list::<Widget>().await.unwrap();
     let resumed_from = async |count: usize| {
         in_time(async {
             loop {
@@ -165,9 +165,8 @@ async fn expired_watch_is_listed_anew_as_a_stream() {
     }
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     for _ in 0..2 {
@@ -202,7 +201,7 @@ async fn busy_server_is_not_asked_for_pages_instead() {
     });
     let manager = bench.manager().await;
     let running = run(&manager);
-    assert_eq!(manager.client().list::<Widget>(None).await.unwrap().len(), 1);
+    assert_eq!(manager.client().list::<Widget>().await.unwrap().len(), 1);
     let asked = bench.network.requests(is_of_widgets);
     assert!(asked.iter().all(|request| is_streamed(request)), "{asked:?}");
     assert_eq!(asked.len(), 3);
@@ -259,7 +258,7 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
     let manager = bench.manager().await;
     let running = run(&manager);
     let client = manager.client();
-    client.list::<ConfigMap>(None).await.unwrap();
+    client.list::<ConfigMap>().await.unwrap();
     let foreign: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
     let mut choices = Choices(0x9E37_79B9_7F4A_7C15);
     let mut written = 0;
@@ -293,7 +292,7 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
                 let read = client.get::<ConfigMap>(&key(name)).await.unwrap();
                 let read = read.unwrap_or_else(|| panic!("{name} is not there in round {round}"));
                 assert!(version(&read) >= at, "{name} went back in round {round}");
-                let listed = client.list::<ConfigMap>(None).await.unwrap();
+                let listed = client.list::<ConfigMap>().await.unwrap();
                 let listed = listed
                     .iter()
                     .find(|config| config.metadata.name.as_deref() == Some(name));
@@ -322,7 +321,7 @@ async fn own_write_that_no_watch_brings_is_decided_about_by_a_list() {
         .await;
     let running = run(&manager);
     let client = manager.client();
-    client.list::<ConfigMap>(None).await.unwrap();
+    client.list::<ConfigMap>().await.unwrap();
     let mut config = config_map("a", "1");
     config.metadata.namespace = Some("default".to_owned());
     client.create(config).await.unwrap();

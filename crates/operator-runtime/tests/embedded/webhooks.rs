@@ -118,9 +118,8 @@ async fn manager_serves_webhooks_before_its_caches_are_filled() {
     manager.add_webhook(webhook()).unwrap();
     // Its cache cannot be filled: there are no widgets.
     let (reconciler, _told) = support::plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
 
@@ -704,9 +703,8 @@ async fn pod_becomes_ready_while_its_lists_need_its_conversion() {
     let manager = manager.await;
     manager.add_webhook(webhook).unwrap();
     let (reconciler, mut told) = support::plain_teller();
-    Controller::managed_by(&manager)
-        .for_::<Widget>()
-        .complete(reconciler)
+    manager
+        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
         .unwrap();
     let running = run(&manager);
     in_time(route_when_ready(&bench, &manager)).await;

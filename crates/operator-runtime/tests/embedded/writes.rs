@@ -89,7 +89,7 @@ async fn stale_state_is_read_again_and_the_conflict_is_counted() {
     let manager = bench.manager().await;
     let running = run(&manager);
     let client = manager.client();
-    client.list::<ConfigMap>(None).await.unwrap();
+    client.list::<ConfigMap>().await.unwrap();
     let foreign = Patch::Merge(json!({"data": {"foreign": "kept"}}));
     configs
         .patch("a", &PatchParams::default(), &foreign)
@@ -205,7 +205,7 @@ async fn client_for_one_namespace_stays_in_it() {
     let (client, running) = start(&bench).await;
     let own = client.in_namespace("default");
     own.apply(config_map("a", "1")).await.unwrap();
-    let listed = own.list::<ConfigMap>(None).await.unwrap();
+    let listed = own.list::<ConfigMap>().await.unwrap();
     assert!(
         listed
             .iter()
@@ -216,7 +216,7 @@ async fn client_for_one_namespace_stays_in_it() {
         error.to_string(),
         "cannot get ConfigMap elsewhere/a: this client is for namespace default; take one for the other namespace"
     );
-    assert!(own.list::<ConfigMap>(Some("elsewhere")).await.is_err());
+    assert!(own.list::<ConfigMap>().namespace("elsewhere").await.is_err());
     let mut foreign = config("a", "1");
     foreign.metadata.namespace = Some("elsewhere".to_owned());
     assert!(own.create(foreign).await.is_err());
@@ -277,7 +277,7 @@ async fn reads_without_own_writes_show_what_the_watch_brought() {
     assert!(client.get::<ConfigMap>(&key("a")).await.unwrap().is_some());
     assert!(watched.get::<ConfigMap>(&key("a")).await.unwrap().is_none());
     let has_it = async |client: &Client| {
-        let listed = client.list::<ConfigMap>(None).await.unwrap();
+        let listed = client.list::<ConfigMap>().await.unwrap();
         listed.iter().any(|config| config.name_any() == "a")
     };
     assert_eq!((has_it(&client).await, has_it(&watched).await), (true, false));
@@ -298,12 +298,18 @@ async fn collection_is_deleted_in_one_request() {
     client.delete_all_of::<ConfigMap>(front()).await.unwrap();
     assert_eq!(bench.network.take_writes().len(), 1);
     in_time(async {
-        while !client.list::<ConfigMap>(front()).await.unwrap().is_empty() {
+        while !client
+            .list::<ConfigMap>()
+            .options(front())
+            .await
+            .unwrap()
+            .is_empty()
+        {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    let left: Vec<_> = client.list::<ConfigMap>(Some("default")).await.unwrap();
+    let left: Vec<_> = client.list::<ConfigMap>().namespace("default").await.unwrap();
     assert!(left.iter().any(|config| config.name_any() == "c"));
     let error = client.delete_all_of::<ConfigMap>(None).await.unwrap_err();
     assert_eq!(
@@ -317,7 +323,7 @@ async fn collection_is_deleted_in_one_request() {
 async fn subresources_are_read_and_written() {
     let bench = Bench::new().await;
     let (client, running) = start(&bench).await;
-    client.list::<Deployment>(None).await.unwrap();
+    client.list::<Deployment>().await.unwrap();
     let web: Deployment = serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {

@@ -99,27 +99,6 @@ fn version_key(name: &str) -> Vec<(String, u64)> {
     key
 }
 
-/// Adds a statement before the last expression of a function; it takes the place of `let _ = …;`, which stands for
-/// an argument that is not used yet.
-pub(crate) fn add_statement(source: &str, function: &str, statement: &str) -> Result<String, RustEditError> {
-    let file = syntax::parse(source)?;
-    let body = &find(&file, function)?.block;
-    let wanted: Stmt = syn::parse_str(statement)?;
-    if body.stmts.iter().any(|there| same(there, &wanted)) {
-        return Ok(source.to_owned());
-    }
-    if let Some(unused) = body.stmts.iter().find(|statement| is_placeholder(statement)) {
-        let range = unused.span().byte_range();
-        let mut edited = source.to_owned();
-        edited.replace_range(range, statement);
-        return Ok(edited);
-    }
-    let tail = tail_of(body, function)?;
-    let start = tail.span().byte_range().start;
-    let indent = indent_at(source, start);
-    Ok(insert(source, start, &format!("{statement}\n{indent}")))
-}
-
 /// Adds method calls at the end of the chain that a function ends in.
 pub(crate) fn add_calls(source: &str, function: &str, calls: &[String]) -> Result<String, RustEditError> {
     let mut text = source.to_owned();
@@ -210,28 +189,6 @@ fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, R
 /// Whether a file has comments and attributes alone. Source that is not valid is not empty.
 pub(crate) fn has_no_items(source: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| file.items.is_empty())
-}
-
-/// Removes a statement of a function; an argument that nothing uses then is used by `let _ = …;`.
-pub(crate) fn remove_statement(
-    source: &str,
-    function: &str,
-    statement: &str,
-    argument: &str,
-) -> Result<String, RustEditError> {
-    let file = syntax::parse(source)?;
-    let body = &find(&file, function)?.block;
-    let wanted: Stmt = syn::parse_str(statement)?;
-    let Some(found) = body.stmts.iter().find(|there| same(*there, &wanted)) else {
-        return Ok(source.to_owned());
-    };
-    let range = found.span().byte_range();
-    if body.stmts.len() > 2 {
-        return Ok(without_lines(source, range));
-    }
-    let mut edited = source.to_owned();
-    edited.replace_range(range, &format!("let _ = {argument};"));
-    Ok(edited)
 }
 
 /// Removes method calls from the chain that a function ends in.
@@ -485,10 +442,6 @@ fn same(left: &impl ToTokens, right: &impl ToTokens) -> bool {
     left.to_token_stream().to_string() == right.to_token_stream().to_string()
 }
 
-fn is_placeholder(statement: &Stmt) -> bool {
-    matches!(statement, Stmt::Local(local) if matches!(local.pat, syn::Pat::Wild(_)))
-}
-
 fn find<'a>(file: &'a File, name: &str) -> Result<&'a ItemFn, RustEditError> {
     let functions = file.items.iter().filter_map(|item| match item {
         Item::Fn(function) => Some(function),
@@ -609,24 +562,6 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_takes_the_place_of_the_unused_argument() {
-        check(
-            |source| add_statement(source, "setup", "one(manager)?;"),
-            "fn setup(manager: &M) -> R {\n    // Comments stay.\n    let _ = manager;\n    Ok(())\n}\n",
-            "fn setup(manager: &M) -> R {\n    // Comments stay.\n    one(manager)?;\n    Ok(())\n}\n",
-        );
-    }
-
-    #[test]
-    fn a_statement_goes_before_the_result() {
-        check(
-            |source| add_statement(source, "setup", "two(manager)?;"),
-            "fn setup(manager: &M) -> R {\n    one(manager)?; // 1\n    // the end\n    Ok(())\n}\n",
-            "fn setup(manager: &M) -> R {\n    one(manager)?; // 1\n    // the end\n    two(manager)?;\n    Ok(())\n}\n",
-        );
-    }
-
-    #[test]
     fn calls_go_at_the_end_of_the_chain() {
         let calls = ["crd::<B>()".to_owned(), "rules(B::rules())".to_owned()];
         check(
@@ -652,18 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_and_calls_can_be_removed() {
-        let before = "fn setup(manager: &M) -> R {\n    // Mine.\n    let _ = manager;\n    Ok(())\n}\n";
-        let one = add_statement(before, "setup", "one(manager)?;").unwrap();
-        let two = add_statement(&one, "setup", "two(manager)?;").unwrap();
-        assert_eq!(
-            remove_statement(&two, "setup", "two(manager)?;", "manager").unwrap(),
-            one
-        );
-        assert_eq!(
-            remove_statement(&one, "setup", "one(manager)?;", "manager").unwrap(),
-            before
-        );
+    fn calls_can_be_removed() {
         let calls = ["crd::<B>()".to_owned(), "rules(B::rules())".to_owned()];
         let before = "fn manifests() -> M {\n    M::new().crd::<A>()\n}\n";
         let added = add_calls(before, "manifests", &calls).unwrap();
@@ -717,11 +641,11 @@ mod tests {
     fn source_that_cannot_be_edited_is_an_error() {
         assert!(matches!(add_module("fn {", "a"), Err(RustEditError::Syntax(_))));
         assert!(matches!(
-            add_statement("fn g() {}", "f", "a();"),
+            add_calls("fn g() {}", "f", &["a()".to_owned()]),
             Err(RustEditError::NoFunction(_))
         ));
         assert!(matches!(
-            add_statement("fn f() { g(); }", "f", "a();"),
+            add_calls("fn f() { g(); }", "f", &["a()".to_owned()]),
             Err(RustEditError::NoTail(_))
         ));
     }
@@ -729,9 +653,9 @@ mod tests {
     #[test]
     fn text_that_is_not_ascii_keeps_its_place() {
         check(
-            |source| add_statement(source, "f", "b();"),
-            "//! Größe 木\nfn f() -> R {\n    a(\"é\");\n    Ok(())\n}\n",
-            "//! Größe 木\nfn f() -> R {\n    a(\"é\");\n    b();\n    Ok(())\n}\n",
+            |source| add_calls(source, "f", &["b()".to_owned()]),
+            "//! Größe 木\nfn f() -> R {\n    a(\"é\") // 木\n}\n",
+            "//! Größe 木\nfn f() -> R {\n    a(\"é\").b() // 木\n}\n",
         );
     }
 }

@@ -165,45 +165,34 @@ fn write_controller(draft: &mut Draft<'_>, wanted: &Wanted) -> Result<(), PlanEr
     let module = layout::controller_module(name);
     draft.own(&wanted.place.controller(name), template::render(code, api)?)?;
     draft.own(&wanted.place.test(&module), template::render(test, api)?)?;
-    add_to_module(
-        draft,
-        api,
-        &wanted.place.controller_path(),
-        &module,
-        std::slice::from_ref(&api.reconciler),
-    )
+    add_to_module(draft, api, &wanted.place.controller_path(), &module, &[])
 }
 
-/// The kind and its controller in `setup` and `manifests` of src/lib.rs.
+/// Adds the kind and its controller to `operator` of src/lib.rs.
 fn register(draft: &mut Draft<'_>, wanted: &Wanted) -> Result<(), PlanError> {
     let api = &wanted.api;
-    let reconciler = format!("{}::{}", wanted.place.controller_path(), api.reconciler);
     let mut calls = Vec::new();
     if wanted.resource {
         calls.push(crd_call(&api.api_path, &api.kind));
     }
     if wanted.controller {
-        calls.push(rules_call(&reconciler));
+        let module = layout::controller_module(api.controller_file_name());
+        calls.push(controller_call(&wanted.place.controller_path(), &module));
     }
     draft.edit_rust(layout::LIB, None, |source| {
-        let source = rust::add_calls(source, "manifests", &calls)?;
-        if !wanted.controller {
-            return Ok(source);
-        }
-        rust::add_statement(&source, "setup", &setup_statement(&reconciler))
+        rust::add_calls(source, OPERATOR, &calls)
     })
 }
+
+/// The function of src/lib.rs that returns the operator.
+pub(crate) const OPERATOR: &str = "operator";
 
 pub(crate) fn crd_call(api_path: &str, kind: &str) -> String {
     format!("crd::<{api_path}::{kind}>()")
 }
 
-pub(crate) fn rules_call(reconciler: &str) -> String {
-    format!("rules({reconciler}::rules())")
-}
-
-pub(crate) fn setup_statement(reconciler: &str) -> String {
-    format!("{reconciler}.setup_with_manager(manager)?;")
+pub(crate) fn controller_call(path: &str, module: &str) -> String {
+    format!("controller({path}::{module}::controller())")
 }
 
 // === the role ===
@@ -216,9 +205,9 @@ pub(crate) fn with_rules(draft: &Draft<'_>, config: &Config, more: Vec<Rule>) ->
     Ok(manifests::role(&rules, config.namespaced))
 }
 
-/// The permissions that the scaffolded controller asks for in its `rbac` attributes, and that any controller has.
+/// The permissions that follow from the kinds that the scaffolded controller watches and owns.
 fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
-    let all = "get;list;watch;create;update;patch;delete";
+    let (read, all) = ("get;list;watch", "create;delete;get;list;patch;update;watch");
     let rule = |group: &str, resource: &str, verbs: &str| Rule {
         api_groups: vec![group.to_owned()],
         resources: vec![resource.to_owned()],
@@ -227,11 +216,17 @@ fn scaffolded_rules(api: &ApiValues) -> Vec<Rule> {
     };
     let plural = &api.plural;
     let mut rules = vec![
-        rule(&api.api_group, plural, all),
-        rule(&api.api_group, &format!("{plural}/status"), "get;update;patch"),
+        rule(&api.api_group, plural, read),
         rule(&api.api_group, &format!("{plural}/finalizers"), "update"),
         rule("events.k8s.io", "events", "create;patch"),
     ];
+    if !api.foreign {
+        rules.push(rule(
+            &api.api_group,
+            &format!("{plural}/status"),
+            "get;update;patch",
+        ));
+    }
     if api.image.is_some() {
         rules.push(rule("apps", "deployments", all));
         rules.push(rule("", "pods", "get;list;watch"));

@@ -5,8 +5,8 @@ use operator_manifests::webhook::{Target, configurations};
 use operator_manifests::{rbac::Rule, render};
 use serde_json::Value;
 
-use super::create_api::add_to_module;
 use super::create_api::checks::base_values;
+use super::create_api::{OPERATOR, add_to_module};
 use super::draft::Draft;
 use super::{Plan, PlanError, config, delete, manifests};
 use crate::args::{CreateWebhookArgs, DeleteWebhookArgs, KindArgs, WebhookArgs};
@@ -417,17 +417,16 @@ fn constructor(api: &ApiValues, place: &Place) -> String {
 fn register(draft: &mut Draft<'_>, api: &ApiValues, place: &Place) -> Result<(), PlanError> {
     let webhook = constructor(api, place);
     draft.edit_rust(layout::LIB, None, |source| {
-        let source = rust::add_calls(source, "manifests", &[format!("webhook(&{webhook})")])?;
-        rust::add_statement(&source, "setup", &format!("manager.add_webhook({webhook})?;"))
+        rust::add_calls(source, OPERATOR, &[format!("webhook({webhook})")])
     })
 }
 
-/// The permissions for certificates of one's own come after all webhooks: they are about those.
+/// Adds or removes the permissions that managed certificates need.
 pub(crate) fn set_certificates(draft: &mut Draft<'_>, managed: bool) -> Result<(), PlanError> {
     draft.edit_rust(layout::LIB, None, |source| {
-        let source = rust::remove_calls(source, "manifests", &[CERTIFICATES.to_owned()])?;
+        let source = rust::remove_calls(source, OPERATOR, &[CERTIFICATES.to_owned()])?;
         match managed {
-            true => rust::add_calls(&source, "manifests", &[CERTIFICATES.to_owned()]),
+            true => rust::add_calls(&source, OPERATOR, &[CERTIFICATES.to_owned()]),
             false => Ok(source),
         }
     })
@@ -627,9 +626,7 @@ fn remove_all(draft: &mut Draft<'_>, api: &ApiValues, place: &Place) -> Result<(
     delete::remove_empty_modules(draft, place)?;
     let webhook = constructor(api, place);
     draft.edit_rust(layout::LIB, None, |source| {
-        let source = rust::remove_calls(source, "manifests", &[format!("webhook(&{webhook})")])?;
-        let statement = format!("manager.add_webhook({webhook})?;");
-        rust::remove_statement(&source, "setup", &statement, "manager")
+        rust::remove_calls(source, OPERATOR, &[format!("webhook({webhook})")])
     })?;
     if draft.get(layout::WEBHOOK).is_some_and(rust::has_no_items) {
         draft.remove(layout::WEBHOOK);

@@ -5,7 +5,7 @@ use operator_manifests::rbac::Rule;
 use serde_json::Value;
 
 use super::create_api::checks::base_values;
-use super::create_api::{crd_call, rules_call, setup_statement};
+use super::create_api::{OPERATOR, controller_call, crd_call};
 use super::draft::Draft;
 use super::{Plan, PlanError, config, manifests};
 use crate::args::DeleteApiArgs;
@@ -86,10 +86,9 @@ fn remove_controller(draft: &mut Draft<'_>, place: &Place, name: &str) -> Result
     draft.remove(&place.controller(name));
     draft.remove(&place.test(&module));
     remove_from_module(draft, &place.controller_path(), &module)?;
-    let reconciler = format!("{}::{name}Reconciler", place.controller_path());
+    let call = controller_call(&place.controller_path(), &module);
     draft.edit_rust(layout::LIB, None, |source| {
-        let source = rust::remove_calls(source, "manifests", &[rules_call(&reconciler)])?;
-        rust::remove_statement(&source, "setup", &setup_statement(&reconciler), "manager")
+        rust::remove_calls(source, OPERATOR, &[call])
     })
 }
 
@@ -102,7 +101,7 @@ fn remove_type(
     draft.remove(&place.types());
     remove_from_module(draft, &place.api_path(), &layout::types_module(&api.kind))?;
     draft.edit_rust(layout::LIB, None, |source| {
-        rust::remove_calls(source, "manifests", &[crd_call(&api.api_path, &api.kind)])
+        rust::remove_calls(source, OPERATOR, &[crd_call(&api.api_path, &api.kind)])
     })?;
     let kind = Kind {
         group: api.group.clone(),

@@ -135,8 +135,8 @@ fn of_problems(operator: &OperatorManifests, sources: &[TypeSource], lints: &mut
                 "look for an enum in it, whose variants must have one form",
             ),
             None => (
-                "setup",
-                "`setup` of src/lib.rs is called without a cluster here: only hand controllers to the manager in it",
+                "operator",
+                "the parts of `operator` in src/lib.rs are added to a manager without a cluster here: they must not need one",
             ),
         };
         lints.push(Lint {

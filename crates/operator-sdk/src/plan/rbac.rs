@@ -34,9 +34,9 @@ pub(crate) struct Missing {
     pub(crate) test: String,
     /// The attribute that grants them.
     pub(crate) attribute: String,
-    /// The reconciler that it belongs to.
+    /// The function of the controller that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reconciler: Option<String>,
+    pub(crate) function: Option<String>,
     #[serde(flatten)]
     pub(crate) place: Option<Place>,
     #[serde(skip)]
@@ -127,7 +127,7 @@ fn missing(granted: &[Rule], asked: &[Asked], records: &[TestRecord], site: Opti
         Missing {
             test: test_of(records, &group, &resource, &verbs),
             attribute: rbac::attribute(&rule, ""),
-            reconciler: site.map(|site| site.reconciler.clone()),
+            function: site.map(|site| site.function.clone()),
             place: site.map(|site| site.place.clone()),
             verbs,
             group,
@@ -225,8 +225,8 @@ fn sorted(mut verbs: Vec<String>) -> Vec<String> {
     verbs
 }
 
-/// Writes the difference into the attributes: what is missing above the reconciler that has most rules already, and
-/// without what is never asked. Rules about several resources of which only some are asked stay as they are.
+/// Writes the difference into the attributes: adds missing rules to the controller that has most rules, and removes rules
+/// that are never used. Rules about several resources of which only some are asked stay as they are.
 pub(crate) fn fix(
     project: &Project,
     operator: &OperatorManifests,
@@ -236,7 +236,7 @@ pub(crate) fn fix(
     let granted = manifests::rules(&project.tree, operator)?;
     let written = written(&sources, &granted)?;
     let mut edits: Vec<(String, usize, usize, String)> = Vec::new();
-    if let Some(site) = rbac::sites(&sources).into_iter().find(|site| site.rules > 0) {
+    if let Some(site) = rbac::sites(&sources).into_iter().next() {
         let file = sources.file(&site.place.file);
         let indent = file.map(|file| file.indent(site.start)).unwrap_or_default();
         for missing in &comparison.missing {
@@ -280,7 +280,7 @@ fn without(rule: &Rule, unused: &[&Unused]) -> Option<Rule> {
     (left.verbs != rule.verbs).then_some(left)
 }
 
-/// The change of one rule. The last attribute of a reconciler stays, since the operator asks for its rules.
+/// The change of one rule.
 fn edit_of(sources: &Sources, written: &WrittenRule, left: &Rule) -> Option<(String, usize, usize, String)> {
     let path = &written.place.file;
     let file = sources.file(path)?;
@@ -294,12 +294,6 @@ fn edit_of(sources: &Sources, written: &WrittenRule, left: &Rule) -> Option<(Str
                 (path.clone(), start, end, text)
             }
         });
-    }
-    let alone = rbac::sites(sources)
-        .iter()
-        .any(|site| site.start == start && site.rules == 1);
-    if written.form == Form::Attribute && alone {
-        return None;
     }
     let begin = start
         - if written.form == Form::Attribute {

@@ -46,7 +46,7 @@ impl Hinted for BuildError {
             Self::Failed => "correct what the compiler says above, then run the command again".to_owned(),
             Self::NoProgram => "the program begins in src/main.rs; give it back the form that `init` wrote".to_owned(),
             Self::Manifests { .. } => {
-                "its `manifests` command prints what `manifests()` of src/lib.rs returns; run it by hand to see more".to_owned()
+                "its `manifests` command prints the manifests of `operator()` of src/lib.rs; run it by hand to see more".to_owned()
             }
         })
     }

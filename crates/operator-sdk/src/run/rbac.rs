@@ -172,9 +172,8 @@ fn missing_text(missing: &Missing) -> String {
         qualified(&missing.group, &missing.resource),
         missing.test
     );
-    let place = missing.place.as_ref().zip(missing.reconciler.as_ref());
-    let place =
-        place.map(|(place, reconciler)| format!(" above `impl Reconciler for {reconciler}` ({place})"));
+    let place = missing.place.as_ref().zip(missing.function.as_ref());
+    let place = place.map(|(place, function)| format!(" above `fn {function}` ({place})"));
     let attribute = missing.attribute.replace('\n', "\n        ");
     format!(
         "{what}\n    fix: add{}\n        {attribute}",

@@ -35,8 +35,7 @@ impl Hinted for WebhookError {
         Some(match self {
             Self::Port(_) => "end programs that listen on this machine".to_owned(),
             Self::Silent(_) => {
-                "its `setup` has to hand the webhooks to the manager; ENABLE_WEBHOOKS is `true` here"
-                    .to_owned()
+                "its `operator` has to add the webhooks; ENABLE_WEBHOOKS is `true` here".to_owned()
             }
             Self::NoDefinition(_) => "install the kinds with `operator-sdk install` first".to_owned(),
         })

@@ -5,7 +5,7 @@ use operator_manifests::rbac::marker::{self, MarkerError};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemImpl, LitStr};
+use syn::{Attribute, ItemFn, LitStr, ReturnType, Visibility};
 
 use super::{Bytes, Place, SourceFile, Sources};
 
@@ -26,13 +26,13 @@ pub(crate) enum Form {
     Marker,
 }
 
-/// The reconciler that rules are written at.
+/// A function that returns a controller, to which rules may be added.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Site {
-    /// The type, such as `MemcachedReconciler`.
-    pub(crate) reconciler: String,
+    /// The name of the function.
+    pub(crate) function: String,
     pub(crate) place: Place,
-    /// Where its block begins, with its attributes.
+    /// The offset of its first attribute.
     pub(crate) start: usize,
     /// How many rules it has.
     pub(crate) rules: usize,
@@ -48,8 +48,8 @@ pub(crate) struct InvalidMarker {
 
 /// The rules of attributes. One that no compiler takes is none.
 pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
-    let found = blocks(sources).into_iter().flat_map(|(file, block)| {
-        let attributes = block.attrs.iter().filter(|attribute| is_rbac(attribute));
+    let found = functions(sources).into_iter().flat_map(|(file, function)| {
+        let attributes = function.attrs.iter().filter(|attribute| is_rbac(attribute));
         let rules = attributes.filter_map(|attribute| {
             let bytes = attribute.span().byte_range();
             Some(WrittenRule {
@@ -64,15 +64,17 @@ pub(crate) fn attributes(sources: &Sources) -> Vec<WrittenRule> {
     found.collect()
 }
 
-/// Where rules may be added: every block that implements `Reconciler` or has rules, those with most rules first.
+/// The functions that return a controller or have rules, those with most rules first.
 pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
-    let sites = blocks(sources).into_iter().filter_map(|(file, block)| {
-        let rules = block.attrs.iter().filter(|attribute| is_rbac(attribute)).count();
-        let of_trait = block.trait_.as_ref().and_then(|(path, _)| path.segments.last());
-        let reconciles = of_trait.is_some_and(|name| name.ident == "Reconciler");
-        let start = block.span().byte_range().start;
-        (reconciles || rules > 0).then(|| Site {
-            reconciler: name_of(&block.self_ty),
+    let sites = functions(sources).into_iter().filter_map(|(file, function)| {
+        let rules = function
+            .attrs
+            .iter()
+            .filter(|attribute| is_rbac(attribute))
+            .count();
+        let start = start_of(function);
+        (rules > 0 || returns_controller(function)).then(|| Site {
+            function: function.sig.ident.to_string(),
             place: file.place(start),
             start,
             rules,
@@ -81,6 +83,28 @@ pub(crate) fn sites(sources: &Sources) -> Vec<Site> {
     let mut sites: Vec<Site> = sites.collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.rules));
     sites
+}
+
+/// The offset of the first rule of a function, or of what follows its documentation.
+fn start_of(function: &ItemFn) -> usize {
+    let mut attributes = function.attrs.iter();
+    let span = match (attributes.find(|attribute| is_rbac(attribute)), &function.vis) {
+        (Some(rule), _) => rule.span(),
+        (None, Visibility::Inherited) => function.sig.span(),
+        (None, visibility) => visibility.span(),
+    };
+    span.byte_range().start
+}
+
+fn returns_controller(function: &ItemFn) -> bool {
+    let ReturnType::Type(_, type_) = &function.sig.output else {
+        return false;
+    };
+    let syn::Type::Path(path) = type_.as_ref() else {
+        return false;
+    };
+    let name = path.path.segments.last();
+    name.is_some_and(|name| name.ident == "Controller")
 }
 
 /// The rules of markers in comments.
@@ -155,25 +179,25 @@ fn group_name(group: &str) -> String {
     if group.is_empty() { "core" } else { group }.to_owned()
 }
 
-fn blocks(sources: &Sources) -> Vec<(&SourceFile, &ItemImpl)> {
+fn functions(sources: &Sources) -> Vec<(&SourceFile, &ItemFn)> {
     let mut all = Vec::new();
     for file in sources.files() {
-        let mut blocks = Blocks(Vec::new());
+        let mut functions = Functions(Vec::new());
         if let Some(syntax) = &file.syntax {
-            blocks.visit_file(syntax);
+            functions.visit_file(syntax);
         }
-        all.extend(blocks.0.into_iter().map(|block| (file, block)));
+        all.extend(functions.0.into_iter().map(|function| (file, function)));
     }
     all
 }
 
-/// The `impl` blocks of a file, at whatever depth.
-struct Blocks<'a>(Vec<&'a ItemImpl>);
+/// The functions of a file, at any depth.
+struct Functions<'a>(Vec<&'a ItemFn>);
 
-impl<'a> Visit<'a> for Blocks<'a> {
-    fn visit_item_impl(&mut self, block: &'a ItemImpl) {
-        self.0.push(block);
-        visit::visit_item_impl(self, block);
+impl<'a> Visit<'a> for Functions<'a> {
+    fn visit_item_fn(&mut self, function: &'a ItemFn) {
+        self.0.push(function);
+        visit::visit_item_fn(self, function);
     }
 }
 
@@ -200,18 +224,6 @@ fn rule_of(attribute: &Attribute) -> Option<Rule> {
         Ok(())
     });
     parsed.ok().map(|()| rule)
-}
-
-fn name_of(type_: &syn::Type) -> String {
-    match type_ {
-        syn::Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .map(|name| name.ident.to_string())
-            .unwrap_or_default(),
-        _ => String::new(),
-    }
 }
 
 /// The bytes of literals of several lines: what looks like a comment in them is text.

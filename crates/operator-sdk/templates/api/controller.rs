@@ -1,58 +1,37 @@
-{{ header }}//! Keeps the cluster as each {{ kind }} asks.
+{{ header }}//! Reconciles {{ kind }} objects.
+
+use std::sync::Arc;
 
 use operator_runtime::prelude::*;
 
 use crate::{{ api_path }}::{{ kind }};
 
-/// Reconciles {{ kind }} objects.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct {{ reconciler }};
-
-// What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
-#[rbac(
-    groups = "{{ api_group }}",
-    resources = "{{ plural }}",
-    verbs = "get;list;watch;create;update;patch;delete"
-)]
-#[rbac(
-    groups = "{{ api_group }}",
-    resources = "{{ plural }}/status",
-    verbs = "get;update;patch"
-)]
-#[rbac(
-    groups = "{{ api_group }}",
-    resources = "{{ plural }}/finalizers",
-    verbs = "update"
-)]
-#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
-impl Reconciler for {{ reconciler }} {
-    /// Brings the cluster closer to what one {{ kind }} asks for.
-    ///
-    /// Runs whenever the object, or something that it owns, has changed, and again after an error. It
-    /// must come to the same end however often it runs: look at what is there, say what should be.
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        let Some(object) = ctx.get::<{{ kind }}>(&request).await? else {
-            // It was deleted; the cluster collects what it owned.
-            return Ok(Action::done());
-        };
-
-        // TODO: apply what the object asks for, such as a Deployment that it owns, and say in the
-        // status what came of it:
-        //     let deployment = ctx.apply_owned(&*object, deployment_for(&object)).await?;
-
-        let available = Condition::available(true, "Reconciled", "nothing is left to do");
-        ctx.status(&*object).condition(available).patch().await?;
-        Ok(Action::done())
-    }
+/// Returns the controller: the kinds that it watches, and the function that it calls.
+pub fn controller() -> Controller<{{ kind }}> {
+    // Add `.owns::<Deployment>()` for each kind of object that `reconcile` applies.
+    Controller::new(reconcile)
 }
 
-impl {{ reconciler }} {
-    /// Watches {{ kind }} objects.
-    pub fn setup_with_manager(self, manager: &Manager) -> Result<()> {
-        Controller::managed_by(manager)
-            .for_::<{{ kind }}>()
-            // Add `.owns::<Deployment>()` for a kind that the reconciler applies.
-            .complete(self)?;
-        Ok(())
-    }
+/// Brings the cluster to the state that one {{ kind }} describes.
+///
+/// It is called after every change of the object or of an object that it owns, and again after an error. Compare the
+/// current state with the desired one: it may be called when nothing has changed.
+{% if kind | length > 15 %}
+async fn reconcile(
+    object: Arc<{{ kind }}>,
+    ctx: Context<{{ kind }}>,
+) -> Result<Action> {
+{% else %}
+async fn reconcile(object: Arc<{{ kind }}>, ctx: Context<{{ kind }}>) -> Result<Action> {
+{% endif %}
+    // TODO: apply the objects that this one needs; the garbage collector deletes them together with it:
+    //     let deployment = ctx.apply_owned(deployment_for(&object)).await?;
+    let _ = object;
+
+    ctx.update_status(|status| {
+        let available = Condition::available(true, "Reconciled", "nothing is left to do");
+        status.conditions.set(available);
+    })
+    .await?;
+    Ok(Action::done())
 }

@@ -21,7 +21,7 @@ async fn an_object_becomes_available() -> Result<()> {
         .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
-    {{ crate_name }}::setup(&manager)?;
+    {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
 
 {% if namespaced %}

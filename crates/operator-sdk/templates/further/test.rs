@@ -28,7 +28,7 @@ async fn the_operator_watches() -> Result<()> {
         .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
-    {{ crate_name }}::setup(&manager)?;
+    {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.clone().run_until(std::future::pending()));
 
     // The caches are filled before controllers begin; create an object here, and see what the

@@ -18,7 +18,7 @@ async fn start() -> Result<TestEnv> {
         .webhook_bind_address("127.0.0.1:0")
         .build()
         .await?;
-    {{ crate_name }}::setup(&manager)?;
+    {{ crate_name }}::operator().add_to(&manager)?;
     tokio::spawn(manager.run_until(std::future::pending()));
     Ok(env)
 }

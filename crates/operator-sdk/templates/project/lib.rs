@@ -1,19 +1,11 @@
-{{ header }}//! The {{ project_name }}: its kinds, its controllers, and what it needs from a cluster.
+{{ header }}//! The {{ project_name }}: its kinds, its controllers and its webhooks.
 
 pub mod api;
 pub mod controller;
 
-use operator_runtime::manifests::Manifests;
 use operator_runtime::prelude::*;
 
-/// Hands every controller to the manager.
-pub fn setup(manager: &Manager) -> Result<()> {
-    let _ = manager;
-    Ok(())
-}
-
-/// The kinds that this operator serves and the permissions that it needs;
-/// `operator-sdk generate manifests` asks for them.
-pub fn manifests() -> Manifests {
-    Manifests::new().controllers(setup)
+/// Returns the operator, which `main` and the tests run.
+pub fn operator() -> Operator {
+    Operator::new(env!("CARGO_PKG_NAME")).version(env!("CARGO_PKG_VERSION"))
 }

@@ -41,7 +41,7 @@ async fn start() -> Result<TestEnv> {
         .webhook_certificates(certificates.clone())
         .build()
         .await?;
-    {{ crate_name }}::setup(&manager)?;
+    {{ crate_name }}::operator().add_to(&manager)?;
 
     // What the manifests in config/ tell a cluster, with the address and the authority of this test.
     let address = manager

@@ -3,6 +3,7 @@
 //! Runs a Deployment of `memcached:1.6.26-alpine3.19` for each Memcached.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
@@ -12,214 +13,99 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
-use operator_runtime::handler;
 use operator_runtime::prelude::*;
+use operator_runtime::rollout;
 
 use crate::api::v1alpha1::Memcached;
 
-/// The image that every instance runs.
 const IMAGE: &str = "memcached:1.6.26-alpine3.19";
-
-/// The words of its command, with commas between.
+/// The words of the command, separated by commas.
 const COMMAND: &str = "memcached,--memory-limit=64,-o,modern,-v";
 
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-const MANAGER: &str = "memcached-operator";
 
-/// Reconciles Memcached objects.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemcachedReconciler;
+/// Returns the controller: it watches Memcached objects, the Deployments that they own, and the pods of these.
+pub fn controller() -> Controller<Memcached> {
+    let pods = Watch::<Pod>::new().label(MANAGED_BY, env!("CARGO_PKG_NAME"));
+    Controller::new(reconcile)
+        .owns::<Deployment>()
+        .watches(pods.map(object_of))
+}
 
-// What the operator may do; `operator-sdk generate manifests` writes config/rbac/role.yaml from it.
-#[rbac(
-    groups = "cache.example.com",
-    resources = "memcacheds",
-    verbs = "get;list;watch;create;update;patch;delete"
-)]
-#[rbac(
-    groups = "cache.example.com",
-    resources = "memcacheds/status",
-    verbs = "get;update;patch"
-)]
-#[rbac(
-    groups = "cache.example.com",
-    resources = "memcacheds/finalizers",
-    verbs = "update"
-)]
-#[rbac(groups = "events.k8s.io", resources = "events", verbs = "create;patch")]
-#[rbac(
-    groups = "apps",
-    resources = "deployments",
-    verbs = "get;list;watch;create;update;patch;delete"
-)]
-#[rbac(groups = "core", resources = "pods", verbs = "get;list;watch")]
-impl Reconciler for MemcachedReconciler {
-    /// Brings the cluster closer to what one Memcached asks for.
-    ///
-    /// Runs whenever the object or its Deployment has changed, and again after an error. It comes to
-    /// the same end however often it runs.
-    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Action> {
-        let Some(object) = ctx.get::<Memcached>(&request).await? else {
-            // It was deleted; the cluster collects the Deployment that it owned.
-            return Ok(Action::done());
-        };
-        let deployment = match ctx.apply_owned(&*object, deployment_for(&object)).await {
-            Ok(deployment) => deployment,
-            Err(error) => {
-                let why = error.to_string();
-                ctx.event(&*object).warning("ApplyFailed", &why).await?;
-                let degraded = Condition::degraded(true, "ApplyFailed", why);
-                ctx.status(&*object).condition(degraded).patch().await?;
-                return Err(error.into());
-            }
-        };
-
-        let observed = observe(&object, &deployment);
-        let was_available = object
-            .status
-            .as_ref()
-            .is_some_and(|status| status.conditions.is_true("Available"));
-        if observed.available.is_true() && !was_available {
-            let note = observed.available.message.clone();
-            ctx.event(&*object).normal("Available", note).await?;
-        }
-        ctx.status(&*object)
-            .condition(observed.available)
-            .condition(observed.progressing)
-            .condition(observed.degraded)
-            .set("nodes", nodes_of(&ctx, &object).await?)
-            .patch()
-            .await?;
-        Ok(Action::done())
+/// Brings the cluster to the state that one Memcached describes.
+///
+/// It is called after every change of the object, its Deployment or its pods, and again after an error.
+async fn reconcile(object: Arc<Memcached>, ctx: Context<Memcached>) -> Result<Action> {
+    let deployment = ctx.apply_owned(deployment_for(&object)).await?;
+    let pods = ctx.list::<Pod>().labels(labels_for(&object)).await?;
+    let conditions = rollout::conditions(&*deployment);
+    let [available, ..] = &conditions;
+    let status = object.status.as_ref();
+    if available.is_true() && !status.is_some_and(|status| status.conditions.is_true("Available")) {
+        ctx.event().normal("Available", &available.message);
     }
+    ctx.update_status(|status| {
+        status.nodes = pods.iter().map(|pod| pod.name_any()).collect();
+        status.conditions.set_all(conditions.clone());
+    })
+    .await?;
+    Ok(Action::done())
 }
 
-impl MemcachedReconciler {
-    /// Watches Memcached objects, the Deployments that they own, and the pods of these.
-    pub fn setup_with_manager(self, manager: &Manager) -> Result<()> {
-        Controller::managed_by(manager)
-            .for_::<Memcached>()
-            .owns::<Deployment>()
-            .watches::<Pod>(handler::map(object_of))
-            .complete(self)?;
-        Ok(())
-    }
+/// The object that a pod belongs to. A ReplicaSet owns the pod, so a label names the object.
+fn object_of(pod: &Pod) -> Option<Request> {
+    let name = pod.labels().get(INSTANCE)?;
+    Some(Request::namespaced(&pod.namespace()?, name))
 }
 
-struct Observed {
-    available: Condition,
-    progressing: Condition,
-    degraded: Condition,
-}
-
-/// What the Deployment says of the instances.
-fn observe(object: &Memcached, deployment: &Deployment) -> Observed {
-    let status = deployment.status.clone().unwrap_or_default();
-    let seen = status.observed_generation >= deployment.metadata.generation;
-    let (size, available) = (object.spec.size, status.available_replicas.unwrap_or(0));
-    let updated = status.updated_replicas.unwrap_or(0);
-    let complete = seen && available == size && updated == size;
-    let counts = format!("{available} of {size} instances are available");
-    let failure = status.conditions.unwrap_or_default().into_iter().find(|c| {
-        let failed = (c.type_.as_deref(), c.status.as_deref());
-        failed == (Some("ReplicaFailure"), Some("True"))
-            || failed == (Some("Progressing"), Some("False"))
-    });
-    Observed {
-        available: match seen && available >= size {
-            true => Condition::available(true, "AllInstancesAvailable", &counts),
-            false => Condition::available(false, "InstancesMissing", &counts),
-        },
-        progressing: match complete {
-            true => Condition::progressing(false, "RolledOut", "every instance is as asked for"),
-            false => Condition::progressing(true, "RollingOut", &counts),
-        },
-        degraded: match failure {
-            Some(failure) => Condition::degraded(
-                true,
-                failure.reason.or(failure.type_).unwrap_or_default(),
-                failure.message.unwrap_or_default(),
-            ),
-            None => Condition::degraded(false, "AsExpected", "the Deployment reports no failure"),
-        },
-    }
-}
-
-/// The names of the pods that run the instances, sorted.
-async fn nodes_of(ctx: &Context, object: &Memcached) -> Result<Vec<String>> {
-    let labels = labels_for(object);
-    let pods = ctx.list::<Pod>(object.namespace().as_deref()).await?;
-    let own = pods.iter().filter(|pod| {
-        labels
-            .iter()
-            .all(|(key, value)| pod.labels().get(key) == Some(value))
-    });
-    let mut names: Vec<String> = own.map(|pod| pod.name_any()).collect();
-    names.sort();
-    Ok(names)
-}
-
-/// The object that a pod belongs to, by its labels: its owner is a ReplicaSet.
-fn object_of(pod: &Pod) -> Vec<Request> {
-    let labels = pod.labels();
-    let ours = labels
-        .get(MANAGED_BY)
-        .is_some_and(|manager| manager == MANAGER);
-    let name = labels.get(INSTANCE).filter(|_| ours);
-    name.map(|name| Request::namespaced(&pod.namespace().unwrap_or_default(), name))
-        .into_iter()
-        .collect()
-}
-
-/// The labels that tell the instances of one object from those of another.
 fn labels_for(object: &Memcached) -> BTreeMap<String, String> {
     BTreeMap::from([
         (NAME.to_owned(), "memcached".to_owned()),
         (INSTANCE.to_owned(), object.name_any()),
-        (MANAGED_BY.to_owned(), MANAGER.to_owned()),
+        (MANAGED_BY.to_owned(), env!("CARGO_PKG_NAME").to_owned()),
     ])
 }
 
-/// The Deployment that an object asks for. What is left out here is the API server's to default.
+/// The desired Deployment. The API server sets defaults for the fields that it omits.
 fn deployment_for(object: &Memcached) -> Deployment {
     let labels = labels_for(object);
     Deployment {
         metadata: ObjectMeta {
             name: Some(object.name_any()),
             labels: Some(labels.clone()),
-            ..ObjectMeta::default()
+            ..Default::default()
         },
         spec: DeploymentSpec {
             replicas: Some(object.spec.size),
             selector: LabelSelector {
                 match_labels: Some(labels.clone()),
-                ..LabelSelector::default()
+                ..Default::default()
             },
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels),
-                    ..ObjectMeta::default()
+                    ..Default::default()
                 }),
                 spec: Some(pod_spec()),
             },
-            ..DeploymentSpec::default()
+            ..Default::default()
         },
-        ..Deployment::default()
+        ..Default::default()
     }
 }
 
-/// What an instance runs, as the `restricted` Pod Security Standard allows it.
+/// The pod of one instance. The `restricted` Pod Security Standard allows it.
 fn pod_spec() -> PodSpec {
     PodSpec {
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),
             seccomp_profile: Some(SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
-                ..SeccompProfile::default()
+                ..Default::default()
             }),
-            ..PodSecurityContext::default()
+            ..Default::default()
         }),
         containers: vec![Container {
             name: "memcached".to_owned(),
@@ -229,7 +115,7 @@ fn pod_spec() -> PodSpec {
             ports: Some(vec![ContainerPort {
                 name: Some("memcached".to_owned()),
                 container_port: 11211,
-                ..ContainerPort::default()
+                ..Default::default()
             }]),
             security_context: Some(SecurityContext {
                 run_as_non_root: Some(true),
@@ -237,12 +123,12 @@ fn pod_spec() -> PodSpec {
                 allow_privilege_escalation: Some(false),
                 capabilities: Some(Capabilities {
                     drop: Some(vec!["ALL".to_owned()]),
-                    ..Capabilities::default()
+                    ..Default::default()
                 }),
-                ..SecurityContext::default()
+                ..Default::default()
             }),
-            ..Container::default()
+            ..Default::default()
         }],
-        ..PodSpec::default()
+        ..Default::default()
     }
 }

@@ -269,7 +269,7 @@ fn values(
         }
     }
     if let Some(name) = &args.controller_name {
-        api.reconciler = format!("{}Reconciler", names::camel_case(name));
+        api.controller = names::camel_case(name);
         api.controller_name = Some(name.clone());
     }
     Ok(api)
@@ -297,7 +297,7 @@ pub(crate) fn base_values(group: &str, version: &str, kind: &str, project: &Proj
         foreign: false,
         external: false,
         storage: true,
-        reconciler: format!("{kind}Reconciler"),
+        controller: kind.to_owned(),
         controller_name: None,
         image: None,
     }

@@ -1,0 +1,84 @@
+//! Additional clusters of a manager: [`Cluster`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::Cache;
+use crate::client::Client;
+use crate::error::Result;
+use crate::event_recorder::{EventRecorder, Recorder};
+
+/// Another cluster that an operator watches or writes to, made by [`Manager::add_cluster`]: a client with a cache of
+/// its own, and an event recorder. The manager starts and stops it with its own cache.
+/// [`Manager::add_cache_check`] adds the state of its cache to `/readyz`. Clones are handles to the same one.
+///
+/// [`Manager::add_cluster`]: crate::Manager::add_cluster
+/// [`Manager::add_cache_check`]: crate::Manager::add_cache_check
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) name: Arc<str>,
+    pub(crate) client: Client,
+    pub(crate) of_every_instance: kube::Client,
+    pub(crate) recorder: EventRecorder,
+}
+
+/// The running parts of another cluster.
+pub(crate) struct Running {
+    pub(crate) cache: Cache,
+    pub(crate) recorder: Recorder,
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Watches until `stop`, and writes the events that are left.
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<()> {
+        self.cache.start();
+        let watch = async {
+            stop.cancelled().await;
+            self.cache.stop().await;
+        };
+        tokio::join!(self.recorder.run(stop.clone()), watch);
+        Ok(())
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// The name that the operator gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the client, which reads from the cluster's cache and writes to the cluster. With leader election it writes
+    /// only while this instance is the leader, as [`Manager::client`](crate::Manager::client) does.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns a client that writes whether or not this instance is the leader, as
+    /// [`Manager::client_for_every_instance`](crate::Manager::client_for_every_instance) does.
+    pub fn client_for_every_instance(&self) -> Client {
+        self.client.over(self.of_every_instance.clone())
+    }
+
+    /// The cache of the cluster, to which indexes are added, and whose state can be asked for.
+    pub fn cache(&self) -> &Cache {
+        self.client.cache()
+    }
+
+    /// The event recorder: its events are in this cluster.
+    pub fn recorder(&self) -> &EventRecorder {
+        &self.recorder
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cluster = formatter.debug_struct("Cluster");
+        cluster.field("name", &self.name).finish_non_exhaustive()
+    }
+}

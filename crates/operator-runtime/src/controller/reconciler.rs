@@ -1,0 +1,112 @@
+//! Reconcilers: of objects, and of keys.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::{Action, Context, KeyContext, Request};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::object::{Kind, View};
+
+/// Brings the cluster, or something outside of it, to the state that an object describes.
+///
+/// Every function `async fn(Arc<K>, Context<K>) -> Result<Action>` is a reconciler, whatever its error type, if that
+/// converts into [`Error`]. Implement the trait for a struct that holds state, such as a connection to a database.
+///
+/// A reconciler is called with the object and never with what happened to it: it compares the current state with the
+/// desired one and acts on the difference. It may be called when nothing has changed. It is not called for an object that
+/// is gone; an object that is being deleted exists until its finalizers are removed. [`KeyReconciler`] is called in any case.
+///
+/// An error is logged, and the object is reconciled again with exponential backoff. A panic counts as an error.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::prelude::*;
+///
+/// async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Deployment>) -> Result<Action> {
+///     if deployment.spec.replicas == Some(0) {
+///         ctx.event().warning("ScaledToZero", "the Deployment has no replicas");
+///     }
+///     Ok(Action::done())
+/// }
+///
+/// let controller = Controller::new(reconcile);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a reconciler of `{K}`",
+    note = "a reconciler is an `async fn(Arc<K>, Context<K>) -> Result<Action>`, or a type that implements `Reconciler<K>`"
+)]
+pub trait Reconciler<K>: Send + Sync + 'static {
+    /// Reconciles the object, as the cache has it.
+    ///
+    /// It is called for one object at a time, and for up to
+    /// [`max_concurrent_reconciles`](super::ControllerOptions::max_concurrent_reconciles) objects at once.
+    ///
+    /// # Errors
+    /// Any error; [`Error`] says how it is retried.
+    fn reconcile(&self, object: Arc<K>, ctx: Context<K>) -> impl Future<Output = Result<Action>> + Send;
+}
+
+impl<K, F, R, E> Reconciler<K> for F
+where
+    K: Send + Sync + 'static,
+    F: Fn(Arc<K>, Context<K>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action, E>> + Send,
+    E: Into<Error>,
+{
+    async fn reconcile(&self, object: Arc<K>, ctx: Context<K>) -> Result<Action> {
+        self(object, ctx).await.map_err(Into::into)
+    }
+}
+
+/// Reconciles by key: for controllers whose objects may be gone, or have no kind of their own.
+///
+/// Every function `async fn(Request, KeyContext) -> Result<Action>` is one. Otherwise as [`Reconciler`], which is built on it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a reconciler of keys",
+    note = "it is an `async fn(Request, KeyContext) -> Result<Action>`, or a type that implements `KeyReconciler`"
+)]
+pub trait KeyReconciler: Send + Sync + 'static {
+    /// Reconciles whatever the key names. An object of that key may not exist.
+    ///
+    /// # Errors
+    /// As [`Reconciler::reconcile`].
+    fn reconcile(&self, request: Request, ctx: KeyContext) -> impl Future<Output = Result<Action>> + Send;
+}
+
+impl<F, R, E> KeyReconciler for F
+where
+    F: Fn(Request, KeyContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action, E>> + Send,
+    E: Into<Error>,
+{
+    async fn reconcile(&self, request: Request, ctx: KeyContext) -> Result<Action> {
+        self(request, ctx).await.map_err(Into::into)
+    }
+}
+
+/// Reads the object of each request for a [`Reconciler`], and does nothing if it is gone.
+pub(super) struct ByObject<R> {
+    pub(super) reconciler: R,
+    pub(super) kind: Arc<Kind>,
+    /// The client of the cluster of the objects, if it is not the manager's own.
+    pub(super) client: Option<Client>,
+}
+
+impl<R> ByObject<R> {
+    pub(super) async fn reconcile<K: View>(&self, request: Request, mut ctx: KeyContext) -> Result<Action>
+    where
+        R: Reconciler<K>,
+    {
+        if let Some(client) = &self.client {
+            ctx.client = client.clone();
+        }
+        let found = ctx.client.resources::<K>(&self.kind).get(request).await?;
+        let Some(object) = found else {
+            return Ok(Action::done());
+        };
+        let ctx = Context::new(ctx, self.kind.clone(), object.clone());
+        self.reconciler.reconcile(object, ctx).await
+    }
+}

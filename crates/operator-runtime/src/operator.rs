@@ -1,0 +1,199 @@
+//! The operator: its controllers, webhooks and definitions, and the program around them.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kube::CustomResourceExt;
+use schemars::JsonSchema;
+
+use crate::controller::Controller;
+use crate::error::Result;
+use crate::manager::{Args, Manager, ManagerBuilder};
+use crate::manifests::Manifests;
+use crate::object::Object;
+use crate::webhook::Webhook;
+
+/// The parts of an operator, and the program that runs them.
+///
+/// [`Operator::main`] is the whole `main` function: it parses the command line, sets up logging, and runs a [`Manager`]
+/// until a signal stops it. With the argument `manifests` it prints the custom resource definitions, permissions and
+/// webhooks that the operator needs, for `operator-sdk generate manifests`.
+///
+/// ```no_run
+/// # use std::process::ExitCode;
+/// use std::sync::Arc;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use operator_runtime::prelude::*;
+///
+/// async fn reconcile(deployment: Arc<Deployment>, ctx: Context<Deployment>) -> Result<Action> {
+///     Ok(Action::done())
+/// }
+///
+/// fn main() -> ExitCode {
+///     Operator::new("deployment-watcher").controller(Controller::new(reconcile)).main()
+/// }
+/// ```
+#[must_use = "call `main`, or `add_to` in a test"]
+pub struct Operator {
+    name: &'static str,
+    version: Option<&'static str>,
+    options: Vec<Box<dyn FnOnce(ManagerBuilder) -> ManagerBuilder>>,
+    parts: Vec<Part>,
+    manifests: Manifests,
+    manages_certificates: bool,
+}
+
+/// Adds a part of the operator to a manager.
+type Part = Box<dyn FnOnce(&Manager) -> Result<()>>;
+
+/// The command line of every operator.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    manager: Args,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the CRDs, permissions and webhooks of this operator as JSON
+    Manifests,
+}
+
+// === impl Operator ===
+
+impl Operator {
+    /// Begins an operator. The name is the field manager of its writes, the source of its events, and the name of its
+    /// Lease; usually `env!("CARGO_PKG_NAME")`.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            version: None,
+            options: Vec::new(),
+            parts: Vec::new(),
+            manifests: Manifests::new(),
+            manages_certificates: false,
+        }
+    }
+
+    /// Sets the version that `--version` prints; usually `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Adds a controller.
+    pub fn controller<K: 'static>(self, controller: Controller<K>) -> Self {
+        self.part(move |manager| {
+            manager.add_controller(controller)?;
+            Ok(())
+        })
+    }
+
+    /// Adds the webhooks of a kind.
+    pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Self {
+        self.manifests = self.manifests.webhook(&webhook);
+        self.part(move |manager| Ok(manager.add_webhook(webhook)?))
+    }
+
+    /// Adds the CustomResourceDefinition of a kind to the manifests. The versions of one kind become one definition.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Self {
+        self.manifests = self.manifests.crd::<K>();
+        self
+    }
+
+    /// Adds the permissions that the operator needs to manage the certificates of its webhooks; see
+    /// [`Manifests::managed_certificates`].
+    pub fn managed_certificates(mut self) -> Self {
+        self.manages_certificates = true;
+        self
+    }
+
+    /// Adds any other part to the manager: runnables, health checks, other clusters, indexes.
+    ///
+    /// The function is also called to derive the manifests, with a manager that has no cluster and never runs.
+    pub fn part(mut self, add: impl FnOnce(&Manager) -> Result<()> + 'static) -> Self {
+        self.parts.push(Box::new(add));
+        self
+    }
+
+    /// Changes the options of the manager. The flags of the command line take precedence.
+    pub fn manager(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder + 'static) -> Self {
+        self.options.push(Box::new(change));
+        self
+    }
+
+    /// Adds all parts to a manager that exists, such as that of a test.
+    ///
+    /// # Errors
+    /// If a part cannot be added: two controllers have the same name, for example.
+    pub fn add_to(self, manager: &Manager) -> Result<()> {
+        self.parts.into_iter().try_for_each(|add| add(manager))
+    }
+
+    /// Returns what the operator needs from a cluster.
+    pub fn manifests(self) -> Manifests {
+        let parts = self.parts;
+        let manifests = self
+            .manifests
+            .controllers(|manager| parts.into_iter().try_for_each(|add| add(manager)));
+        match self.manages_certificates {
+            true => manifests.managed_certificates(),
+            false => manifests,
+        }
+    }
+
+    /// Runs the operator until a signal stops it or a part of it fails.
+    ///
+    /// # Errors
+    /// If the manager cannot be built, a part cannot be added, or a part fails.
+    pub async fn run(mut self, args: &Args) -> Result<()> {
+        let builder = Manager::builder(self.name);
+        let options = std::mem::take(&mut self.options).into_iter();
+        let builder = options.fold(builder, |builder, change| change(builder));
+        let manager = builder.args(args).build().await?;
+        self.add_to(&manager)?;
+        manager.run().await
+    }
+
+    /// Runs the program: parses the command line, and runs the operator on one thread, or prints its manifests.
+    ///
+    /// One thread is enough for an operator that mostly waits for the API server, and saves memory and CPU time. Move
+    /// blocking calls and long computations into `tokio::task::spawn_blocking`, or call [`Operator::run`] from a
+    /// `#[tokio::main]` function of your own.
+    pub fn main(self) -> ExitCode {
+        // Errors of the command line, --help and --version end the process here.
+        let command = Cli::command().name(self.name);
+        let command = match self.version {
+            Some(version) => command.version(version),
+            None => command,
+        };
+        let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+        if let Some(Command::Manifests) = cli.command {
+            println!("{}", self.manifests().to_json());
+            return ExitCode::SUCCESS;
+        }
+        cli.manager.init_logging();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let ended = match runtime {
+            Ok(runtime) => runtime.block_on(self.run(&cli.manager)),
+            Err(error) => Err(error.into()),
+        };
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(%error, "operator stopped");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut operator = formatter.debug_struct("Operator");
+        operator.field("name", &self.name).finish_non_exhaustive()
+    }
+}

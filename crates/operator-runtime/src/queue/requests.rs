@@ -1,0 +1,163 @@
+//! Adds keys to the queue of a controller, for handlers and sources.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Add;
+use super::driver::WorkQueue;
+use crate::error::{Error, Result, panic_text};
+use crate::object::ObjectKey;
+
+/// How often a function of a handler is called that fails, and the first of the pauses, which double: half a minute in all.
+const TRIES: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Adds requests to the queue of a controller; what it is given is reconciled. Clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    queue: Arc<WorkQueue>,
+    /// Of what is added without one.
+    priority: i32,
+    later: Weak<Later>,
+}
+
+/// What handlers of one source do later: one after the other, and not at all when the source is gone.
+#[derive(Debug)]
+pub(crate) struct Later {
+    pub(crate) tasks: TaskTracker,
+    turn: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+// === impl Requests ===
+
+impl Requests {
+    pub(crate) fn new(queue: Arc<WorkQueue>) -> Self {
+        Self {
+            queue,
+            priority: 0,
+            later: Weak::new(),
+        }
+    }
+
+    pub(crate) fn until(mut self, later: &Arc<Later>) -> Self {
+        self.later = Arc::downgrade(later);
+        self
+    }
+
+    pub(crate) fn of_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Reconciles the key as soon as a worker is free. A key that waits already waits once.
+    ///
+    /// Events have priority 0; given to a handler, what it adds because of an object of the first list or of a resync
+    /// has -100.
+    pub fn add(&self, key: impl Into<ObjectKey>) {
+        self.add_with_priority(key, self.priority);
+    }
+
+    /// Reconciles the key with a priority: higher ones go first. Events have 0, the first list and resyncs have -100. A
+    /// key that waits already keeps the higher of the two.
+    pub fn add_with_priority(&self, key: impl Into<ObjectKey>, priority: i32) {
+        let add = Add {
+            priority,
+            ..Add::default()
+        };
+        self.add_with(key, add);
+    }
+
+    /// Reconciles the key not before this time has passed, unless something else asks for it earlier.
+    pub fn add_after(&self, key: impl Into<ObjectKey>, after: Duration) {
+        let add = Add {
+            priority: self.priority,
+            after,
+            ..Add::default()
+        };
+        self.add_with(key, add);
+    }
+
+    /// Reconciles the key after the backoff, as if a reconcile of it had failed.
+    pub fn add_rate_limited(&self, key: impl Into<ObjectKey>) {
+        let add = Add {
+            priority: self.priority,
+            rate_limited: true,
+            ..Add::default()
+        };
+        self.add_with(key, add);
+    }
+
+    /// Reconciles the key with a priority of its own, and after whatever wait.
+    pub fn add_with(&self, key: impl Into<ObjectKey>, add: Add) {
+        self.queue.add(key.into(), add);
+    }
+
+    /// Does something that takes its time and then adds requests, when what was given before is done. A failure is tried
+    /// again some times, while others go on.
+    pub(crate) fn add_later<F, R>(&self, what: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<ObjectKey>>> + Send + 'static,
+    {
+        let Some(later) = self.later.upgrade() else {
+            return;
+        };
+        let (turn, stop, requests) = (later.turn.clone(), later.stop.clone(), self.clone());
+        later.tasks.spawn(async move {
+            let work = stop.run_until_cancelled(in_turn(&turn, what));
+            let keys = work.await.unwrap_or_default();
+            keys.into_iter().for_each(|key| requests.add(key));
+        });
+    }
+}
+
+/// The keys that a function of a handler finds at last.
+async fn in_turn<R>(turn: &Semaphore, what: impl Fn() -> R) -> Vec<ObjectKey>
+where
+    R: Future<Output = Result<Vec<ObjectKey>>>,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..TRIES {
+        // It is never closed.
+        let permit = turn.acquire().await;
+        let answer = AssertUnwindSafe(async { what().await }).catch_unwind().await;
+        let error = match answer.unwrap_or_else(|panic| Err(Error::msg(panic_text(&*panic)))) {
+            Ok(keys) => return keys,
+            Err(error) => error,
+        };
+        drop(permit);
+        tracing::error!(%error, "A handler cannot say which objects an event is about");
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Vec::new()
+}
+
+// === impl Later ===
+
+impl Later {
+    pub(crate) fn new() -> Arc<Self> {
+        let tasks = TaskTracker::new();
+        // There may be more nevertheless; it lets others wait until there is nothing to do.
+        tasks.close();
+        Arc::new(Self {
+            tasks,
+            turn: Arc::new(Semaphore::new(1)),
+            stop: CancellationToken::new(),
+        })
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
