@@ -21,7 +21,6 @@ mod objects;
 mod owner;
 mod plan;
 mod pod;
-mod quantity;
 mod queue;
 mod recorder;
 mod selector;

@@ -7,11 +7,11 @@ mod existing;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use apimachinery::time;
 use kube::Client;
 use operator_apiserver::ApiServer;
 use operator_controlplane::Options;
 
-use crate::duration;
 use crate::error::Error;
 
 /// What answers the test: by default what the environment variables of controller-runtime's envtest ask for, and
@@ -89,7 +89,7 @@ impl ProgramOptions {
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let timeout = |name: &str| {
-            let given = variable(name).and_then(|text| duration::parse(&text));
+            let given = variable(name).and_then(|text| time::parse_timeout(&text).ok());
             given.unwrap_or(Duration::from_secs(20))
         };
         let attach = variable("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT");

@@ -47,7 +47,6 @@
 mod backend;
 mod crash;
 mod crd;
-mod duration;
 mod env;
 mod equal_object;
 mod error;

@@ -1,8 +1,8 @@
 //! Values as Go prints and compares them: the real server's error texts show Go values.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
+use apimachinery::go;
 use serde_json::{Map, Number, Value};
 
 /// Equality in which `1` and `1.0` are the same number.
@@ -100,7 +100,7 @@ pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),
-        Value::Number(number) => self::number(number),
+        Value::Number(number) => go::number(number),
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {
@@ -117,7 +117,7 @@ pub fn plain(value: &Value) -> String {
 pub(crate) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => quote(text),
+        Value::String(text) => go::quote(text),
         Value::Array(items) => {
             format!(
                 "[]interface {{}}{{{}}}",
@@ -127,55 +127,10 @@ pub(crate) fn syntax(value: &Value) -> String {
         Value::Object(map) => {
             let entries: Vec<_> = sorted(map)
                 .iter()
-                .map(|(key, value)| format!("{}:{}", quote(key), syntax(value)))
+                .map(|(key, value)| format!("{}:{}", go::quote(key), syntax(value)))
                 .collect();
             format!("map[string]interface {{}}{{{}}}", entries.join(", "))
         }
         scalar => plain(scalar),
     }
-}
-
-/// A number as `%v` prints it: the shortest text, with an exponent from 1e21 on and below 1e-4.
-pub(crate) fn number(number: &Number) -> String {
-    if let Some(whole) = number.as_i64() {
-        return whole.to_string();
-    }
-    let value = as_f64(number);
-    let size = value.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) {
-        let text = format!("{value:e}");
-        let Some((mantissa, exponent)) = text.split_once('e') else {
-            return text;
-        };
-        let (sign, digits) = exponent
-            .strip_prefix('-')
-            .map_or(('+', exponent), |digits| ('-', digits));
-        return format!("{mantissa}e{sign}{digits:0>2}");
-    }
-    value.to_string()
-}
-
-/// `%q`: a quoted Go string.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\u{b}' => out.push_str("\\v"),
-            char if (char as u32) < 0x20 || char as u32 == 0x7f => {
-                let _ = write!(out, "\\x{:02x}", char as u32);
-            }
-            char => out.push(char),
-        }
-    }
-    out.push('"');
-    out
 }

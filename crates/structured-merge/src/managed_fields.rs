@@ -72,11 +72,11 @@ impl Manager {
     /// As conflicts name it: `"kubectl" with subresource "scale" using apps/v1`.
     pub(crate) fn describe(&self) -> String {
         let parts = self.parts();
-        let mut out = crate::go::quote(&parts.name);
+        let mut out = apimachinery::go::quote(&parts.name);
         if !parts.subresource.is_empty() {
             out.push_str(&format!(
                 " with subresource {}",
-                crate::go::quote(&parts.subresource)
+                apimachinery::go::quote(&parts.subresource)
             ));
         }
         if self.0.contains("\"operation\":\"Update\"") {

@@ -154,8 +154,8 @@ impl fmt::Display for PathElement {
 fn readable(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
-        Value::Number(number) => go::number(number),
-        Value::String(text) => go::quote(text),
+        Value::Number(number) => apimachinery::go::number(number),
+        Value::String(text) => apimachinery::go::quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(readable).collect::<Vec<_>>().join(",")),
         Value::Object(map) => map
             .iter()

@@ -111,7 +111,7 @@ impl<'a> Part<'a> {
                 None => Err(StrategicError::Internal(format!(
                     "unable to find api field in struct {} for the json field {}",
                     kind.name.rsplit('.').next().unwrap_or_default(),
-                    go::quote(name)
+                    apimachinery::go::quote(name)
                 ))),
             },
             Self::Map(value) => Ok(Below {

@@ -230,7 +230,7 @@ fn key_default(types: &Arena, list: &List, key: &str) -> Result<Value, String> {
     default.filter(|default| !default.is_null()).ok_or_else(|| {
         format!(
             "associative list with keys has an element that omits key field {} (and doesn't have default value)",
-            go::quote(key)
+             apimachinery::go::quote(key)
         )
     })
 }

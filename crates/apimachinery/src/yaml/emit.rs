@@ -29,9 +29,7 @@ fn indent(text: &mut String, depth: usize) {
 
 fn mapping(text: &mut String, value: &Value, depth: usize) {
     let Value::Object(fields) = value else { return };
-    let mut names: Vec<&String> = fields.keys().collect();
-    names.sort_by(|a, b| natural(a, b));
-    for (position, name) in names.into_iter().enumerate() {
+    for (position, name) in in_order(fields.keys().collect()).into_iter().enumerate() {
         // The first field of a list item stands behind its dash.
         if position > 0 || text.ends_with('\n') || text.is_empty() {
             indent(text, depth);
@@ -163,6 +161,32 @@ fn scalar_text(string: &str) -> String {
         format!("'{}'", string.replace('\'', "''"))
     }
 }
+
+/// Sorts keys as Go's encoder does. Its order is not transitive, for example for `1`, `1a` and `01a`, which the sort of
+/// the standard library answers with a panic.
+fn in_order(keys: Vec<&String>) -> Vec<&String> {
+    if keys.len() > INSERTION_MAX {
+        let mut left = keys;
+        let right = left.split_off(left.len() / 2);
+        let (left, right) = (in_order(left), in_order(right));
+        let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+        return std::iter::from_fn(|| match (left.peek(), right.peek()) {
+            (Some(a), Some(b)) if natural(b, a).is_lt() => right.next(),
+            (Some(_), _) => left.next(),
+            (None, _) => right.next(),
+        })
+        .collect();
+    }
+    let mut sorted: Vec<&String> = Vec::with_capacity(keys.len());
+    for key in keys {
+        let after = sorted.iter().rposition(|before| !natural(key, before).is_lt());
+        sorted.insert(after.map_or(0, |after| after + 1), key);
+    }
+    sorted
+}
+
+/// Go sorts up to this number of keys by insertion.
+const INSERTION_MAX: usize = 12;
 
 /// The order of keys: letters after everything else, runs of digits by their value.
 fn natural(a: &str, b: &str) -> Ordering {

@@ -235,3 +235,70 @@ proptest! {
         let _ = parse(&text);
     }
 }
+
+#[test]
+fn keys_without_a_total_order_are_written() {
+    let names = [
+        "a",
+        "A",
+        "b",
+        "a1",
+        "a10",
+        "a2",
+        "a02",
+        "a010",
+        "1",
+        "10",
+        "2",
+        "02",
+        "a-b",
+        "a.b",
+        "a_b",
+        "ab",
+        "aB",
+        "true",
+        "yes",
+        "y",
+        "null",
+        "~",
+        "1.5",
+        "2001-01-01",
+        "0x1",
+        "a/b",
+        "é",
+        "日",
+        "-a",
+        ".a",
+        "a b",
+        "b c d",
+        "1a",
+        "01a",
+        "a1b2",
+        "a1b10",
+        "a01b",
+        "aa",
+        "a-1",
+        "a-10",
+        "a-2",
+        "A1",
+        "_a",
+        "",
+        " ",
+        "x y",
+        "#",
+        "a:",
+        "k: v",
+        "it's",
+        "\"",
+        "\n",
+        "a\nb",
+        "a\tb",
+    ];
+    let tree = Value::Object(
+        names
+            .map(|name| (name.to_owned(), json!(name)))
+            .into_iter()
+            .collect(),
+    );
+    assert_eq!(parse(&to_string(&tree)).unwrap().value, tree);
+}

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::controller::volume::{DEFAULT_CLASS, users};
 use crate::kind::{PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS};
 use crate::object::{Object, set};
 use crate::plan::{Action, Plan, World, create, update, update_status};
-use crate::quantity::quantity;
 
 const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
@@ -96,8 +96,9 @@ fn fits(claim: &Value, volume: &Value) -> bool {
         && size(volume, "/spec/capacity/storage") >= size(claim, "/spec/resources/requests/storage")
 }
 
-fn size(object: &Value, pointer: &str) -> i128 {
-    object.pointer(pointer).and_then(quantity).unwrap_or(0)
+fn size(object: &Value, pointer: &str) -> Quantity {
+    let quantity = object.pointer(pointer).map(Quantity::from_json);
+    quantity.and_then(Result::ok).unwrap_or_default()
 }
 
 /// Ties a volume and a claim to each other: the volume first, so that no other claim takes it.
