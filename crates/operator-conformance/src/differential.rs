@@ -27,8 +27,8 @@ use self::random::Random;
 pub use self::report::{Group, Report};
 use self::sequence::{Sequence, patch, request, send};
 use crate::normalise;
-use crate::scenario::Step;
-use crate::session::{ApiService, Session, Variables};
+use crate::scenario::{Step, Variables};
+use crate::session::{ApiService, Session};
 
 /// Causes that are listed as kept.
 const KEPT: &str = include_str!("differential/kept.txt");

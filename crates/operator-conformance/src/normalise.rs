@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::scenario::Step;
-use crate::session::Variables;
+use crate::scenario::{Step, Variables};
 
 /// Normalises the answers of one run together.
 pub(crate) fn answers(steps: &[Step], mut answers: Vec<Value>, variables: &Variables) -> Vec<Value> {

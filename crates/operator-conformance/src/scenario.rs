@@ -8,6 +8,9 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+/// The variables of a run: `ns`, `group`, and what was captured.
+pub(crate) type Variables = BTreeMap<String, String>;
+
 /// A recorded scenario.
 #[derive(Debug, Deserialize)]
 pub struct Scenario {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tower::{Service, ServiceExt};
 
 use crate::normalise;
-use crate::scenario::{Ordered, Step};
+use crate::scenario::{Ordered, Step, Variables};
 
 /// Headers that are compared.
 const HEADERS: [&str; 6] = [
@@ -47,9 +47,6 @@ where
 {
     type Body = B;
 }
-
-/// The variables of a run: `ns`, `group`, and what was captured.
-pub(crate) type Variables = BTreeMap<String, String>;
 
 pub(crate) struct Session<S> {
     server: S,

@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 use syn::{Attribute, File, ItemMod, UseTree};
 
-/// Crates whose modules still depend on each other in circles.
-const WITH_CYCLES: &[&str] = &["operator-conformance"];
-
 fn modules_of(source: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(source).unwrap() {
         let path = entry.unwrap().path();
@@ -187,14 +184,7 @@ fn modules_do_not_depend_on_each_other_in_circles() {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let cycle = cycle(graph(&folder.join("src")));
-        if WITH_CYCLES.contains(&name.as_str()) {
-            assert!(
-                cycle.is_some(),
-                "{name} has no cycle any more: take it off the list"
-            );
-        } else {
-            assert_eq!(cycle, None, "{name}");
-        }
+        assert_eq!(cycle, None, "{name}");
     }
 }
 
