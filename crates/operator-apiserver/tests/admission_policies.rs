@@ -333,13 +333,13 @@ async fn expressions_are_compiled_when_a_policy_is_written() {
         })
         .collect();
     let expected = [
-        ("spec.matchConditions[0].expression", "Invalid value: \"'text'\": must evaluate to bool"),
-        ("spec.variables[0].name", "Invalid value: \"for\": name is not a valid CEL identifier"),
+        ("spec.matchConditions[0].expression", "Invalid value: \"'text'\": must evaluate to bool but got string"),
+        ("spec.variables[0].name", "Invalid value: \"for\": must be a valid CEL identifier"),
         (
             "spec.variables[0].expression",
             "Invalid value: \"1 +\": compilation failed: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
         ),
-        ("spec.validations[0].expression", "Invalid value: \"object.metadata.name\": must evaluate to bool"),
+        ("spec.validations[0].expression", "Invalid value: \"object.metadata.name\": must evaluate to bool but got dyn"),
         (
             "spec.validations[1].expression",
             "Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')",
@@ -355,7 +355,7 @@ async fn expressions_are_compiled_when_a_policy_is_written() {
         ("spec.validations[2].message", "Invalid value: \" \": message must be non-empty if specified"),
         (
             "spec.auditAnnotations[0].valueExpression",
-            "Invalid value: \"1\": must evaluate to one of [string null_type]",
+            "Invalid value: \"1\": must evaluate to one of [string null_type] but got int",
         ),
     ]
     .map(|(field, message)| (field.to_owned(), message.to_owned()));

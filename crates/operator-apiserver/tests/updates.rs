@@ -268,7 +268,7 @@ async fn volumes_claims_and_classes_of_storage_keep_what_they_are_for() {
 
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-        "dataSource": {"kind": "Pod", "name": ""},
+        "dataSourceRef": {"kind": "Pod", "name": ""},
     }});
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
     let answer = post(&server, claims, claim).await;
@@ -279,6 +279,13 @@ async fn volumes_claims_and_classes_of_storage_keep_what_they_are_for() {
         "{}",
         answer.message()
     );
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        "dataSource": {"kind": "Pod", "name": ""},
+    }});
+    let answer = post(&server, claims, claim).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert!(answer.body["spec"].get("dataSource").is_none());
 }
 
 #[tokio::test]

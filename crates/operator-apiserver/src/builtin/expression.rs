@@ -142,7 +142,7 @@ impl Environment {
             Returns::Object => "Object",
             Returns::TextOrNull => "one of [string null_type]",
         };
-        Err(format!("must evaluate to {wanted}"))
+        Err(format!("must evaluate to {wanted} but got {}", checked.result))
     }
 }
 

@@ -13,10 +13,8 @@ pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<Strin
     };
     match (gvk.group, gvk.kind) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => dns1123_label(&masked),
-        ("rbac.authorization.k8s.io" | "flowcontrol.apiserver.k8s.io", _) if is_prefix => {
-            path_segment_prefix(name)
-        }
-        ("rbac.authorization.k8s.io" | "flowcontrol.apiserver.k8s.io", _) => path_segment(name),
+        ("rbac.authorization.k8s.io", _) if is_prefix => path_segment_prefix(name),
+        ("rbac.authorization.k8s.io", _) => path_segment(name),
         ("certificates.k8s.io", _) => Vec::new(),
         // An APIService is called as its version and its group, which its validation looks at.
         ("apiregistration.k8s.io", _) => path_segment(name),

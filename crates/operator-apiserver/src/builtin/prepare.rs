@@ -282,6 +282,13 @@ fn normalize_data_sources(root: &mut Object) {
     let Some(spec) = existing_object_in(root, "spec") else {
         return;
     };
+    // The older field only takes claims and snapshots; anything else is dropped.
+    if spec
+        .get("dataSource")
+        .is_some_and(|source| !is_known_source(source))
+    {
+        spec.remove("dataSource");
+    }
     let source = spec.get("dataSource").filter(|s| s.is_object()).cloned();
     let reference = spec.get("dataSourceRef").filter(|s| s.is_object()).cloned();
     match (source, reference) {
@@ -289,16 +296,18 @@ fn normalize_data_sources(root: &mut Object) {
             spec.insert("dataSourceRef".to_owned(), source);
         }
         (None, Some(reference)) if text(&reference, &["namespace"]).is_empty() => {
-            let group = text(&reference, &["apiGroup"]);
-            let kind = text(&reference, &["kind"]);
-            let known = (group.is_empty() && kind == "PersistentVolumeClaim")
-                || (group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot");
-            if known {
-                spec.insert("dataSource".to_owned(), reference);
-            }
+            spec.insert("dataSource".to_owned(), reference);
         }
         _ => {}
     }
+}
+
+/// Returns true for a claim and for a snapshot of a volume.
+fn is_known_source(source: &Value) -> bool {
+    let group = text(source, &["apiGroup"]);
+    let kind = text(source, &["kind"]);
+    (group.is_empty() && kind == "PersistentVolumeClaim")
+        || (group == "snapshot.storage.k8s.io" && kind == "VolumeSnapshot")
 }
 
 /// A service account refers to secrets by nothing but their names.

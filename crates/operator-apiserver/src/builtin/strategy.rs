@@ -199,14 +199,7 @@ const STRATEGIES: &[(&str, &str, Strategy)] = &[
             ..CONDITIONAL
         },
     ),
-    (
-        "storage.k8s.io",
-        "CSIStorageCapacity",
-        Strategy {
-            returns_deleted_object: true,
-            ..CONDITIONAL
-        },
-    ),
+    ("storage.k8s.io", "CSIStorageCapacity", CONDITIONAL),
     ("storage.k8s.io", "StorageClass", RETURNS_DELETED),
     (
         "storage.k8s.io",

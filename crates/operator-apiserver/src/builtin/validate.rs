@@ -11,9 +11,17 @@ mod api_service;
 mod batch;
 mod certificate;
 mod check;
+mod condition;
 mod config;
 mod container;
+mod container_restart;
+mod device;
+mod device_expression;
+mod device_print;
+mod device_slice;
 mod event;
+mod flow_control;
+mod job_policy;
 mod network;
 mod node;
 mod pod;
@@ -98,8 +106,8 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::signing_request,
         ("coordination.k8s.io", "Lease") => policy::lease,
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice,
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => policy::flow_schema,
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => policy::priority_level,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => flow_control::flow_schema,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => flow_control::priority_level,
         ("networking.k8s.io", "Ingress") => network::ingress_create,
         ("networking.k8s.io", "IngressClass") => network::ingress_class,
         ("networking.k8s.io", "NetworkPolicy") => network::network_policy,
@@ -111,9 +119,14 @@ fn create_rule(gvk: &Gvk) -> Option<CreateRule> {
             |check, binding| rbac::binding(check, binding, false)
         }
         ("rbac.authorization.k8s.io", "RoleBinding") => |check, binding| rbac::binding(check, binding, true),
+        ("resource.k8s.io", "DeviceClass") => device::class,
+        ("resource.k8s.io", "ResourceClaim") => device::claim,
+        ("resource.k8s.io", "ResourceClaimTemplate") => device::template,
+        ("resource.k8s.io", "ResourceSlice") => device_slice::slice,
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class,
         ("storage.k8s.io", "CSIDriver") => storage::csi_driver,
         ("storage.k8s.io", "CSINode") => storage::csi_node,
+        ("storage.k8s.io", "CSIStorageCapacity") => resource::storage_capacity,
         ("storage.k8s.io", "StorageClass") => storage::storage_class,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment,
         ("storage.k8s.io", "VolumeAttributesClass") => resource::attributes_class,
@@ -186,9 +199,13 @@ fn update_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("rbac.authorization.k8s.io", "RoleBinding") => {
             |check, object, old| rbac::binding_update(check, object, old, true)
         }
+        ("resource.k8s.io", "ResourceClaim") => device::claim_update,
+        ("resource.k8s.io", "ResourceClaimTemplate") => device::template_update,
+        ("resource.k8s.io", "ResourceSlice") => device_slice::slice_update,
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update,
         ("storage.k8s.io", "CSIDriver") => storage::csi_driver_update,
         ("storage.k8s.io", "CSINode") => storage::csi_node_update,
+        ("storage.k8s.io", "CSIStorageCapacity") => resource::storage_capacity_update,
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update,
         ("storage.k8s.io", "VolumeAttachment") => storage::volume_attachment_update,
         ("storage.k8s.io", "VolumeAttributesClass") => resource::attributes_class_update,
@@ -249,9 +266,15 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             |check, object, old| certificate::signing_request_update(check, "status", object, old)
         }
-        ("policy", "PodDisruptionBudget") => {
-            |check, object, old| status::counts(check, object, old, BUDGET_COUNTS)
-        }
+        ("policy", "PodDisruptionBudget") => |check, object, old| {
+            condition::conditions(check, super::tree::at(object, &["status"]), &Path::new("status"));
+            status::counts(check, object, old, BUDGET_COUNTS);
+        },
+        ("flowcontrol.apiserver.k8s.io", _) => |check, object, _| flow_control::conditions(check, object),
+        ("admissionregistration.k8s.io", _) => |check, object, _| {
+            condition::conditions(check, super::tree::at(object, &["status"]), &Path::new("status"));
+        },
+        ("resource.k8s.io", "ResourceClaim") => device::claim_status,
         _ => return None,
     };
     Some(rule)

@@ -276,7 +276,7 @@ fn variable(check: &mut Check, one: &Value, environment: &mut Environment, path:
     if name.trim().is_empty() {
         check.required(path.child("name"), "name is not specified");
     } else if !is_identifier {
-        let detail = "name is not a valid CEL identifier";
+        let detail = "must be a valid CEL identifier";
         check.invalid(path.child("name"), &name.into(), detail);
     }
     let source = text(one, &["expression"]);

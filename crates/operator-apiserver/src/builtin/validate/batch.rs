@@ -4,9 +4,9 @@ use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
 
 use super::check::{Check, selector_is_valid, selects};
-use super::pod;
 use super::workload::NO_MATCH;
-use crate::builtin::tree::{at, list, text};
+use super::{job_policy, pod};
+use crate::builtin::tree::{at, text};
 
 pub(super) fn job(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -85,28 +85,63 @@ fn job_spec(check: &mut Check, spec: &Value, path: &Path) {
     ] {
         check.non_negative(spec, path, field);
     }
-    check.optional_one_of(spec, path, "completionMode", &["NonIndexed", "Indexed"]);
-    let indexed = text(spec, &["completionMode"]) == "Indexed";
-    if indexed && at(spec, &["completions"]).is_null() {
-        check.required(path.child("completions"), "when completion mode is Indexed");
-    }
-    if !indexed && !at(spec, &["backoffLimitPerIndex"]).is_null() {
-        check.invalid(
-            path.child("backoffLimitPerIndex"),
-            at(spec, &["backoffLimitPerIndex"]),
-            "requires indexed completion mode",
-        );
-    }
-    failure_policy(check, spec, &path.child("podFailurePolicy"));
-    check.optional_one_of(
-        spec,
-        path,
-        "podReplacementPolicy",
-        &["Failed", "TerminatingOrFailed"],
+    let (per_index, failed) = (
+        at(spec, &["backoffLimitPerIndex"]),
+        at(spec, &["maxFailedIndexes"]),
     );
+    if !failed.is_null() && per_index.is_null() {
+        let why = "when maxFailedIndexes is specified";
+        check.required(path.child("backoffLimitPerIndex"), why);
+    }
+    job_policy::managed_by(check, spec, path);
+    check.optional_one_of(spec, path, "completionMode", &["NonIndexed", "Indexed"]);
+    match text(spec, &["completionMode"]) {
+        "Indexed" => indexed(check, spec, path),
+        "" | "NonIndexed" => {
+            for (field, value) in [("backoffLimitPerIndex", per_index), ("maxFailedIndexes", failed)] {
+                if !value.is_null() {
+                    check.invalid(path.child(field), value, "requires indexed completion mode");
+                }
+            }
+        }
+        _ => {}
+    }
+    job_policy::failure_policy(check, spec, &path.child("podFailurePolicy"));
+    job_policy::success_policy(check, spec, &path.child("successPolicy"));
+    let policies: &[&str] = match at(spec, &["podFailurePolicy"]) {
+        Value::Null => &["Failed", "TerminatingOrFailed"],
+        _ => &["Failed"],
+    };
+    check.optional_one_of(spec, path, "podReplacementPolicy", policies);
     let template = path.child("template");
     pod::template(check, at(spec, &["template"]), &template);
     restart_policy(check, spec, &template.child("spec").child("restartPolicy"));
+}
+
+/// The limits of jobs whose pods have an index.
+fn indexed(check: &mut Check, spec: &Value, path: &Path) {
+    const INDEXES_MAX: i64 = 100_000;
+    let number = |field: &str| at(spec, &[field]).as_i64();
+    let completions = number("completions");
+    if completions.is_none() {
+        check.required(path.child("completions"), "when completion mode is Indexed");
+    }
+    if number("parallelism").is_some_and(|number| number > INDEXES_MAX) {
+        let why = format!("must be less than or equal to {INDEXES_MAX} when completion mode is Indexed");
+        check.invalid(path.child("parallelism"), at(spec, &["parallelism"]), why);
+    }
+    let Some(failed) = number("maxFailedIndexes") else {
+        return;
+    };
+    let path = path.child("maxFailedIndexes");
+    if completions.is_some_and(|completions| failed > completions) {
+        let why = "must be less than or equal to completions";
+        check.invalid(path.clone(), &failed.into(), why);
+    }
+    if failed > INDEXES_MAX {
+        let why = format!("must be less than or equal to {INDEXES_MAX}");
+        check.invalid(path, &failed.into(), why);
+    }
 }
 
 /// The pods of a job end by themselves.
@@ -129,40 +164,6 @@ fn restart_policy(check: &mut Check, spec: &Value, path: &Path) {
             &policy.into(),
             "only \"Never\" is supported when podFailurePolicy is specified",
         );
-    }
-}
-
-fn failure_policy(check: &mut Check, spec: &Value, path: &Path) {
-    for (index, rule) in list(spec, &["podFailurePolicy", "rules"]).iter().enumerate() {
-        let path = path.child("rules").index(index);
-        check.one_of(
-            rule,
-            &path,
-            "action",
-            &["Count", "FailIndex", "FailJob", "Ignore"],
-        );
-        let codes = at(rule, &["onExitCodes"]);
-        let conditions = list(rule, &["onPodConditions"]);
-        match (codes.is_null(), conditions.is_empty()) {
-            (true, true) => check.invalid(
-                path,
-                rule,
-                "specifying one of OnExitCodes and OnPodConditions is required",
-            ),
-            (false, false) => check.invalid(
-                path,
-                rule,
-                "specifying both OnExitCodes and OnPodConditions is not supported",
-            ),
-            (false, true) => {
-                let path = path.child("onExitCodes");
-                check.one_of(codes, &path, "operator", &["In", "NotIn"]);
-                if list(codes, &["values"]).is_empty() {
-                    check.invalid(path.child("values"), &json!([]), "at least one value is required");
-                }
-            }
-            (true, false) => {}
-        }
     }
 }
 
@@ -199,8 +200,16 @@ pub(super) fn cron_job(check: &mut Check, object: &Value) {
     let schedule = text(spec, &["schedule"]);
     if schedule.is_empty() {
         check.required(path.child("schedule"), "");
-    } else if let Some(fault) = schedule_fault(schedule) {
-        check.invalid(path.child("schedule"), &schedule.into(), fault);
+    } else {
+        let (zone, rest) = schedule.split_once(' ').unwrap_or((schedule, ""));
+        let has_zone = zone.starts_with("TZ=") || zone.starts_with("CRON_TZ=");
+        if let Some(fault) = schedule_fault(if has_zone { rest.trim() } else { schedule }) {
+            check.invalid(path.child("schedule"), &schedule.into(), fault);
+        }
+        if schedule.contains("TZ") {
+            let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+            check.invalid(path.child("schedule"), &schedule.into(), why);
+        }
     }
     time_zone(check, at(spec, &["timeZone"]), &path.child("timeZone"));
     check.non_negative(spec, &path, "startingDeadlineSeconds");

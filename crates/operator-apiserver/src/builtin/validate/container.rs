@@ -8,7 +8,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, descending_path};
-use super::security;
+use super::{container_restart, security};
 use crate::builtin::tree::{at, entries, is_zero, list, text};
 
 type Volumes = HashSet<String>;
@@ -26,6 +26,7 @@ pub(super) fn containers(check: &mut Check, spec: &Value, path: &Path, volumes: 
         common(check, container, &path, volumes);
         unique(check, &mut seen, container, &path);
         hooks(check, container, &path);
+        container_restart::restart_policy(check, container, &path);
     }
     host_port_conflicts(check, items, &path);
 }
@@ -40,6 +41,7 @@ pub(super) fn init_containers(check: &mut Check, spec: &Value, path: &Path, volu
         common(check, container, &path, volumes);
         unique(check, &mut seen, container, &path);
         host_port_conflicts(check, std::slice::from_ref(container), &path);
+        container_restart::restart_policy(check, container, &path);
         if text(container, &["restartPolicy"]) == "Always" {
             hooks(check, container, &path);
             continue;
@@ -111,6 +113,7 @@ fn common(check: &mut Check, container: &Value, path: &Path, volumes: &Volumes) 
         &["Always", "IfNotPresent", "Never"],
     );
     resources(check, at(container, &["resources"]), &path.child("resources"));
+    container_restart::resize_policy(check, container, path);
     security::container(
         check,
         at(container, &["securityContext"]),

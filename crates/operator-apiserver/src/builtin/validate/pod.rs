@@ -94,6 +94,11 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
     check.optional_form(spec, path, "serviceAccountName", names::dns1123_subdomain);
     check.optional_form(spec, path, "nodeName", names::dns1123_subdomain);
     active_deadline(check, spec, path);
+    check.pointer_form(spec, path, "hostnameOverride", names::dns1123_subdomain);
+    if text(spec, &["hostnameOverride"]).len() > HOSTNAME_LENGTH_MAX {
+        let error = Error::too_long(path.child("hostnameOverride"), HOSTNAME_LENGTH_MAX);
+        check.errors.push(error);
+    }
     check.optional_form(spec, path, "hostname", names::dns1123_label);
     check.optional_form(spec, path, "subdomain", names::dns1123_label);
     tolerations(check, spec, &path.child("tolerations"));
@@ -106,6 +111,23 @@ pub(super) fn spec_rules(check: &mut Check, spec: &Value, path: &Path) {
         check.optional_one_of(spec, path, "preemptionPolicy", &["PreemptLowerPriority", "Never"]);
     }
     overhead(check, at(spec, &["overhead"]), &path.child("overhead"));
+    os(check, at(spec, &["os"]), &path.child("os"));
+}
+
+/// The longest name of a host that Linux takes.
+const HOSTNAME_LENGTH_MAX: usize = 64;
+
+fn os(check: &mut Check, os: &Value, path: &Path) {
+    let known = ["linux", "windows"];
+    match text(os, &["name"]) {
+        _ if os.is_null() => {}
+        "" => check.required(path.child("name"), ""),
+        name if !known.contains(&name) => {
+            let error = Error::not_supported(path.clone(), &name.into(), &known);
+            check.errors.push(error);
+        }
+        _ => {}
+    }
 }
 
 /// What running a pod costs beside its containers.

@@ -83,7 +83,10 @@ fn scale_target(check: &mut Check, target: &Value, path: &Path) {
     check.required_form(target, path, "kind", names::path_segment);
     check.required_form(target, path, "name", names::path_segment);
     let version = text(target, &["apiVersion"]);
-    if !version.contains('/') && text(target, &["kind"]) != "ReplicationController" {
+    if version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {version}");
+        check.invalid(path.child("apiVersion"), &version.into(), why);
+    } else if !version.contains('/') && text(target, &["kind"]) != "ReplicationController" {
         check.invalid(
             path.child("apiVersion"),
             &version.into(),
@@ -239,47 +242,6 @@ pub(super) fn scale(check: &mut Check, object: &Value) {
 }
 
 // === flow control ===
-
-pub(super) fn priority_level(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    match text(spec, &["type"]) {
-        "Limited" if at(spec, &["limited"]).is_null() => {
-            check.required(path.child("limited"), "must not be empty when type is Limited");
-        }
-        "Limited" => {
-            let path = path.child("limited");
-            let limited = at(spec, &["limited"]);
-            check.non_negative(limited, &path, "nominalConcurrencyShares");
-            let response = at(limited, &["limitResponse"]);
-            check.one_of(
-                response,
-                &path.child("limitResponse"),
-                "type",
-                &["Queue", "Reject"],
-            );
-        }
-        "Exempt" => {}
-        _ => check.one_of(spec, &path, "type", &["Exempt", "Limited"]),
-    }
-}
-
-pub(super) fn flow_schema(check: &mut Check, object: &Value) {
-    let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
-    let precedence = at(spec, &["matchingPrecedence"]);
-    if !precedence.as_i64().is_some_and(|p| (1..=10000).contains(&p)) {
-        check.invalid(
-            path.child("matchingPrecedence"),
-            precedence,
-            "must be between 1 and 10000",
-        );
-    }
-    if text(spec, &["priorityLevelConfiguration", "name"]).is_empty() {
-        check.required(
-            path.child("priorityLevelConfiguration").child("name"),
-            "must reference a priority level",
-        );
-    }
-}
 
 pub(super) fn priority_class(check: &mut Check, object: &Value) {
     let name = text(object, &["metadata", "name"]);

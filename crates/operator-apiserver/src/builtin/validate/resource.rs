@@ -125,3 +125,24 @@ pub(super) fn attributes_class_update(check: &mut Check, class: &Value, old: &Va
         }
     }
 }
+
+pub(super) fn storage_capacity(check: &mut Check, object: &Value) {
+    let root = Path::default();
+    let class = text(object, &["storageClassName"]);
+    let of_class = Path::new("storageClassName");
+    check.faults(&of_class, class, names::dns1123_subdomain(class));
+    let topology = at(object, &["nodeTopology"]);
+    if topology.is_object() {
+        check.label_selector(topology, &Path::new("nodeTopology"));
+    }
+    for field in ["capacity", "maximumVolumeSize"] {
+        check.non_negative_quantity(at(object, &[field]), &root.child(field));
+    }
+}
+
+pub(super) fn storage_capacity_update(check: &mut Check, object: &Value, old: &Value) {
+    storage_capacity(check, object);
+    for field in ["nodeTopology", "storageClassName"] {
+        check.immutable(at(object, &[field]), at(old, &[field]), Path::new(field));
+    }
+}

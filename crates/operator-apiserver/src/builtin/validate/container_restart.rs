@@ -1,0 +1,60 @@
+//! When containers are restarted.
+
+use std::collections::HashSet;
+
+use apimachinery::field::{Error, Path};
+use serde_json::Value;
+
+use super::check::Check;
+use crate::builtin::tree::{at, list, text};
+
+/// When a container is restarted, if it says so itself.
+pub(super) fn restart_policy(check: &mut Check, container: &Value, path: &Path) {
+    let rules = list(container, &["restartPolicyRules"]);
+    if !at(container, &["restartPolicy"]).is_null() {
+        check.one_of(
+            container,
+            path,
+            "restartPolicy",
+            &["Always", "Never", "OnFailure"],
+        );
+    } else if !rules.is_empty() {
+        let why = "must specify restartPolicy when restart rules are used";
+        check.required(path.child("restartPolicy"), why);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = path.child("restartPolicyRules").index(index);
+        check.one_of(rule, &path, "action", &["Restart", "RestartAllContainers"]);
+        let codes = at(rule, &["exitCodes"]);
+        if codes.is_null() {
+            check.required(path.child("exitCodes"), "must be specified");
+        } else {
+            check.one_of(codes, &path.child("exitCodes"), "operator", &["In", "NotIn"]);
+        }
+    }
+}
+
+/// What happens to a container when its resources change.
+pub(super) fn resize_policy(check: &mut Check, container: &Value, path: &Path) {
+    let path = path.child("resizePolicy");
+    let mut seen = HashSet::new();
+    for policy in list(container, &["resizePolicy"]) {
+        let resource = text(policy, &["resourceName"]);
+        if !seen.insert(resource) {
+            check.duplicate(path.clone(), &resource.into());
+        }
+        for (field, known) in [
+            ("resourceName", ["cpu", "memory"]),
+            ("restartPolicy", ["NotRequired", "RestartContainer"]),
+        ] {
+            let value = text(policy, &[field]);
+            match value {
+                "" => check.required(path.clone(), ""),
+                _ if known.contains(&value) => {}
+                _ => check
+                    .errors
+                    .push(Error::not_supported(path.clone(), &value.into(), &known)),
+            }
+        }
+    }
+}
