@@ -32,7 +32,7 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if a rule is never asked, too.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Add what is missing to the attributes of a reconciler, and take out what is never asked.
+    /// Add missing permissions as attributes of a controller, and remove those that are never used.
     #[arg(long)]
     pub(crate) fix: bool,
     /// With `--fix`, show what would change, as a diff, and write nothing.
