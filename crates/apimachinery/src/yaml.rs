@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
-pub use emit::to_string;
+pub use emit::{in_order, to_string};
 pub use located::{Document, Place, documents};
 
 use crate::json::{self, DEPTH_MAX, Parsed};

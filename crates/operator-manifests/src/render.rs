@@ -3,9 +3,9 @@
 //! Knows no kind of manifest: any JSON tree is rendered, and reads back as the same tree. The style is that of
 //! `sigs.k8s.io/yaml`, so that a project's files do not change when they pass through controller-gen or kustomize.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use apimachinery::yaml::in_order;
 use serde_json::{Map, Number, Value};
 
 /// The column after which a space becomes a line break.
@@ -62,39 +62,6 @@ pub fn documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
         .collect()
 }
 
-/// The order of mapping keys: letter by letter, runs of digits by their number, other characters before letters.
-fn key_order(left: &str, right: &str) -> Ordering {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let differs = left.iter().zip(&right).position(|(l, r)| l != r);
-    let Some(at) = differs else {
-        return left.len().cmp(&right.len());
-    };
-    match (left.get(at), right.get(at)) {
-        (Some(l), Some(r)) if l.is_alphabetic() && r.is_alphabetic() => l.cmp(r),
-        (Some(l), Some(_)) if l.is_alphabetic() => Ordering::Greater,
-        (Some(_), Some(r)) if r.is_alphabetic() => Ordering::Less,
-        (l, r) => digits_from(&left, at)
-            .cmp(&digits_from(&right, at))
-            .then_with(|| l.cmp(&r)),
-    }
-}
-
-/// The number that the run of digits around `at` shows up to its end, as (length, digits) without leading zeros.
-fn digits_from(text: &[char], at: usize) -> (usize, String) {
-    let start = text
-        .iter()
-        .take(at)
-        .rposition(|c| !c.is_ascii_digit())
-        .map_or(0, |before| before + 1);
-    let run: String = text
-        .iter()
-        .skip(start)
-        .take_while(|c| c.is_ascii_digit())
-        .collect();
-    let number = run.trim_start_matches('0').to_owned();
-    (number.len(), number)
-}
-
 /// Where a block collection begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
@@ -118,9 +85,9 @@ struct Emitter<'a> {
 
 impl Emitter<'_> {
     fn mapping(&mut self, map: &Map<String, Value>, indent: usize, start: Start) {
-        let mut entries: Vec<_> = map.iter().collect();
-        entries.sort_by(|(left, _), (right, _)| key_order(left, right));
-        for (index, (key, value)) in entries.into_iter().enumerate() {
+        let keys = in_order(map.keys().collect()).into_iter();
+        let entries = keys.filter_map(|key| map.get_key_value(key));
+        for (index, (key, value)) in entries.enumerate() {
             let outer = self.enter(key);
             if index > 0 || start == Start::OwnLine {
                 self.comment(indent);

@@ -104,3 +104,22 @@ fn every_document_starts_with_dashes() {
         "---\na: 1\n---\nb: 2\n"
     );
 }
+
+/// Their order in Go's YAML encoder is not transitive, for example `1`, `1a` and `01a`.
+#[test]
+fn keys_without_a_total_order_are_rendered() {
+    let names: Vec<String> = (0..60)
+        .map(|number| match number % 3 {
+            0 => format!("{number}"),
+            1 => format!("{number}a"),
+            _ => format!("0{number}a"),
+        })
+        .collect();
+    for turn in 0..names.len() {
+        let rotated = names.iter().cycle().skip(turn).take(names.len());
+        let object: serde_json::Map<String, Value> =
+            rotated.map(|name| (name.clone(), Value::from(1))).collect();
+        let text = yaml(&object.into());
+        assert_eq!(text.lines().count(), names.len(), "{text}");
+    }
+}

@@ -162,9 +162,10 @@ fn scalar_text(string: &str) -> String {
     }
 }
 
-/// Sorts keys as Go's encoder does. Its order is not transitive, for example for `1`, `1a` and `01a`, which the sort of
-/// the standard library answers with a panic.
-fn in_order(keys: Vec<&String>) -> Vec<&String> {
+/// Sorts keys as Go's YAML encoder does: letters after other characters, runs of digits by their value.
+///
+/// That order is not transitive, for example for `1`, `1a` and `01a`; the sort of the standard library may panic on it.
+pub fn in_order(keys: Vec<&String>) -> Vec<&String> {
     if keys.len() > INSERTION_MAX {
         let mut left = keys;
         let right = left.split_off(left.len() / 2);
