@@ -51,7 +51,7 @@ pub struct ControllerOptions {
     /// Makes the queue of the controller, given its name and its rate limiter, in the place of the usual one.
     pub new_queue: Option<NewQueue>,
     /// The span that the controller and its reconciles run in, such as one with values that all of its messages are to
-    /// have; that of the manager ([`BaseContext`](crate::manager::BaseContext)) unless said otherwise. The span of each
+    /// have; that of the manager ([`BaseContext`](crate::controller::BaseContext)) unless said otherwise. The span of each
     /// reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
     pub parent_span: Option<Span>,
     /// Send every write of a reconcile, also those that would change nothing as far as the cache knows; false by default.
