@@ -80,46 +80,30 @@ impl<'a, K: View> StatusWriter<'a, K> {
         let target = self.client.target("write the status of", &self.kind, key)?;
         target.check()?;
         let changes = self.changes(&target)?;
-        let known = self.client.cache().peek::<K>(&target.kind, &target.key);
-        let mut base = known
-            .filter(|known| self.is_same_object(known))
-            .unwrap_or_else(|| Arc::new(self.object.clone()));
-        let mut left = match self.skip(&target, &changes)? {
+        let (base, left) = match self.skip(&target, &changes)? {
             Skipped::All(object) => return Ok(Written::Unchanged(object)),
-            Skipped::Some { object, left } => {
-                base = object;
-                left
+            Skipped::Some { object, left } => (object, Some(left)),
+            Skipped::None => {
+                let base = self.client.newest_known(&target, self.object);
+                (base.unwrap_or_else(|| Arc::new(self.object.clone())), None)
             }
-            Skipped::None => changes,
         };
-        for attempt in 1.. {
-            match self.send(&target, &left, base.as_ref()).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    self.client.metrics.conflict_retried(&target.kind.to_string());
-                    // What was omitted may be different now.
-                    left = self.changes(&target)?;
-                    match self.client.live().get_of::<K>(&target.kind, &target.key).await? {
-                        Some(newest) if self.is_same_object(&newest) => base = newest,
-                        _ => break,
-                    }
-                }
-                Err(error) if error.is_not_found() || is_another_object(&error) => break,
-                outcome => return outcome.map(Written::Sent),
-            }
-        }
-        Ok(Written::Gone(base))
-    }
-
-    fn is_same_object(&self, other: &K) -> bool {
-        let uid = self.object.meta().uid.as_ref();
-        uid.is_none() || other.meta().uid.as_ref() == uid
+        let patch = |base: &K, is_first: bool| {
+            // After a conflict, the parts that were omitted may be different.
+            let changes = left.as_ref().filter(|_| is_first).unwrap_or(&changes);
+            let mut value = serde_json::to_value(base).map_err(|source| target.unserializable(source))?;
+            noop::remove_nulls(&mut value);
+            let status = changes.patch(&value["status"], crate::clock::now());
+            Ok((status.into(), changes.interest()))
+        };
+        self.client.write_status(&target, self.object, base, patch).await
     }
 
     /// Finds the parts of the status that need not be sent.
     fn skip(&self, target: &Target, changes: &Changes) -> Result<Skipped<K>, ClientError> {
         let now = crate::clock::now();
         let skipped = self.client.skip_part(target, |known: &Known<K>| {
-            if !self.is_same_object(&known.object) {
+            if !is_same_object(self.object, &known.object) {
                 return Ok(None);
             }
             let left = changes.without_known(&known.value["status"], now);
@@ -137,15 +121,6 @@ impl<'a, K: View> StatusWriter<'a, K> {
                 left,
             },
         })
-    }
-
-    async fn send(&self, target: &Target, changes: &Changes, base: &K) -> Result<Arc<K>, ClientError> {
-        let mut value = serde_json::to_value(base).map_err(|source| target.unserializable(source))?;
-        noop::remove_nulls(&mut value);
-        let status = changes.patch(&value["status"], crate::clock::now());
-        self.client
-            .send_status(target, status.into(), self.object, base, &changes.interest())
-            .await
     }
 
     fn changes(&self, target: &Target) -> Result<Changes, ClientError> {
@@ -194,48 +169,62 @@ impl Client {
         )?;
         target.check()?;
         let generation = object.meta().generation;
-        let difference = |current: &K| -> Result<Option<Value>, ClientError> {
-            let old = current.status().cloned().unwrap_or_default();
-            let mut new = old.clone();
-            change(&mut new);
-            let value = |status: &K::Status| {
-                let mut value =
-                    serde_json::to_value(status).map_err(|source| target.unserializable(source))?;
-                noop::remove_nulls(&mut value);
-                Ok::<_, ClientError>(value)
-            };
-            let old = match current.status() {
-                Some(_) => value(&old)?,
-                None => json!({}),
-            };
-            let mut new = value(&new)?;
-            observe(&mut new["conditions"], &old["conditions"], generation);
-            if new["conditions"].is_null()
-                && let Some(status) = new.as_object_mut()
-            {
-                status.remove("conditions");
-            }
-            Ok(merge::difference(&old, &new))
+        let value = |status: &K::Status| {
+            let mut value = serde_json::to_value(status).map_err(|source| target.unserializable(source))?;
+            noop::remove_nulls(&mut value);
+            Ok::<_, ClientError>(value)
         };
-        let is_same = |other: &K| object.meta().uid.is_none() || other.meta().uid == object.meta().uid;
+        let difference = |current: &K| {
+            let old = current.status().map_or_else(|| Ok(json!({})), value)?;
+            let mut status = current.status().cloned().unwrap_or_default();
+            change(&mut status);
+            let mut new = value(&status)?;
+            if let Some(conditions) = new.get_mut("conditions") {
+                observe(conditions, &old["conditions"], generation);
+            }
+            Ok::<_, ClientError>(merge::difference(&old, &new))
+        };
         let interest = || Interest::Members(json!({"status": null}));
-        let is_noop = |known: &Known<K>| Ok(is_same(&known.object) && difference(&known.object)?.is_none());
+        let is_noop = |known: &Known<K>| {
+            Ok(is_same_object(object.as_ref(), &known.object) && difference(&known.object)?.is_none())
+        };
         if let Some(known) = self.skip_if(&target, interest, is_noop)? {
             return Ok(Written::Unchanged(known.object));
         }
+        let base = self.newest_known(&target, object.as_ref());
+        let base = base.unwrap_or_else(|| object.clone());
+        let patch = |base: &K, _| {
+            let status = difference(base)?.unwrap_or_else(|| json!({}));
+            Ok((status, interest()))
+        };
+        self.write_status(&target, object.as_ref(), base, patch).await
+    }
+
+    /// The state of `object` in the cache, unless that is another object of the same name.
+    fn newest_known<K: View>(&self, target: &Target, object: &K) -> Option<Arc<K>> {
         let known = self.cache().peek::<K>(&target.kind, &target.key);
-        let mut base = known
-            .filter(|known| is_same(known))
-            .unwrap_or_else(|| object.clone());
+        known.filter(|known| is_same_object(object, known))
+    }
+
+    /// Writes the status of `object`, beginning with the state `base`; after a conflict, the object is read again.
+    ///
+    /// `patch` returns the merge patch of the status for a state, and the parts that it depends on. Its second argument is
+    /// true at the first attempt.
+    async fn write_status<K: View>(
+        &self,
+        target: &Target,
+        object: &K,
+        mut base: Arc<K>,
+        patch: impl Fn(&K, bool) -> Result<(Value, Interest), ClientError> + Send + Sync,
+    ) -> Result<Written<K>, ClientError> {
         for attempt in 1.. {
-            let status = difference(&base)?.unwrap_or_else(|| json!({}));
-            let interest = interest();
-            let sent = self.send_status(&target, status, object.as_ref(), base.as_ref(), &interest);
+            let (status, interest) = patch(&base, attempt == 1)?;
+            let sent = self.send_status(target, status, object, base.as_ref(), &interest);
             match sent.await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     self.metrics.conflict_retried(&target.kind.to_string());
-                    match self.live().get::<K>(&target.key).await? {
-                        Some(newest) if is_same(&newest) => base = newest,
+                    match self.live().get_of::<K>(&target.kind, &target.key).await? {
+                        Some(newest) if is_same_object(object, &newest) => base = newest,
                         _ => break,
                     }
                 }
@@ -271,6 +260,12 @@ impl Client {
         self.sent(target, interest);
         self.write(target, request).await
     }
+}
+
+/// Returns true unless `other` has another UID.
+fn is_same_object<K: View>(object: &K, other: &K) -> bool {
+    let uid = object.meta().uid.as_ref();
+    uid.is_none() || other.meta().uid.as_ref() == uid
 }
 
 /// Fills in the observed generation of the conditions that differ from the old ones of their type.
