@@ -92,20 +92,12 @@ pub(crate) fn recorder(client: kube::Client, controller: &str, instance: &str) -
 impl EventRecorder {
     /// Begins an event about `object`. It lives in the namespace of the object, in `default` if the object has none.
     pub fn event<K: Object>(&self, object: &K) -> EventWriter<'_> {
-        self.about(reference(object))
+        self.about_object(&Kind::of::<K>(), object.meta())
     }
 
     /// Begins an event about an object of a kind that its type may not know.
     pub(crate) fn about_object(&self, kind: &Kind, metadata: &ObjectMeta) -> EventWriter<'_> {
-        self.about(ObjectReference {
-            api_version: Some(kind.api_version()),
-            kind: Some(kind.kind.clone()),
-            name: metadata.name.clone(),
-            namespace: metadata.namespace.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-            ..ObjectReference::default()
-        })
+        self.about(reference(kind, metadata))
     }
 
     /// A recorder of the same queue whose events are reported by this controller, and not by the operator as a whole: a
@@ -130,10 +122,15 @@ impl EventRecorder {
     }
 }
 
-fn reference<K: Object>(object: &K) -> ObjectReference {
+fn reference(kind: &Kind, metadata: &ObjectMeta) -> ObjectReference {
     ObjectReference {
-        resource_version: object.meta().resource_version.clone(),
-        ..object.object_ref(&K::DynamicType::default())
+        api_version: Some(kind.api_version()),
+        kind: Some(kind.kind.clone()),
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        ..ObjectReference::default()
     }
 }
 
@@ -148,7 +145,7 @@ impl EventWriter<'_> {
 
     /// Another object that has to do with it, such as the one that was created.
     pub fn related<K: Object>(mut self, object: &K) -> Self {
-        self.related = Some(reference(object));
+        self.related = Some(reference(&Kind::of::<K>(), object.meta()));
         self
     }
 
