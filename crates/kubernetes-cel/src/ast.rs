@@ -13,6 +13,21 @@ pub struct Expr {
     pub kind: Kind,
 }
 
+impl Expr {
+    /// Returns the dotted name that a chain of selections such as `a.b.c` stands for.
+    pub(crate) fn dotted_name(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Ident(name) => Some(name.clone()),
+            Kind::Select {
+                operand,
+                field,
+                test_only: false,
+            } => Some(format!("{}.{field}", operand.dotted_name()?)),
+            _ => None,
+        }
+    }
+}
+
 /// What an expression is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {

@@ -139,19 +139,6 @@ fn resolve_within(bindings: &[Option<Type>], found: &Type, to_dyn: bool, left: &
     }
 }
 
-/// The dotted name that an expression may stand for.
-fn qualified(expr: &Expr) -> Option<String> {
-    match &expr.kind {
-        Kind::Ident(name) => Some(name.clone()),
-        Kind::Select {
-            operand,
-            field,
-            test_only: false,
-        } => Some(format!("{}.{field}", qualified(operand)?)),
-        _ => None,
-    }
-}
-
 fn type_name(name: &str) -> Option<Type> {
     let found = match name {
         "bool" => Type::Bool,
@@ -233,7 +220,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, expr: &mut Expr) -> Type {
-        if let Some(name) = qualified(expr) {
+        if let Some(name) = expr.dotted_name() {
             let root = name.split('.').next().unwrap_or("");
             let found = if self.scopes.iter().any(|(local, _)| local == root) {
                 None
@@ -339,7 +326,7 @@ impl Checker<'_> {
         let Kind::Call { function, target, .. } = &mut expr.kind else {
             return;
         };
-        let Some(name) = target.as_deref().and_then(qualified) else {
+        let Some(name) = target.as_deref().and_then(Expr::dotted_name) else {
             return;
         };
         if self.variable(name.split('.').next().unwrap_or("")).is_some() {

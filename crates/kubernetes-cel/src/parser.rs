@@ -411,8 +411,9 @@ impl Parser {
                 let index = self.expr();
                 self.expect("]");
                 target = self.call(offset, function, vec![target, index]);
-            } else if self.is("{") && struct_name(&target).is_some() {
-                let name = struct_name(&target).unwrap_or_default();
+            } else if self.is("{")
+                && let Some(name) = target.dotted_name()
+            {
                 target = self.structure(name);
             } else {
                 return target;
@@ -627,18 +628,6 @@ fn shown(kind: &TokenKind) -> String {
         TokenKind::End => "<EOF>".to_owned(),
     };
     format!("'{text}'")
-}
-
-fn struct_name(expr: &Expr) -> Option<String> {
-    match &expr.kind {
-        Kind::Ident(name) => Some(name.clone()),
-        Kind::Select {
-            operand,
-            field,
-            test_only: false,
-        } => Some(format!("{}.{field}", struct_name(operand)?)),
-        _ => None,
-    }
 }
 
 fn integer(text: &str, negative: bool) -> Option<i64> {
