@@ -91,7 +91,18 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.add_function("imports", |path: String, names: Vec<String>| {
         rust::use_line("use", &path, &names)
     });
+    environment.add_function("reconcile_signature", |kind: String| reconcile_signature(&kind));
     Ok(environment)
+}
+
+/// The head of a reconcile function, on one line if rustfmt leaves it there.
+fn reconcile_signature(kind: &str) -> String {
+    let (object, context) = (format!("object: Arc<{kind}>"), format!("ctx: Context<{kind}>"));
+    let line = format!("async fn reconcile({object}, {context}) -> Result<Action> {{");
+    if line.len() <= rust::MAX_WIDTH {
+        return line;
+    }
+    format!("async fn reconcile(\n    {object},\n    {context},\n) -> Result<Action> {{")
 }
 
 /// The head of a source file: the project's boilerplate and an empty line.

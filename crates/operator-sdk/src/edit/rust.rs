@@ -158,7 +158,7 @@ fn laid_out(source: String, function: &str) -> Result<String, RustEditError> {
 }
 
 /// The widths of rustfmt: of a line, and of a chain of several calls in one line.
-const MAX_WIDTH: usize = 100;
+pub(crate) const MAX_WIDTH: usize = 100;
 const CHAIN_WIDTH: usize = 60;
 
 /// Removes `mod name;`, with the comments and attributes of the item.

@@ -44,14 +44,7 @@ pub fn controller() -> Controller<{{ kind }}> {
 /// Brings the cluster to the state that one {{ kind }} describes.
 ///
 /// It is called after every change of the object, its Deployment or its pods, and again after an error.
-{% if kind | length > 15 %}
-async fn reconcile(
-    object: Arc<{{ kind }}>,
-    ctx: Context<{{ kind }}>,
-) -> Result<Action> {
-{% else %}
-async fn reconcile(object: Arc<{{ kind }}>, ctx: Context<{{ kind }}>) -> Result<Action> {
-{% endif %}
+{{ reconcile_signature(kind) }}
     let deployment = ctx.apply_owned(deployment_for(&object)).await?;
     let pods = ctx.list::<Pod>().labels(labels_for(&object)).await?;
     let conditions = rollout::conditions(&*deployment);
