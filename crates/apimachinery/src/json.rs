@@ -213,7 +213,7 @@ struct Parser<'a> {
     /// The bytes that were spent on the paths of duplicates.
     duplicate_bytes: usize,
     positions: Option<Positions>,
-    /// Whether the members of a field that is given twice are combined.
+    /// Combines the members of a field that is given twice.
     merges_duplicates: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Why a server cannot be built, or cannot listen.
+//! Errors of building a server and of listening.
 
-/// Why a server could not be made, or could not listen.
+/// An error of building a server, or of listening.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address could not be listened on; another program may have the port.
     #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// The address that was asked for.
+        /// The requested address.
         address: std::net::SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The data directory could not be opened or read.
@@ -17,9 +17,9 @@ pub enum Error {
     /// A key of service account tokens could not be used.
     #[error("cannot use the {which}: {problem}")]
     ServiceAccountKey {
-        /// Which one.
+        /// The name of the key.
         which: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// The audit log cannot be kept.

@@ -43,7 +43,7 @@ use crate::store::{Store, Stored};
 use crate::webhook_client::Services;
 use crate::write::Write;
 
-/// What differs between registries.
+/// Options of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     /// The authorizers, in order.

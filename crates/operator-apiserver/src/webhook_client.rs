@@ -119,7 +119,7 @@ impl WebhookClient {
     /// Reads a kubeconfig: the server of its current context, with the credentials of the user.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The kubeconfig is not valid.
     pub(crate) fn from_kubeconfig(text: &str) -> Result<Self, String> {
         let access = kubeconfig::read(text)?;
         let identity = access.identity.as_ref();

@@ -173,7 +173,7 @@ pub(crate) struct Use {
     pub(crate) kind: Kind,
 }
 
-/// How a controller uses a kind.
+/// The use of a kind by a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UseRole {
     Primary,

@@ -48,9 +48,9 @@ pub fn conditions(workload: &impl Workload) -> [Condition; 3] {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rollout {
-    /// Whether the desired replicas are available.
+    /// True if the desired replicas are available.
     pub is_available: bool,
-    /// Whether all replicas are of the current generation, and available.
+    /// True if all replicas are of the current generation, and available.
     pub is_complete: bool,
     /// A sentence with the numbers of replicas.
     pub counts: String,
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the conditions `Available`, `Progressing` and `Degraded` are true.
+    /// The truth of the conditions `Available`, `Progressing` and `Degraded`.
     fn judged<W: Workload + DeserializeOwned>(workload: Value) -> [bool; 3] {
         let workload: W = serde_json::from_value(workload).unwrap();
         conditions(&workload).map(|condition| condition.is_true())

@@ -29,7 +29,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Handler {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authenticator: Authenticator,
-    /// Whether requests without credentials are answered.
+    /// Accepts requests without credentials, as the anonymous user.
     pub(crate) anonymous: bool,
     /// Records requests, if a policy asks for it.
     pub(crate) audit: Option<Arc<Audit>>,
@@ -41,7 +41,7 @@ pub(crate) struct Handler {
     pub(crate) offload: Offload,
     /// The documents of discovery.
     pub(crate) documents: DocumentCache,
-    /// Where keys and certificates are kept.
+    /// The storage of keys and certificates.
     pub(crate) keyring: Keyring,
     /// The client certificate for extension API servers.
     pub(crate) proxy_identity: Option<ClientIdentity>,

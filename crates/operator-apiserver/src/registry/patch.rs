@@ -30,7 +30,7 @@ pub(crate) enum Patch {
 pub(crate) struct Patching {
     pub(crate) patch: Patch,
     pub(crate) validation: FieldValidation,
-    /// What the text of the patch says twice, and what its operations have too much.
+    /// Strict decoding errors of the patch: duplicate fields, and unknown fields of operations.
     pub(crate) faults: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ use crate::queue::limiter::RateLimit;
 /// [`ManagerBuilder::controller_options`]: crate::manager::ManagerBuilder::controller_options
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
-    /// How many keys are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerBuilder::group_kind_concurrency) sets it for
+    /// Maximum number of keys that are reconciled at the same time; 1. [`group_kind_concurrency`](crate::manager::ManagerBuilder::group_kind_concurrency) sets it for
     /// the controllers of one primary kind.
     pub max_concurrent_reconciles: Option<usize>,
     /// How long keys wait that failed or asked for it. By default each for itself, 5 ms doubling up to 1000 s; without

@@ -67,7 +67,7 @@ impl ReviewVersion {
     /// Reads the answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The answer is not a valid AdmissionReview.
     pub(super) fn verdict(self, uid: &str, mutating: bool, answer: &Value) -> Result<Verdict, String> {
         let response = answer.get("response").filter(|response| response.is_object());
         let response = response.ok_or("webhook response was absent")?;

@@ -34,7 +34,7 @@ pub(super) fn restart_policy(check: &mut Check, container: &Value, path: &Path) 
     }
 }
 
-/// What happens to a container when its resources change.
+/// Validates the resize policy of a container.
 pub(super) fn resize_policy(check: &mut Check, container: &Value, path: &Path) {
     let path = path.child("resizePolicy");
     let mut seen = HashSet::new();

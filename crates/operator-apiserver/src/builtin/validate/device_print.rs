@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::builtin::tree::at;
 
-/// How the value of a field is printed.
+/// The form in which the value of a field is printed.
 pub(super) enum Print {
     /// A text, empty if it is missing.
     Text,

@@ -103,7 +103,7 @@ impl Policy {
     /// Reads a policy in YAML or JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The policy is not valid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let policy = apimachinery::yaml::parse(text)?.value;
         let (version, kind) = (

@@ -151,7 +151,7 @@ const SCALE: Gvk = Gvk {
     kind: "Scale",
 };
 
-/// What replaces the Scale of a custom resource is a Scale.
+/// Checks that the new Scale of a custom resource has the kind and the version of a Scale.
 fn check_type(wanted: &Value) -> Result<(), Status> {
     let is = |field: &str, expected: &str| matches!(object::text(wanted, &[field]), found if found.is_empty() || found == expected);
     if is("kind", "Scale") && is("apiVersion", "autoscaling/v1") {

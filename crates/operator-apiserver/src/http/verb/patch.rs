@@ -27,7 +27,7 @@ pub(super) async fn serve(
     let media = call.header(CONTENT_TYPE);
     let is_strategic = media == STRATEGIC_PATCH && definition.builtin_type().is_some();
     if matches!(media, JSON_PATCH | MERGE_PATCH) || is_strategic {
-        // A missing object is told before a patch that cannot be read.
+        // A missing object is reported before an unreadable patch.
         registry.load(&write)?;
     }
     let patching = parse(call)?;
@@ -144,7 +144,7 @@ fn media(call: &Call) -> &str {
     media.split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether the patch is a server-side apply.
+/// Returns true if the patch is a server-side apply.
 pub(crate) fn is_apply(call: &Call) -> bool {
     media(call) == APPLY_PATCH
 }

@@ -24,10 +24,10 @@ const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
 /// Converted objects that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// What tells one converted object from all others: the stored object, and the version.
+/// The key of a converted object: the hash of the stored object, and the version.
 type Key = ([u8; 32], String);
 
-/// What calls of conversion webhooks need.
+/// Calls conversion webhooks.
 #[derive(Debug)]
 pub(crate) struct Converter {
     pub(crate) services: Arc<Services>,
