@@ -57,7 +57,7 @@ fn create_until_killed(dir: &Dir, round: usize) -> usize {
         .take_while(|index| {
             let name = format!("round-{round}-{index}");
             let create = ["--kubeconfig", "kubeconfig", "create", "configmap", &name];
-            let output = std::process::Command::new("kubectl")
+            let output = common::kubectl_command()
                 .args(create)
                 .current_dir(&dir.path)
                 .output()

@@ -6,14 +6,14 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Instant;
 
 use common::running::{PATIENCE, Running};
 use common::{Dir, sdk, target_dir};
 
 fn kubectl(dir: &Dir, arguments: &[&str]) -> Output {
-    Command::new("kubectl")
+    common::kubectl_command()
         .args(arguments)
         .env("KUBECONFIG", dir.path.join("kubeconfig"))
         .current_dir(&dir.path)

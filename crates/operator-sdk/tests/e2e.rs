@@ -23,7 +23,7 @@ struct Kubectl {
 
 impl Kubectl {
     fn run(&self, arguments: &[&str]) -> Output {
-        Command::new("kubectl")
+        common::kubectl_command()
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .current_dir(sample_dir())
@@ -173,7 +173,7 @@ fn walk(kubectl: &Kubectl) {
     );
 
     let mut watch = Running::start(
-        Command::new("kubectl")
+        common::kubectl_command()
             .args(["get", "pods", "-w"])
             .env("KUBECONFIG", &kubectl.kubeconfig),
     );

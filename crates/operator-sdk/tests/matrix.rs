@@ -277,7 +277,7 @@ struct Local {
 
 impl Local {
     fn kubectl(&self, line: &str) -> Output {
-        Command::new("kubectl")
+        common::kubectl_command()
             .args(line.split_whitespace())
             .env("KUBECONFIG", &self.kubeconfig)
             .current_dir(&self.root)

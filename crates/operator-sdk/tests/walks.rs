@@ -78,6 +78,7 @@ impl Walk {
             .current_dir(directory)
             .env("PATH", path)
             .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECACHEDIR", "/dev/null")
             .env("CARGO_TARGET_DIR", target_dir())
             .env_remove("IMG")
             .stdin(Stdio::null());

@@ -200,10 +200,18 @@ pub fn cargo() -> Command {
     cargo
 }
 
+/// kubectl without its discovery cache: it is kept by address, and a later control plane may get the port of an
+/// earlier one whose kinds had another scope.
+pub fn kubectl_command() -> Command {
+    let mut command = Command::new("kubectl");
+    command.env("KUBECACHEDIR", "/dev/null");
+    command
+}
+
 /// The real kubectl; a machine without it fails the test.
 #[track_caller]
 pub fn kubectl(arguments: &[&str], dir: &Path) -> String {
-    let output = Command::new("kubectl")
+    let output = kubectl_command()
         .args(arguments)
         .current_dir(dir)
         .output()
