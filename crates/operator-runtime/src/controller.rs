@@ -32,6 +32,7 @@ mod base_context;
 mod context;
 mod handle;
 mod options;
+mod owned;
 mod reconciler;
 mod source;
 mod watch;

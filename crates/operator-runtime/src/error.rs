@@ -55,6 +55,8 @@ pub(crate) enum Retry {
     After(Duration),
     /// It waits for the next event.
     Never,
+    /// It is no error: the key is reconciled again after this time.
+    Wait(Duration),
 }
 
 // === impl Error ===
@@ -86,6 +88,21 @@ impl Error {
             source: source.into(),
             retry: Retry::After(after),
         }
+    }
+
+    /// Ends a reconcile that has to wait for something else, such as a Secret that somebody will create. It is not counted
+    /// or logged as an error: the reason is logged at the level `info`, and the request is reconciled again after this time, or
+    /// after the next event if that comes before. A time of zero means that an event will come.
+    pub fn wait(reason: impl Into<Box<dyn StdError + Send + Sync>>, after: Duration) -> Self {
+        Self {
+            source: reason.into(),
+            retry: Retry::Wait(after),
+        }
+    }
+
+    /// Returns true if it was made by [`Error::wait`].
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.retry, Retry::Wait(_))
     }
 
     pub(crate) fn retry(&self) -> Retry {

@@ -3,17 +3,21 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::BaseContext;
+use super::{BaseContext, owned};
 use crate::client::{Client, ClientError, List, Written};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_recorder::{EventRecorder, EventWriter};
 use crate::object::{Kind, Object, ObjectKey, View};
 use crate::owner::Owner;
+
+/// The interval at which [`KeyContext::wait_for`] looks again if no event comes before.
+const POLL: Duration = Duration::from_secs(10);
 
 /// The context of a reconcile of an object of type `K`.
 ///
@@ -67,6 +71,32 @@ impl<K: View> Context<K> {
     /// If the object cannot be owned by this one, or the server rejects it.
     pub async fn apply_owned<C: Object>(&self, desired: C) -> Result<Written<C>, ClientError> {
         self.base.client.apply_owned(self.owner(), desired).await
+    }
+
+    /// Applies the objects of type `C` that the reconciled object owns, and deletes those of its objects of this type that
+    /// are not among them: an optional object (`Option<Ingress>`), or a list whose length the spec decides.
+    ///
+    /// The first call adds an index of the kind by its controlling owner. Objects that others control, or nobody, stay.
+    /// Deletions come after all applies.
+    ///
+    /// # Errors
+    /// As [`Context::apply_owned`], and if a deletion fails.
+    pub async fn apply_owned_set<C: Object>(
+        &self,
+        desired: impl IntoIterator<Item = C, IntoIter: Send> + Send,
+    ) -> Result<Vec<Written<C>>, ClientError> {
+        let mut applied = Vec::new();
+        for object in desired {
+            applied.push(self.apply_owned(object).await?);
+        }
+        let is_desired = |key: &ObjectKey| applied.iter().any(|object| ObjectKey::of(&**object) == *key);
+        for object in owned::by::<C>(&self.base.client, self.object.meta()).await? {
+            let is_going = object.meta().deletion_timestamp.is_some();
+            if !is_going && !is_desired(&ObjectKey::of(&*object)) {
+                self.base.client.delete::<C>(&object).await?;
+            }
+        }
+        Ok(applied)
     }
 
     /// Lists objects of a kind from the cache; by default those in the namespace of the reconciled object, or of all
@@ -177,6 +207,37 @@ impl KeyContext {
     /// Returns the value of this type that [`BaseContext::with_value`] added, if there is one.
     pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.base.value()
+    }
+
+    /// Returns the object from the cache as soon as it exists and `is_ready` returns true. Until then it returns an error
+    /// that means waiting: pass it on with `?`, and the request is reconciled again after ten seconds, or after the next
+    /// event, without an error in the log or the metrics. See [`Error::wait`] for other times.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use operator_runtime::prelude::*;
+    ///
+    /// async fn password(ctx: &KeyContext, key: ObjectKey) -> Result<Vec<u8>> {
+    ///     let has_password = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key("password"));
+    ///     let secret = ctx.wait_for(key, has_password).await?;
+    ///     Ok(secret.data.as_ref().and_then(|data| data.get("password")).map(|value| value.0.clone()).unwrap_or_default())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the object is missing or not ready ([`Error::is_waiting`]), or cannot be read.
+    pub async fn wait_for<C: Object>(
+        &self,
+        key: impl Into<ObjectKey>,
+        is_ready: impl FnOnce(&C) -> bool + Send,
+    ) -> Result<Arc<C>> {
+        let key = key.into();
+        let state = match self.client.get::<C>(&key).await? {
+            Some(object) if is_ready(&object) => return Ok(object),
+            Some(_) => "is not ready",
+            None => "does not exist",
+        };
+        Err(Error::wait(format!("{} {key} {state}", Kind::of::<C>()), POLL))
     }
 
     /// Returns the name of the controller, as in its logs and metrics.

@@ -270,6 +270,13 @@ impl Shared {
         let (active, begin) = (self.metrics.worker(), Instant::now());
         let outcome = self.limited(reconcile.instrument(span.clone())).await;
         drop(active);
+        let outcome = outcome.or_else(|error| match error.retry() {
+            Retry::Wait(after) => {
+                span.in_scope(|| tracing::info!(reason = %error, "Waiting"));
+                Ok(Action::requeue_after(after))
+            }
+            _ => Err(error),
+        });
         self.metrics.finished(counted(&outcome), begin.elapsed());
         if let Err(error) = &outcome {
             let terminal = error.is_terminal();
@@ -360,7 +367,7 @@ fn follow_up(outcome: &Result<Action>, priority: i32) -> (Next, i32) {
     match outcome {
         Err(error) => match error.retry() {
             Retry::Backoff => (Next::Backoff, priority),
-            Retry::After(after) => (Next::After(after), priority),
+            Retry::After(after) | Retry::Wait(after) => (Next::After(after), priority),
             Retry::Never => (Next::Terminal, priority),
         },
         Ok(action) => {

@@ -23,6 +23,7 @@ mod manifests;
 mod metrics;
 #[cfg(unix)]
 mod operator;
+mod owned;
 mod process;
 mod proxies;
 mod requests;

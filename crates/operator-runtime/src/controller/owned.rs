@@ -1,0 +1,38 @@
+//! The objects that another object controls, found by an index.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::cache::{CacheError, ListOptions};
+use crate::client::{Client, ClientError};
+use crate::object::Object;
+
+/// The name of the index: no field path, so that it is no name of a user's index.
+const INDEX: &str = "operator-runtime/controller-uid";
+
+/// Lists the objects of type `C` that this owner controls.
+pub(super) async fn by<C: Object>(client: &Client, owner: &ObjectMeta) -> Result<Vec<Arc<C>>, ClientError> {
+    let Some(uid) = owner.uid.as_deref() else {
+        return Ok(Vec::new());
+    };
+    let added = client.cache().add_index(INDEX, |object: &C| {
+        let references = object.meta().owner_references.iter().flatten();
+        let controllers = references.filter(|reference| reference.controller == Some(true));
+        controllers.map(|reference| reference.uid.clone()).collect()
+    });
+    match added {
+        // Every call but the first.
+        Ok(()) | Err(CacheError::IndexExists { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut options = ListOptions::all().index(INDEX, uid);
+    if let Some(namespace) = owner.namespace.as_deref().filter(|_| is_namespaced::<C>()) {
+        options = options.within(Some(namespace));
+    }
+    client.list::<C>().options(options).await
+}
+
+fn is_namespaced<C: Object>() -> bool {
+    crate::object::Kind::of::<C>().namespaced
+}
