@@ -144,6 +144,14 @@ impl Owner {
         self.set(kind, object.meta_mut(), reference)
     }
 
+    /// Sets a controller reference to the owner, and the owner's namespace if the object has none.
+    pub(crate) fn place(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
+        if kind.namespaced && object.meta().namespace.is_none() {
+            object.meta_mut().namespace = self.namespace().map(str::to_owned);
+        }
+        self.control(kind, object)
+    }
+
     /// [`set_owner_reference`], for an object of a kind that its type does not know.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! `samples/memcached-operator` is what the tool writes, file for file.
+//! The projects in `samples`. The tool wrote memcached-operator, file for file. The others were scaffolded by the tool and
+//! edited by hand: their source, tests, samples and README are their own, and the other files are what the tool writes.
 //!
 //! After a change of a template, or of the dependencies of the runtime:
 //! `UPDATE_SAMPLES=1 cargo test -p operator-sdk --test samples`, and read the diff.
@@ -16,45 +17,177 @@ use common::{CREATE_MEMCACHED, Dir};
 
 const UPDATE: &str = "set UPDATE_SAMPLES=1 to write the sample anew";
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+/// A project in `samples`, and the commands after `init` that scaffold it.
+struct Sample {
+    name: &'static str,
+    commands: &'static [&'static [&'static str]],
+    /// Nothing in it is edited by hand.
+    is_scaffold: bool,
 }
 
-/// The directory of the sample; written anew first if that was asked for.
-fn sample() -> PathBuf {
-    static ONCE: Once = Once::new();
-    let directory = workspace().join("samples/memcached-operator");
-    ONCE.call_once(|| {
-        if std::env::var_os("UPDATE_SAMPLES").is_some() {
-            update(&directory);
+const SAMPLES: [Sample; 4] = [
+    Sample {
+        name: "memcached-operator",
+        commands: &[CREATE_MEMCACHED],
+        is_scaffold: true,
+    },
+    Sample {
+        name: "website-operator",
+        commands: &[
+            &[
+                "create",
+                "api",
+                "--group=web",
+                "--version=v1alpha1",
+                "--kind=Website",
+                "--controller=false",
+            ],
+            &[
+                "create",
+                "api",
+                "--group=web",
+                "--version=v1",
+                "--kind=Website",
+                "--controller=true",
+            ],
+            &[
+                "create",
+                "webhook",
+                "--group=web",
+                "--version=v1",
+                "--kind=Website",
+                "--defaulting",
+                "--programmatic-validation",
+                "--conversion",
+            ],
+        ],
+        is_scaffold: false,
+    },
+    Sample {
+        name: "database-operator",
+        commands: &[
+            &["create", "api", "--group=db", "--version=v1", "--kind=Database"],
+            &[
+                "create",
+                "api",
+                "--group=db",
+                "--version=v1",
+                "--kind=Database",
+                "--resource=false",
+                "--controller-name=backup",
+            ],
+            &["create", "api", "--group=db", "--version=v1", "--kind=User"],
+        ],
+        is_scaffold: false,
+    },
+    Sample {
+        name: "cronjob-operator",
+        commands: &[
+            &[
+                "create",
+                "api",
+                "--group=batch",
+                "--version=v1",
+                "--kind=CronJob",
+                "--resource",
+                "--controller",
+            ],
+            &[
+                "create",
+                "webhook",
+                "--group=batch",
+                "--version=v1",
+                "--kind=CronJob",
+                "--defaulting",
+                "--programmatic-validation",
+            ],
+        ],
+        is_scaffold: false,
+    },
+];
+
+impl Sample {
+    /// Returns its directory, after updating it if that was asked for.
+    fn directory(&self) -> PathBuf {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            if std::env::var_os("UPDATE_SAMPLES").is_some() {
+                SAMPLES.iter().for_each(Self::update);
+            }
+        });
+        self.path()
+    }
+
+    fn path(&self) -> PathBuf {
+        workspace().join("samples").join(self.name)
+    }
+
+    /// Returns the files that the tool writes, with their texts.
+    fn written(&self) -> BTreeMap<String, String> {
+        let dir = Dir::named(self.name);
+        let repo = format!("github.com/example/{}", self.name);
+        let init = [
+            "init",
+            "--domain",
+            "example.com",
+            "--repo",
+            &repo,
+            "--sdk-path",
+            "../../crates",
+        ];
+        dir.ok(&init);
+        for command in self.commands {
+            dir.ok(command);
         }
-    });
-    directory
+        self.unedited(dir.files())
+    }
+
+    /// Removes what is edited by hand, or generated from it.
+    fn unedited(&self, mut files: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        const EDITED: [&str; 6] = [
+            "src/",
+            "tests/",
+            "config/samples/",
+            "config/crd/bases/",
+            "README.md",
+            "Cargo.",
+        ];
+        const GENERATED: [&str; 2] = ["config/rbac/role.yaml", "config/webhook/manifests.yaml"];
+        let is_edited = |path: &str| {
+            !self.is_scaffold
+                && (EDITED.iter().any(|prefix| path.starts_with(prefix)) || GENERATED.contains(&path))
+        };
+        files.retain(|path, _| !is_edited(path));
+        files
+    }
+
+    fn update(&self) {
+        let directory = self.path();
+        for path in self.unedited(files_of(&directory)).keys() {
+            std::fs::remove_file(directory.join(path)).unwrap();
+        }
+        for (path, text) in self.written() {
+            let path = directory.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        // The dependencies of the workspace, less what its tests alone need: Cargo drops that.
+        let lock = |directory: &Path| directory.join("Cargo.lock");
+        if !self.is_scaffold {
+            std::fs::copy(lock(&workspace()), lock(&directory)).unwrap();
+        }
+        cargo(&directory, &["metadata", "--offline", "--format-version=1"]);
+    }
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn files_of(directory: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     common::collect(directory, directory, &mut files);
     files
-}
-
-fn written() -> BTreeMap<String, String> {
-    let dir = Dir::project();
-    dir.ok(CREATE_MEMCACHED);
-    dir.files()
-}
-
-fn update(directory: &Path) {
-    for path in files_of(directory).keys() {
-        std::fs::remove_file(directory.join(path)).unwrap();
-    }
-    for (path, text) in written() {
-        let path = directory.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    // Cargo drops what the workspace's lock has for its tests alone, as it will at the first build of any project.
-    cargo(directory, &["metadata", "--offline", "--format-version=1"]);
 }
 
 #[track_caller]
@@ -70,28 +203,68 @@ fn cargo(directory: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_memcached_operator_is_what_the_tool_writes() {
-    let without_lock = |mut files: BTreeMap<String, String>| {
-        assert!(files.remove("Cargo.lock").is_some());
-        files
-    };
-    let (committed, written) = (without_lock(files_of(&sample())), without_lock(written()));
-    let paths = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(paths(&committed), paths(&written), "{UPDATE}");
-    for (path, text) in &written {
-        assert_eq!(&committed[path], text, "{path}: {UPDATE}");
+fn samples_are_what_the_tool_writes() {
+    for sample in &SAMPLES {
+        let without_lock = |mut files: BTreeMap<String, String>| {
+            files.remove("Cargo.lock");
+            files
+        };
+        let committed = without_lock(sample.unedited(files_of(&sample.directory())));
+        let written = without_lock(sample.written());
+        common::assert_same(&committed, &written, &format!("{}: {UPDATE}", sample.name));
+    }
+}
+
+#[test]
+fn tests_of_the_edited_samples_pass() {
+    for sample in SAMPLES.iter().filter(|sample| !sample.is_scaffold) {
+        let directory = sample.directory();
+        let mut command = common::cargo();
+        let command = command.args(["test", "--offline", "--locked", "--quiet"]);
+        let output = command
+            .env("CARGO_TARGET_DIR", common::target_dir())
+            .current_dir(&directory);
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            status.success(),
+            "{}: {}{}",
+            sample.name,
+            text(&stdout),
+            text(&stderr)
+        );
+
+        let mut command = common::sdk();
+        let command = command.args(["generate", "manifests", "--dry-run"]);
+        let output = command
+            .env("CARGO_TARGET_DIR", common::target_dir())
+            .current_dir(&directory);
+        let output = output.output().unwrap();
+        let difference = common::succeeded(&["generate", "manifests"], output);
+        assert!(
+            !difference.contains("+++"),
+            "{}: run operator-sdk generate manifests: {difference}",
+            sample.name
+        );
     }
 }
 
 /// The lock follows the workspace's, which changes more often than the templates; what counts is that no dependency
 /// has a version of its own.
 #[test]
-fn the_lock_has_the_versions_of_the_workspace() {
+fn locks_have_the_versions_of_the_workspace() {
     let lock = |directory: &Path| versions(&std::fs::read_to_string(directory.join("Cargo.lock")).unwrap());
-    let (ours, sample) = (lock(&workspace()), lock(&sample()));
-    assert!(sample.len() > 100, "{sample:?}");
-    for package in sample.iter().filter(|(name, _)| name != "memcached-operator") {
-        assert!(ours.contains(package), "{package:?}: {UPDATE}");
+    let ours = lock(&workspace());
+    for sample in &SAMPLES {
+        let versions = lock(&sample.directory());
+        assert!(versions.len() > 100, "{versions:?}");
+        for package in versions.iter().filter(|(name, _)| name != sample.name) {
+            assert!(ours.contains(package), "{}: {package:?}: {UPDATE}", sample.name);
+        }
     }
 }
 
@@ -104,20 +277,22 @@ fn versions(lock: &str) -> Vec<(String, String)> {
 
 /// What the tool's own build compiled serves the sample: no crate has another version or other features there.
 #[test]
-fn the_sample_compiles_no_dependency_anew() {
+fn samples_compile_no_dependency_anew() {
     let tool = features(&workspace(), &["--package=operator-sdk"]);
-    let sample = features(&sample(), &[]);
-    assert!(sample.len() > 100, "{sample:?}");
-    let ours = ["memcached-operator ", "operator-runtime ", "operator-macros "];
-    let anew: Vec<&String> = sample
-        .iter()
-        .filter(|line| !ours.iter().any(|name| line.starts_with(name)) && !tool.contains(line))
-        .collect();
-    assert_eq!(
-        anew,
-        Vec::<&String>::new(),
-        "these have other features than the tool gives them"
-    );
+    for sample in &SAMPLES {
+        let features = features(&sample.directory(), &[]);
+        assert!(features.len() > 100, "{features:?}");
+        let ours = [sample.name, "operator-runtime", "operator-macros"];
+        let is_ours = |line: &str| line.split(' ').next().is_some_and(|name| ours.contains(&name));
+        let is_new = |line: &&String| !is_ours(line) && !tool.contains(line);
+        let anew: Vec<&String> = features.iter().filter(is_new).collect();
+        assert_eq!(
+            anew,
+            Vec::<&String>::new(),
+            "{}: these have other features than the tool gives them",
+            sample.name
+        );
+    }
 }
 
 /// One line a package: name, version and features.

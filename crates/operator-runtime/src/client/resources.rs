@@ -130,11 +130,7 @@ impl<'a, K: View> Resources<'a, K> {
         owner: impl Into<Owner>,
         mut desired: K,
     ) -> Result<Written<K>, ClientError> {
-        let owner = owner.into();
-        if self.kind.namespaced && desired.meta().namespace.is_none() {
-            desired.meta_mut().namespace = owner.namespace().map(str::to_owned);
-        }
-        owner.control(&self.kind, &mut desired)?;
+        owner.into().place(&self.kind, &mut desired)?;
         self.apply(desired).await
     }
 

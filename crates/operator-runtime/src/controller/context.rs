@@ -73,6 +73,17 @@ impl<K: View> Context<K> {
         self.base.client.apply_owned(self.owner(), desired).await
     }
 
+    /// Creates an object that the reconciled object owns, as [`Context::apply_owned`] does: for what is written once and
+    /// never corrected, such as a generated password. See [`Client::create`].
+    ///
+    /// # Errors
+    /// If the object cannot be owned by this one, or the server rejects it, for one because it exists
+    /// ([`ClientError::is_already_exists`]).
+    pub async fn create_owned<C: Object>(&self, mut object: C) -> Result<Written<C>, ClientError> {
+        self.owner().place(&Kind::of::<C>(), &mut object)?;
+        self.base.client.create(object).await
+    }
+
     /// Applies the objects of type `C` that the reconciled object owns, and deletes those of its objects of this type that
     /// are not among them: an optional object (`Option<Ingress>`), or a list whose length the spec decides.
     ///
@@ -90,13 +101,23 @@ impl<K: View> Context<K> {
             applied.push(self.apply_owned(object).await?);
         }
         let is_desired = |key: &ObjectKey| applied.iter().any(|object| ObjectKey::of(&**object) == *key);
-        for object in owned::by::<C>(&self.base.client, self.object.meta()).await? {
+        for object in self.list_owned::<C>().await? {
             let is_going = object.meta().deletion_timestamp.is_some();
             if !is_going && !is_desired(&ObjectKey::of(&*object)) {
                 self.base.client.delete::<C>(&object).await?;
             }
         }
         Ok(applied)
+    }
+
+    /// Lists the objects of type `C` that the reconciled object controls, from the cache.
+    ///
+    /// The first call adds an index of the kind by its controlling owner.
+    ///
+    /// # Errors
+    /// If the kind cannot be listed in time.
+    pub async fn list_owned<C: Object>(&self) -> Result<Vec<Arc<C>>, ClientError> {
+        owned::by(&self.base.client, self.object.meta()).await
     }
 
     /// Lists objects of a kind from the cache; by default those in the namespace of the reconciled object, or of all

@@ -1,6 +1,7 @@
 //! Watches: the events of a kind that a controller reconciles, and the objects that it reconciles for them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
@@ -56,8 +57,12 @@ pub struct Unmapped;
 pub struct Mapped<K>(Mapping<K>);
 
 enum Mapping<K> {
-    Owners { only_controller: bool },
+    Owners {
+        only_controller: bool,
+    },
     Handler(Box<dyn EventHandler<K>>),
+    /// Makes a handler that reads from a cache.
+    Find(Box<dyn FnOnce(Cache) -> Box<dyn EventHandler<K>> + Send>),
 }
 
 // === impl Watch ===
@@ -127,6 +132,36 @@ impl<K: View> Watch<K> {
         self.handler(handler::map(keys))
     }
 
+    /// Reconciles the keys that a function finds in the cache of the manager, such as those of all objects that refer to the
+    /// changed object. After an update, it is called for the previous state too. If it fails, it is called again for half a
+    /// minute.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use operator_runtime::{Cache, prelude::*};
+    ///
+    /// /// All Deployments in the namespace of a ConfigMap.
+    /// async fn deployments(cache: Cache, changed: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
+    ///     let namespace = changed.metadata.namespace.as_deref().unwrap_or_default();
+    ///     let deployments = cache.list::<Deployment>(ListOptions::in_namespace(namespace)).await?;
+    ///     Ok(deployments.iter().map(|deployment| ObjectKey::of(&**deployment)).collect())
+    /// }
+    ///
+    /// let watch = Watch::<ConfigMap>::new().find(deployments);
+    /// # let _ = watch;
+    /// ```
+    pub fn find<F, R>(self, find: F) -> Watch<K, Mapped<K>>
+    where
+        F: Fn(Cache, Arc<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = crate::Result<Vec<ObjectKey>>> + Send + 'static,
+    {
+        self.mapped(Mapping::Find(Box::new(move |cache| {
+            Box::new(handler::map_async(move |object| find(cache.clone(), object)))
+        })))
+    }
+
     /// Reconciles what a [`handler`](crate::handler) adds to the queue for an event.
     pub fn handler(self, handler: impl EventHandler<K>) -> Watch<K, Mapped<K>> {
         self.mapped(Mapping::Handler(Box::new(handler)))
@@ -191,7 +226,7 @@ impl<K: View> Watch<K, Mapped<K>> {
     pub(super) fn role(&self) -> Option<Use> {
         let role = match self.mapping.0 {
             Mapping::Owners { .. } => UseRole::Owns,
-            Mapping::Handler(_) => UseRole::Watches,
+            Mapping::Handler(_) | Mapping::Find(_) => UseRole::Watches,
         };
         let kind = self.kind.clone();
         self.cluster.is_none().then_some(Use { role, kind })
@@ -205,6 +240,7 @@ impl<K: View> Watch<K, Mapped<K>> {
     ) -> Result<Source, ControllerError> {
         let handler = match self.mapping.0 {
             Mapping::Handler(handler) => handler,
+            Mapping::Find(make) => make(cache.clone()),
             Mapping::Owners { only_controller } => {
                 let owner = primary.ok_or_else(|| ControllerError::NoOwnerKind(self.kind.to_string()))?;
                 Box::new(handler::for_owner_of_kind::<K>(owner.clone(), only_controller))

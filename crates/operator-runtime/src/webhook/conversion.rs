@@ -199,12 +199,17 @@ impl<H: Object> Converter for Conversion<H> {
 fn metadata(sent: &Value, converted: &Value) -> Value {
     let mut metadata = sent.as_object().cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
-        match converted.get(field).filter(|value| !value.is_null()) {
+        match converted.get(field).filter(|value| !is_empty(value)) {
             Some(value) => metadata.insert(field.to_owned(), value.clone()),
             None => metadata.remove(field),
         };
     }
     metadata.into()
+}
+
+/// No labels or annotations: absent, or an empty map.
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// Converts all the objects of a review, or none.
@@ -333,10 +338,17 @@ fn compare<K: Object>(object: &K, there_and_back: impl FnOnce(K) -> Result<K>) -
         before: format!("{object:?}"),
         after: error.to_string(),
     };
-    let before = untyped(object).map_err(failed)?;
-    let after = there_and_back(object.clone())
+    let mut before = untyped(object).map_err(failed)?;
+    let mut after = there_and_back(object.clone())
         .and_then(|object| untyped(&object))
         .map_err(failed)?;
+    for value in [&mut before, &mut after] {
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.retain(|field, value| {
+                !["labels", "annotations"].contains(&field.as_str()) || !is_empty(value)
+            });
+        }
+    }
     let patch = json_patch::diff(&before, &after);
     let Some(first) = patch.first() else { return Ok(()) };
     let field = first.path().to_string();

@@ -414,6 +414,11 @@ fn round_trips_find_what_is_lost() {
     );
     assert_eq!(hub_round_trip::<v1alpha1::Memcached>(&hub), Ok(()));
 
+    // An annotation that was removed leaves an empty map.
+    let mut emptied = spoke.clone();
+    emptied.metadata.annotations = Some(std::collections::BTreeMap::new());
+    assert_eq!(round_trip(&emptied), Ok(()));
+
     let mut annotated = spoke;
     annotated.metadata.annotations = Some([("kept".to_owned(), "no".to_owned())].into());
     let lossy = round_trip(&annotated).unwrap_err();

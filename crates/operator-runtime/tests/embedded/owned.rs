@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, PostParams};
-use operator_runtime::prelude::*;
+use operator_runtime::{Cache, prelude::*};
 
 use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, reconciling, run, teller};
 
@@ -125,5 +125,76 @@ async fn reason_names_the_object_that_is_waited_for() {
             "Widget.example.com default/a is not ready"
         ]
     );
+    running.end().await.unwrap();
+}
+
+/// Finds all widgets, whatever ConfigMap has changed.
+async fn all_widgets(cache: Cache, _: Arc<ConfigMap>) -> Result<Vec<ObjectKey>> {
+    let widgets = cache.list::<Widget>(ListOptions::all()).await?;
+    Ok(widgets.iter().map(|widget| ObjectKey::of(&**widget)).collect())
+}
+
+#[tokio::test]
+async fn objects_that_refer_to_a_changed_one_are_found() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    let (reconciler, mut told) = plain_teller();
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler);
+    manager
+        .add_controller(controller.watches(Watch::<ConfigMap>::new().find(all_widgets)))
+        .unwrap();
+    bench.create("a", 1).await;
+    let running = run(&manager);
+    assert_eq!(told.next().await, (key("a"), Some(1)));
+    let maps: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    maps.create(&PostParams::default(), &config_map("x", "1"))
+        .await
+        .unwrap();
+    assert_eq!(told.next().await, (key("a"), Some(1)));
+    running.end().await.unwrap();
+}
+
+/// Creates a ConfigMap once, and reports how many the widget owns in its status.
+async fn create_once(widget: Arc<Widget>, ctx: Context<Widget>) -> Result<Action> {
+    if ctx.list_owned::<ConfigMap>().await?.is_empty() {
+        let created = ctx.create_owned(config_map("once", "1")).await?;
+        assert!(created.was_sent());
+    }
+    let owned = ctx.list_owned::<ConfigMap>().await?;
+    ctx.update_status(|status| status.size = i32::try_from(owned.len()).ok())
+        .await?;
+    let again = ctx.create_owned(config_map("once", "2")).await.unwrap_err();
+    assert!(again.is_already_exists(), "{again}: {}", widget.spec.size);
+    Ok(Action::done())
+}
+
+#[tokio::test]
+async fn owned_object_is_created_once_and_listed() {
+    let bench = Bench::new().await;
+    let manager = bench.manager().await;
+    manager
+        .add_controller(Controller::new(create_once).owns::<ConfigMap>())
+        .unwrap();
+    let running = run(&manager);
+    let widget = bench.create("a", 1).await;
+    in_time(async {
+        while bench
+            .widgets()
+            .get("a")
+            .await
+            .unwrap()
+            .status
+            .and_then(|status| status.size)
+            != Some(1)
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
+    let created = maps.get("once").await.unwrap();
+    let owners = created.metadata.owner_references.unwrap_or_default();
+    assert_eq!(owners[0].uid, widget.metadata.uid.unwrap_or_default());
+    assert_eq!(owners[0].controller, Some(true));
     running.end().await.unwrap();
 }

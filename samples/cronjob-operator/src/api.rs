@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The kinds of this operator, by version.
+
+pub mod v1;

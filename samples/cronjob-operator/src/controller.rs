@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The controllers of this operator.
+
+pub mod cron_job_controller;

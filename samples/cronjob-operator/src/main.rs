@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Runs the operator; with the argument `manifests` it prints what the operator needs from a cluster.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cronjob_operator::operator().main()
+}

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The webhooks of this operator, by version.
+
+pub mod v1;

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The kinds in version v1.
+
+pub mod cron_job_webhook;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Defaults and checks of CronJob objects of version v1.
+
+use operator_runtime::webhook::{
+    AdmissionRequest, Defaulter, Denied, Validator, Warnings, Webhook,
+};
+
+use crate::api::v1::{ConcurrencyPolicy, CronJob};
+use crate::schedule::Schedule;
+
+/// The names of Jobs have a suffix of 11 characters, and at most 63 in all.
+const MAX_NAME: usize = 52;
+
+/// Answers the API server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CronJobWebhook;
+
+/// The webhooks of CronJob.
+pub fn webhook() -> Webhook<CronJob> {
+    Webhook::new()
+        .defaulter(CronJobWebhook)
+        .validator(CronJobWebhook)
+}
+
+impl Defaulter<CronJob> for CronJobWebhook {
+    /// Makes the defaults visible in the stored object.
+    async fn default(&self, _: &AdmissionRequest, object: &mut CronJob) -> Result<(), Denied> {
+        let spec = &mut object.spec;
+        spec.concurrency_policy
+            .get_or_insert(ConcurrencyPolicy::Allow);
+        spec.suspend.get_or_insert(false);
+        spec.successful_jobs_history_limit.get_or_insert(3);
+        spec.failed_jobs_history_limit.get_or_insert(1);
+        Ok(())
+    }
+}
+
+impl Validator<CronJob> for CronJobWebhook {
+    /// Checks an object that is about to be created.
+    async fn validate_create(
+        &self,
+        _: &AdmissionRequest,
+        object: &CronJob,
+    ) -> Result<Warnings, Denied> {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        if name.len() > MAX_NAME {
+            let message = format!("metadata.name: must be no more than {MAX_NAME} characters");
+            return Err(Denied::new(message));
+        }
+        match object.spec.schedule.parse::<Schedule>() {
+            Ok(_) => Ok(Warnings::new()),
+            Err(error) => Err(Denied::new(format!("spec.schedule: {error}"))),
+        }
+    }
+
+    /// Checks a change.
+    async fn validate_update(
+        &self,
+        request: &AdmissionRequest,
+        _: &CronJob,
+        new: &CronJob,
+    ) -> Result<Warnings, Denied> {
+        self.validate_create(request, new).await
+    }
+}

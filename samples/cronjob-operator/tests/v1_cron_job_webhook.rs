@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The webhooks of CronJob, asked by an API server that runs inside this process.
+
+use kube::Api;
+use kube::api::PostParams;
+use operator_envtest::TestEnv;
+use operator_runtime::certificates::Certificates;
+use operator_runtime::prelude::*;
+use operator_runtime::webhook::{AdmissionRequest, Defaulter};
+
+use cronjob_operator::api::v1::CronJob;
+use cronjob_operator::webhook::v1::cron_job_webhook::CronJobWebhook;
+
+/// What config/ shows to users is what the webhooks are tried with.
+const SAMPLE: &str = "config/samples/batch_v1_cronjob.yaml";
+
+/// A control plane with the kinds, the operator, and what the API server asks it.
+async fn start() -> Result<TestEnv> {
+    let env = TestEnv::builder()
+        .crd_path("config/crd/bases")
+        .start()
+        .await?;
+    // An authority for this test alone. On a cluster the operator makes its own, or cert-manager does.
+    let certificates = Certificates::self_signed(["127.0.0.1"])?;
+    let manager = Manager::builder("cronjob-operator")
+        .client(env.client())
+        .webhook_bind_address("127.0.0.1:0")
+        .webhook_certificates(certificates.clone())
+        .build()
+        .await?;
+    cronjob_operator::operator().add_to(&manager)?;
+
+    // What the manifests in config/ tell a cluster, with the address and the authority of this test.
+    let address = manager
+        .webhook_address()
+        .expect("the operator has webhooks");
+    let authority = certificates.authority().expect("it was made above");
+    env.install_webhooks("config", address, &authority).await?;
+    tokio::spawn(manager.run_until(std::future::pending()));
+    Ok(env)
+}
+
+/// An object as a user may write it.
+fn sample() -> Result<CronJob> {
+    Ok(operator_envtest::read_object(SAMPLE)?)
+}
+
+#[tokio::test]
+async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
+    let env = start().await?;
+    let objects: Api<CronJob> = Api::default_namespaced(env.client());
+    // If the webhook did not answer, the API server would refuse the object.
+    let stored = objects.create(&PostParams::default(), &sample()?).await?;
+    assert_eq!(stored.spec.successful_jobs_history_limit, Some(3));
+    assert_eq!(stored.spec.failed_jobs_history_limit, Some(1));
+    assert_eq!(stored.spec.suspend, Some(false));
+    env.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn defaults_stay_when_they_are_there() -> Result<()> {
+    let (webhook, request) = (CronJobWebhook, AdmissionRequest::default());
+    let mut object = sample()?;
+    let first = webhook.default(&request, &mut object).await;
+    assert!(first.is_ok(), "{first:?}");
+    let once = serde_json::to_value(&object)?;
+    let second = webhook.default(&request, &mut object).await;
+    assert!(second.is_ok(), "{second:?}");
+    assert_eq!(serde_json::to_value(&object)?, once);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_valid_object_is_taken() -> Result<()> {
+    let env = start().await?;
+    let objects: Api<CronJob> = Api::default_namespaced(env.client());
+    let created = objects.create(&PostParams::default(), &sample()?).await?;
+    let name = created.metadata.name.unwrap_or_default();
+    let changed = env
+        .update(&objects, &name, |object| {
+            let annotations = object.metadata.annotations.get_or_insert_default();
+            annotations.insert("changed".to_owned(), "yes".to_owned());
+        })
+        .await?;
+    assert!(changed.metadata.annotations.is_some());
+
+    let mut schedule = sample()?;
+    schedule.metadata.name = Some("wrong".to_owned());
+    schedule.spec.schedule = "60 * * * *".to_owned();
+    let mut name = sample()?;
+    name.metadata.name = Some("n".repeat(53));
+    for (wrong, field) in [(schedule, "spec.schedule"), (name, "metadata.name")] {
+        let refused = objects.create(&PostParams::default(), &wrong).await;
+        let message = refused.expect_err("it is invalid").to_string();
+        assert!(message.contains(field), "{message}");
+    }
+    env.stop().await;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The `User` kind: what a user may ask for, and what the operator answers.
+
+use kube::CustomResource;
+use operator_runtime::Conditions;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The desired state of User.
+///
+/// Run `operator-sdk generate manifests` after a change: the definition that the API server checks comes from here.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "db.example.com",
+    version = "v1",
+    kind = "User",
+    plural = "users",
+    namespaced,
+    status = "UserStatus",
+    doc = "User is an account of a Database in the same namespace."
+)]
+#[serde(rename_all = "camelCase")]
+pub struct UserSpec {
+    /// The name of the Database.
+    pub database: String,
+}
+
+/// The observed state of User.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct UserStatus {
+    /// The name of the Secret with the keys `host`, `username` and `password`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+
+    /// The latest observations, by type: Available.
+    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
+    pub conditions: Conditions,
+}

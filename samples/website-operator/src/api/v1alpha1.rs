@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! The kinds in version v1alpha1.
+
+pub mod website_conversion;
+pub mod website_types;
+
+pub use website_types::{Website, WebsiteSpec, WebsiteStatus};

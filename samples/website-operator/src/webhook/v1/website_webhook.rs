@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//! Defaults and checks of Website objects of version v1, and the conversion from other versions.
+
+use operator_runtime::webhook::{
+    AdmissionRequest, Conversion, Defaulter, Denied, Validator, Warnings, Webhook,
+};
+
+use crate::api::v1::Website;
+
+/// Answers the API server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WebsiteWebhook;
+
+/// The webhooks of Website.
+pub fn webhook() -> Webhook<Website> {
+    Webhook::new()
+        .defaulter(WebsiteWebhook)
+        .validator(WebsiteWebhook)
+        .conversion(Conversion::new().spoke::<crate::api::v1alpha1::Website>())
+}
+
+impl Defaulter<Website> for WebsiteWebhook {
+    /// Sets the number of replicas, which depends on another field, so that the schema cannot have its default.
+    async fn default(&self, _: &AdmissionRequest, object: &mut Website) -> Result<(), Denied> {
+        let replicas = if object.spec.host.is_some() { 2 } else { 1 };
+        object.spec.replicas.get_or_insert(replicas);
+        Ok(())
+    }
+}
+
+impl Validator<Website> for WebsiteWebhook {
+    /// Checks an object that is about to be created.
+    async fn validate_create(
+        &self,
+        _: &AdmissionRequest,
+        object: &Website,
+    ) -> Result<Warnings, Denied> {
+        if let Some(host) = object.spec.host.as_deref().filter(|host| !is_host(host)) {
+            let message = format!("spec.host: Invalid value: {host:?}: must be a DNS name");
+            return Err(Denied::new(message));
+        }
+        if let Some(name) = object.spec.pages.keys().find(|name| !is_file_name(name)) {
+            let message = format!("spec.pages: Invalid value: {name:?}: must be a file name");
+            return Err(Denied::new(message));
+        }
+        let mut warnings = Warnings::new();
+        if !object.spec.pages.contains_key("index.html") {
+            warnings.push("spec.pages: there is no index.html".to_owned());
+        }
+        Ok(warnings)
+    }
+
+    /// Checks a change.
+    async fn validate_update(
+        &self,
+        request: &AdmissionRequest,
+        _: &Website,
+        new: &Website,
+    ) -> Result<Warnings, Denied> {
+        self.validate_create(request, new).await
+    }
+}
+
+/// Returns true for lower-case labels of letters, digits and dashes with dots between.
+fn is_host(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_long = label.is_empty() || label.len() > 63;
+        !is_long
+            && label.chars().all(is_character)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    host.len() <= 253 && host.split('.').all(is_label)
+}
+
+/// Returns true for names that a ConfigMap can have as keys.
+fn is_file_name(name: &str) -> bool {
+    let is_character = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_character)
+}
