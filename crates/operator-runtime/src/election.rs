@@ -2,14 +2,12 @@
 //!
 //! * [`LeaderElection`], leader with lease: the leader renews a `Lease` every two seconds and stops acting when it
 //!   cannot; another takes over when the lease was not renewed for 15 s, or at once when it was released.
-//! * [`LeaderForLife`]: a `ConfigMap` that belongs to the leader's pod is the lock. The leader leads until its pod is
-//!   gone and the garbage collector has taken the lock away. There is nothing to renew and nothing to lose.
+//! * `LeaderForLife` of the crate `operator-lib`: a `ConfigMap` that belongs to the leader's pod is the lock. The leader
+//!   leads until its pod is gone and the garbage collector has deleted the lock.
 //!
-//! Both are an [`Election`], which is what [`ManagerBuilder::election`](crate::manager::ManagerBuilder::election)
-//! takes. Without a manager, they tell a [`Leadership`] through a [`watch::Receiver`] and run until they are told to
-//! stop.
+//! Both are an [`Election`], which [`ManagerBuilder::election`](crate::manager::ManagerBuilder::election) takes.
 //!
-//! # Promise
+//! # Guarantee
 //! Of the instances that campaign for one lease, no two lead at the same time, provided that
 //! * the API server refuses a write whose `resourceVersion` is outdated, as every conforming one does;
 //! * no clock runs faster than another by more than `lease_duration / renew_deadline` (1.5 unless said otherwise);
@@ -35,13 +33,11 @@ mod campaign;
 mod driver;
 #[cfg(test)]
 mod fake;
-mod for_life;
 mod lease;
 #[cfg(test)]
 mod simulation;
 
 pub use self::driver::{LeaderElection, LeaderElectionBuilder};
-pub use self::for_life::{LeaderForLife, LeaderForLifeBuilder};
 pub use self::lease::Timing;
 
 /// The right to act, which one of several instances holds at a time; what a manager needs of an election.
@@ -214,8 +210,11 @@ pub(crate) fn identity() -> String {
     )
 }
 
-/// The namespace of the service account of this pod.
-pub(crate) fn namespace() -> Result<String, ElectionError> {
+/// Returns the namespace of the service account of this pod.
+///
+/// # Errors
+/// If the process does not run in a pod.
+pub fn namespace() -> Result<String, ElectionError> {
     let namespace = std::fs::read_to_string(NAMESPACE_FILE);
     let path = || PathBuf::from(NAMESPACE_FILE);
     namespace

@@ -3,7 +3,7 @@
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
-//! use operator_runtime::prune::Pruner;
+//! use operator_lib::prune::Pruner;
 //!
 //! # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
 //! for pod in Pruner::of::<Pod>(client).labels("app=backup").keep_newest(3).run().await? {
@@ -22,7 +22,7 @@ use kube::api::{
 };
 use kube::{Client, ResourceExt as _};
 
-use crate::object::{Object, ObjectKey};
+use operator_runtime::{Object, ObjectKey};
 
 /// Objects asked for at a time.
 const PAGE: u32 = 500;
@@ -41,9 +41,9 @@ type Strategy = Box<dyn Fn(Vec<DynamicObject>) -> Vec<DynamicObject> + Send + Sy
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::batch::v1::Job;
-/// use operator_runtime::prune::Pruner;
+/// use operator_lib::prune::Pruner;
 ///
-/// # async fn example(client: kube::Client) -> Result<(), operator_runtime::prune::PruneError> {
+/// # async fn example(client: kube::Client) -> Result<(), operator_lib::prune::PruneError> {
 /// // Backups older than a week, but never one of the last three.
 /// let pruner = Pruner::of::<Job>(client).namespace("default").labels("app=backup");
 /// let gone = pruner.keep_newest(3).older_than(Duration::from_secs(7 * 24 * 3600)).run().await?;
@@ -68,7 +68,7 @@ pub struct Pruner {
 ///
 /// ```
 /// use k8s_openapi::api::batch::v1::Job;
-/// use operator_runtime::prune::{PruneError, Pruner};
+/// use operator_lib::prune::{PruneError, Pruner};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> operator_runtime::Result<()> {
@@ -204,7 +204,7 @@ impl Pruner {
             finished.collect(),
             self.keep_newest,
             self.older_than,
-            crate::clock::now(),
+            Timestamp::now(),
         );
         let outdated = match &self.strategy {
             Some(strategy) => strategy(outdated),

@@ -3,7 +3,7 @@
 //!
 //! ```no_run
 //! use operator_runtime::Condition;
-//! use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+//! use operator_lib::operator_condition::{OperatorCondition, UPGRADEABLE};
 //! use operator_runtime::prelude::*;
 //!
 //! /// Before anything runs: nobody is to replace this operator until it says so.
@@ -19,8 +19,8 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 
-use crate::condition::{Condition, Conditions};
-use crate::election::{self, ElectionError};
+use operator_runtime::election::{self, ElectionError};
+use operator_runtime::{Condition, Conditions};
 
 /// OLM sets it in the operator's containers.
 const NAME: &str = "OPERATOR_CONDITION_NAME";
@@ -28,7 +28,7 @@ const NAME: &str = "OPERATOR_CONDITION_NAME";
 ///
 /// ```
 /// use operator_runtime::Condition;
-/// use operator_runtime::operator_condition::UPGRADEABLE;
+/// use operator_lib::operator_condition::UPGRADEABLE;
 ///
 /// let condition = Condition::new(UPGRADEABLE, true, "Idle", "No migration is running");
 /// assert_eq!(condition.type_, "Upgradeable");
@@ -43,7 +43,7 @@ const TRIES: usize = 5;
 ///
 /// ```no_run
 /// use operator_runtime::Condition;
-/// use operator_runtime::operator_condition::{OperatorCondition, UPGRADEABLE};
+/// use operator_lib::operator_condition::{OperatorCondition, UPGRADEABLE};
 ///
 /// # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
 /// if let Some(olm) = OperatorCondition::from_env(client)? {
@@ -62,7 +62,7 @@ pub struct OperatorCondition {
 ///
 /// ```
 /// use operator_runtime::Condition;
-/// use operator_runtime::operator_condition::{OperatorCondition, OperatorConditionError, UPGRADEABLE};
+/// use operator_lib::operator_condition::{OperatorCondition, OperatorConditionError, UPGRADEABLE};
 ///
 /// # async fn example(olm: OperatorCondition) -> operator_runtime::Result<()> {
 /// match olm.set(Condition::new(UPGRADEABLE, true, "Idle", "")).await {

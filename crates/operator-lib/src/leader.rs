@@ -3,7 +3,7 @@
 //!
 //! Its place is an operator that must never run twice, at the price of a slower failover.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -11,13 +11,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use super::campaign::Campaign;
-use super::{Election, ElectionError, Leadership, namespace, publish};
-use crate::clock::jitter;
-use crate::error::{Error, Result};
-use crate::metrics::LeaderMetrics;
+use operator_runtime::election::{Election, ElectionError, Leadership, namespace};
+use operator_runtime::metrics::LeaderMetrics;
+use operator_runtime::{Error, Result};
 
 /// The first wait, and the share by which waits vary.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -31,7 +28,7 @@ const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
 /// its pod needs the environment variable `POD_NAME`, from the field `metadata.name`.
 ///
 /// ```no_run
-/// use operator_runtime::election::LeaderForLife;
+/// use operator_lib::leader::LeaderForLife;
 /// use operator_runtime::prelude::*;
 ///
 /// # async fn example(client: kube::Client) -> Result<()> {
@@ -41,14 +38,8 @@ const EVICTIONS: [&str; 2] = ["Evicted", "Preempting"];
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "give it to a manager, or call `run`"]
+#[must_use = "pass it to a manager"]
 pub struct LeaderForLife {
-    core: Arc<Core>,
-    campaign: Option<Campaign>,
-}
-
-#[derive(Debug)]
-struct Core {
     locks: Api<ConfigMap>,
     pods: Api<Pod>,
     nodes: Api<Node>,
@@ -155,7 +146,7 @@ impl LeaderForLifeBuilder {
         }
         let namespace = self.namespace.map_or_else(namespace, Ok)?;
         let pod_name = self.pod_name.or_else(|| std::env::var("POD_NAME").ok());
-        let core = Core {
+        Ok(LeaderForLife {
             locks: Api::namespaced(self.client.clone(), &namespace),
             pods: Api::namespaced(self.client.clone(), &namespace),
             nodes: Api::all(self.client),
@@ -166,10 +157,6 @@ impl LeaderForLifeBuilder {
             max_wait: self.max_wait,
             leadership: watch::Sender::new(Leadership::Standby),
             metrics: self.metrics,
-        };
-        Ok(LeaderForLife {
-            core: Arc::new(core),
-            campaign: None,
         })
     }
 }
@@ -189,68 +176,7 @@ impl LeaderForLife {
         }
     }
 
-    /// Whether this candidate leads, now and from now on: once it does, for as long as it runs.
-    pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.core.leadership.subscribe()
-    }
-
-    /// Campaigns until `stop`. The lock is not given back: it goes with the pod.
-    ///
-    /// # Errors
-    /// If the API server refuses to show this pod, or to read or create the lock.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), ElectionError> {
-        self.core.run(stop).await
-    }
-
-    fn campaign(&mut self) -> &mut Campaign {
-        let core = &self.core;
-        self.campaign.get_or_insert_with(|| {
-            let running = core.clone();
-            Campaign::start(core.leadership.subscribe(), |stop| async move {
-                running.run(stop).await
-            })
-        })
-    }
-}
-
-impl Election for LeaderForLife {
-    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.campaign().acquire())
-    }
-
-    fn keep(&mut self) -> BoxFuture<'_, Error> {
-        Box::pin(self.campaign().keep())
-    }
-
-    /// Gives nothing back: the lock goes with the pod.
-    fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
-        Some(self.core.leadership.subscribe())
-    }
-
-    fn release(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.campaign().release())
-    }
-}
-
-// === impl Core ===
-
-impl Core {
-    async fn run(&self, stop: CancellationToken) -> Result<(), ElectionError> {
-        self.metrics.leading(false);
-        tokio::select! {
-            acquired = self.acquire() => acquired?,
-            () = stop.cancelled() => return Ok(()),
-        }
-        tracing::info!(lock = self.name, pod = self.pod_name, "Became the leader");
-        self.metrics.leading(true);
-        publish(&self.leadership, Leadership::Leader { until: None });
-        stop.cancelled().await;
-        self.metrics.leading(false);
-        publish(&self.leadership, Leadership::Standby);
-        Ok(())
-    }
-
-    async fn acquire(&self) -> Result<(), ElectionError> {
+    async fn lock(&self) -> Result<(), ElectionError> {
         let me = self.me().await?;
         let mut wait = FIRST_WAIT.min(self.max_wait);
         loop {
@@ -267,7 +193,7 @@ impl Core {
             if self.challenge(&lock, &me).await? {
                 return Ok(());
             }
-            tokio::time::sleep(wait.mul_f64(1.0 + JITTER * jitter())).await;
+            tokio::time::sleep(wait.mul_f64(1.0 + JITTER * random())).await;
             wait = (wait * 2).min(self.max_wait);
         }
     }
@@ -377,12 +303,46 @@ fn failed(doing: String, source: kube::Error) -> ElectionError {
     ElectionError::Api { doing, source }
 }
 
+impl Election for LeaderForLife {
+    fn acquire(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.metrics.leading(false);
+            self.lock().await?;
+            tracing::info!(lock = self.name, pod = self.pod_name, "Became the leader");
+            self.metrics.leading(true);
+            self.leadership.send_replace(Leadership::Leader { until: None });
+            Ok(())
+        })
+    }
+
+    /// Leadership is never lost.
+    fn keep(&mut self) -> BoxFuture<'_, Error> {
+        Box::pin(std::future::pending())
+    }
+
+    fn leadership(&self) -> Option<watch::Receiver<Leadership>> {
+        Some(self.leadership.subscribe())
+    }
+
+    /// Stops leading. The lock stays until the pod is deleted.
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        self.metrics.leading(false);
+        self.leadership.send_replace(Leadership::Standby);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A random number from 0 up to 1.
+fn random() -> f64 {
+    let bits = RandomState::new().hash_one(0u8) >> 32;
+    f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::election::fake::Server;
 
     fn owner(name: &str, uid: &str) -> OwnerReference {
         OwnerReference {
@@ -435,72 +395,5 @@ mod tests {
             Verdict::Wait
         );
         assert_eq!(judge(&after, &after, Some(&running), None), Verdict::Mine);
-    }
-
-    fn election(server: &Server, pod: &str) -> LeaderForLife {
-        server.put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "uid": format!("uid-{pod}")}}));
-        let builder = LeaderForLife::builder(server.client(), "lock")
-            .namespace("default")
-            .pod_name(pod);
-        builder
-            .max_backoff_interval(Duration::from_millis(20))
-            .build()
-            .unwrap()
-    }
-
-    #[tokio::test]
-    async fn lock_passes_on_when_it_is_collected() {
-        let server = Server::default();
-        let (first, second) = (election(&server, "first"), election(&server, "second"));
-        let (mut first_leads, mut second_leads) = (first.leadership(), second.leadership());
-        let stop = CancellationToken::new();
-        let first = tokio::spawn(first.run(stop.clone()));
-        first_leads.wait_for(Leadership::is_leader).await.unwrap();
-        let second = tokio::spawn(second.run(stop.clone()));
-        let lock = server.object("lock").unwrap();
-        assert_eq!(lock["metadata"]["ownerReferences"][0]["uid"], "uid-first");
-        assert!(!second_leads.borrow().is_leader());
-
-        server.remove("first");
-        server.remove("lock");
-        second_leads.wait_for(Leadership::is_leader).await.unwrap();
-        assert_eq!(
-            server.object("lock").unwrap()["metadata"]["ownerReferences"][0]["name"],
-            "second"
-        );
-        stop.cancel();
-        first.await.unwrap().unwrap();
-        second.await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn restarted_container_finds_its_own_lock() {
-        let server = Server::default();
-        for _ in 0..2 {
-            let election = election(&server, "same");
-            let (mut leadership, stop) = (election.leadership(), CancellationToken::new());
-            let campaign = tokio::spawn(election.run(stop.clone()));
-            leadership.wait_for(Leadership::is_leader).await.unwrap();
-            stop.cancel();
-            campaign.await.unwrap().unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn pod_must_exist() {
-        let server = Server::default();
-        let builder = LeaderForLife::builder(server.client(), "lock")
-            .namespace("default")
-            .pod_name("none");
-        let error = builder
-            .build()
-            .unwrap()
-            .run(CancellationToken::new())
-            .await
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            r#"leader-for-life cannot read Pod "none", which should be this one"#
-        );
     }
 }

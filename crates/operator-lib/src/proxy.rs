@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::PodSpec;
-//! use operator_runtime::proxy;
+//! use operator_lib::proxy;
 //!
 //! let mut pod = PodSpec::default();
 //! proxy::inject(&mut pod, &proxy::from_env());
@@ -17,7 +17,7 @@ const NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 /// or is empty, is left out.
 ///
 /// ```
-/// use operator_runtime::proxy;
+/// use operator_lib::proxy;
 ///
 /// // In an operator that runs without a proxy, nothing is handed on.
 /// # if ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].iter().all(|name| {
@@ -46,7 +46,7 @@ fn variables(lookup: impl Fn(&str) -> Option<String>) -> Vec<EnvVar> {
 /// Gives the variables to all containers of a pod, init containers included. What a container sets itself stays.
 /// ```
 /// use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
-/// use operator_runtime::proxy;
+/// use operator_lib::proxy;
 ///
 /// let variable = |value: &str| EnvVar {
 ///     name: "NO_PROXY".to_owned(),
