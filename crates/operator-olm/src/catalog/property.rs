@@ -1,0 +1,110 @@
+//! Properties of bundles with a known form.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::Property;
+use super::decode::Struct;
+
+/// Type of the property that names the package and the version of a bundle.
+pub(crate) const PACKAGE: &str = "olm.package";
+/// Type of an object of a bundle that has no image.
+pub(crate) const BUNDLE_OBJECT: &str = "olm.bundle.object";
+
+/// The value of an `olm.package` property.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PackageVersion {
+    pub(crate) package: String,
+    pub(crate) version: String,
+    pub(crate) release: String,
+}
+
+/// Checks the form of all properties; returns the `olm.package` ones.
+pub(crate) fn packages(properties: &[Property]) -> Result<Vec<PackageVersion>, String> {
+    let mut packages = Vec::new();
+    for (index, property) in properties.iter().enumerate() {
+        let parsed = parse(property)
+            .map_err(|error| format!("parse property[{index}] of type {:?}: {error}", property.kind))?;
+        packages.extend(parsed);
+    }
+    Ok(packages)
+}
+
+fn parse(property: &Property) -> Result<Option<PackageVersion>, String> {
+    let texts = |go_type: &'static str, names: &[&str]| -> Result<Vec<String>, String> {
+        let Some(fields) = Struct::whole(&property.value, go_type)? else {
+            return Ok(vec![String::new(); names.len()]);
+        };
+        names.iter().map(|name| fields.text(name)).collect()
+    };
+    match property.kind.as_str() {
+        PACKAGE => {
+            let texts = texts("property.Package", &["packageName", "version", "release"])?;
+            let mut texts = texts.into_iter();
+            let mut next = || texts.next().unwrap_or_default();
+            return Ok(Some(PackageVersion {
+                package: next(),
+                version: next(),
+                release: next(),
+            }));
+        }
+        "olm.package.required" => {
+            texts("property.PackageRequired", &["packageName", "versionRange"])?;
+        }
+        "olm.gvk" => {
+            texts("property.GVK", &["group", "kind", "version"])?;
+        }
+        "olm.gvk.required" => {
+            texts("property.GVKRequired", &["group", "kind", "version"])?;
+        }
+        "olm.csv.metadata" => csv_metadata(&property.value)?,
+        BUNDLE_OBJECT => {
+            object(&property.value)?;
+        }
+        _ => {}
+    }
+    Ok(None)
+}
+
+/// Checks the fields of `olm.csv.metadata` that every consumer reads.
+fn csv_metadata(value: &Value) -> Result<(), String> {
+    let Some(fields) = Struct::whole(value, "property.CSVMetadata")? else {
+        return Ok(());
+    };
+    for name in ["description", "displayName", "maturity", "minKubeVersion"] {
+        fields.text(name)?;
+    }
+    fields.texts("keywords")?;
+    fields.list("installModes", "[]v1alpha1.InstallMode")?;
+    Ok(())
+}
+
+/// Decodes the object of an `olm.bundle.object` property; `None` if the property refers to a file or is empty.
+pub(crate) fn object(value: &Value) -> Result<Option<Vec<u8>>, String> {
+    let Some(fields) = Struct::whole(value, "property.BundleObject")? else {
+        return Ok(None);
+    };
+    match fields.field("data") {
+        None => Ok(None),
+        Some(Value::String(text)) => decode_base64(text).map(Some),
+        Some(other) => Err(fields.mismatch("data", other, "[]uint8")),
+    }
+}
+
+/// Decodes base64 with the errors of Go's decoder.
+pub(crate) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
+    let text: String = text
+        .chars()
+        .filter(|character| *character != '\n' && *character != '\r')
+        .collect();
+    STANDARD.decode(&text).map_err(|error| {
+        let place = match error {
+            base64::DecodeError::InvalidByte(place, _) | base64::DecodeError::InvalidLastSymbol(place, _) => {
+                place
+            }
+            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len(),
+        };
+        format!("illegal base64 data at input byte {place}")
+    })
+}
