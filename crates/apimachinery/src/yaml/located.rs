@@ -17,7 +17,7 @@ pub struct Place {
 }
 
 /// One document of a YAML (or JSON) file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Document {
     /// The document as a tree; YAML 1.1 scalars, as a server and kubectl read them.
     pub value: Value,

@@ -137,6 +137,35 @@ impl Version {
         })
     }
 
+    /// Parses a version leniently: blanks around it, a leading `v`, leading zeros, and a missing minor or patch number.
+    ///
+    /// # Errors
+    /// The text of the library that OLM uses.
+    pub fn parse_tolerant(text: &str) -> Result<Self, String> {
+        if text.len() > TEXT_MAX {
+            return Self::parse(text);
+        }
+        let text = text.trim();
+        let mut parts: Vec<String> = text
+            .strip_prefix('v')
+            .unwrap_or(text)
+            .splitn(3, '.')
+            .map(without_leading_zeroes)
+            .collect();
+        if parts.len() < 3 {
+            if parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+                return Err("Short version cannot contain PreRelease/Build meta data".to_owned());
+            }
+            parts.resize(3, "0".to_owned());
+        }
+        Self::parse(&parts.join("."))
+    }
+
+    /// Returns true if the version is 0.0.0 without pre-release.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Returns the version without its build metadata, as text.
     pub fn without_build(&self) -> String {
         let version = Self {
@@ -145,6 +174,26 @@ impl Version {
         };
         version.to_string()
     }
+}
+
+/// Removes the leading zeros of the number that a part begins with.
+fn without_leading_zeroes(part: &str) -> String {
+    let stripped = part.trim_start_matches('0');
+    if part.len() < 2 {
+        part.to_owned()
+    } else if stripped.starts_with(|c: char| c.is_ascii_digit()) {
+        stripped.to_owned()
+    } else {
+        format!("0{stripped}")
+    }
+}
+
+/// Parses the identifiers of a pre-release, which are also those of the release of a bundle.
+///
+/// # Errors
+/// The text of the library that OLM uses.
+pub fn pre_release(text: &str) -> Result<Vec<Identifier>, String> {
+    text.split('.').map(identifier).collect()
 }
 
 fn number(text: &str, name: &str, title: &str) -> Result<u64, String> {

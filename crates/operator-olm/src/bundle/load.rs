@@ -1,0 +1,267 @@
+//! The loader of a bundle, in the order and with the errors of the Go programs.
+
+use apimachinery::yaml::Document;
+use serde_json::Value;
+
+use super::{Annotations, Bundle, LoadError, Size, decode, document, shape, text};
+use crate::document::Manifest;
+use crate::files::Files;
+
+const DEFAULT_ANNOTATIONS: &str = "metadata/annotations.yaml";
+
+/// Finds the labels: `metadata/annotations.yaml`, else the first file at any depth with labels.
+pub(super) fn annotations(files: &Files) -> Result<Annotations, LoadError> {
+    if let Some(content) = files.content(DEFAULT_ANNOTATIONS) {
+        let found = read_annotations(DEFAULT_ANNOTATIONS, content).map_err(|error| LoadError {
+            message: format!(
+                "error unmarshalling potential bundle metadata {}: {}",
+                files.shown(DEFAULT_ANNOTATIONS),
+                error.message
+            ),
+            ..error
+        })?;
+        if !found.values.is_empty() {
+            return Ok(found);
+        }
+    }
+    let others = files.iter().filter(|(path, _)| !path.starts_with('.'));
+    others
+        .filter_map(|(path, content)| read_annotations(path, content).ok())
+        .find(|found| !found.values.is_empty())
+        .ok_or_else(|| LoadError::new(format!("metadata not found in {}", files.root())))
+}
+
+/// Reads the labels of a file.
+pub(crate) fn read_annotations(path: &str, content: &[u8]) -> Result<Annotations, LoadError> {
+    let document = document::first(content)
+        .map_err(|error| LoadError::at(path, format!("error converting YAML to JSON: {error}")))?
+        .unwrap_or_default();
+    let decoded = decode::decode(shape::ANNOTATIONS, &document.value)
+        .map_err(|error| LoadError::decode(path, "", error))?;
+    let values = decoded.get("annotations").and_then(Value::as_object);
+    let values = values.into_iter().flatten();
+    Ok(Annotations {
+        path: path.to_owned(),
+        values: values
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect(),
+        document,
+    })
+}
+
+/// Loads the objects of a manifests directory.
+pub(super) fn bundle(files: &Files, annotations: Annotations, dir: String) -> Result<Bundle, LoadError> {
+    let shown = files.shown(&dir);
+    // Every directory with a ClusterServiceVersion at any depth is loaded; the last one counts.
+    let mut errors = Vec::new();
+    let mut found_csv = false;
+    let mut bundle = None;
+    for (path, content) in files.iter() {
+        let Some(below) = below(&dir, path) else {
+            continue;
+        };
+        if below.split('/').any(|part| part.starts_with('.')) || !is_csv(content) {
+            continue;
+        }
+        found_csv = true;
+        let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        match directory(files, parent) {
+            Ok(loaded) => bundle = Some(loaded),
+            Err(Failure::Partial(error)) => {
+                bundle = Some(Directory::default());
+                errors.push(error);
+            }
+            Err(Failure::Nothing(error)) => {
+                errors.push(error);
+                errors.push(LoadError::new("no bundle csv found"));
+            }
+        }
+    }
+    if !found_csv {
+        errors.push(LoadError::new(format!(
+            "unable to find a csv in bundle directory {shown}"
+        )));
+    } else if bundle.is_none() {
+        errors.push(LoadError::new(format!(
+            "unable to load bundle from directory {shown}"
+        )));
+    }
+    let csv = bundle.as_ref().and_then(|loaded| loaded.csv.clone());
+    match (bundle, csv) {
+        (Some(loaded), Some((csv_index, csv))) if errors.is_empty() => Ok(Bundle {
+            root: files.root().to_owned(),
+            dependencies: metadata_file(files, "metadata/dependencies.yaml"),
+            properties: metadata_file(files, "metadata/properties.yaml"),
+            annotations,
+            manifests_dir: dir,
+            manifests: loaded.manifests,
+            csv_index,
+            csv,
+            crds: loaded.crds,
+            size: loaded.size,
+        }),
+        _ => Err(aggregate(&errors)),
+    }
+}
+
+fn below<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
+    if dir.is_empty() {
+        return Some(path);
+    }
+    path.strip_prefix(dir)?.strip_prefix('/')
+}
+
+fn is_csv(content: &[u8]) -> bool {
+    let document = document::first(content).ok().flatten();
+    document.is_some_and(|document| text(&document.value, "/kind") == "ClusterServiceVersion")
+}
+
+/// Joins errors as `utilerrors.NewAggregate` does: each text once, in brackets if there are several.
+fn aggregate(errors: &[LoadError]) -> LoadError {
+    let mut messages: Vec<&str> = Vec::new();
+    for error in errors {
+        if !messages.contains(&error.message.as_str()) {
+            messages.push(&error.message);
+        }
+    }
+    let message = match messages.as_slice() {
+        [one] => (*one).to_owned(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    let first = errors.iter().find(|error| error.path.is_some());
+    LoadError {
+        message,
+        path: first.and_then(|error| error.path.clone()),
+        pointer: first.map(|error| error.pointer.clone()).unwrap_or_default(),
+    }
+}
+
+#[derive(Default)]
+struct Directory {
+    manifests: Vec<Manifest>,
+    csv: Option<(usize, Value)>,
+    crds: Vec<(usize, Value)>,
+    size: Size,
+}
+
+enum Failure {
+    /// Objects are missing, but a bundle was made.
+    Partial(LoadError),
+    /// No bundle was made.
+    Nothing(LoadError),
+}
+
+fn directory(files: &Files, dir: &str) -> Result<Directory, Failure> {
+    let mut loaded = Directory::default();
+    let mut errors: Vec<LoadError> = Vec::new();
+    for (name, content) in files.list(dir) {
+        let path = if dir.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{dir}/{name}")
+        };
+        let shown = files.shown(&path);
+        let Some(content) = content else {
+            errors.push(LoadError::at(
+                &path,
+                format!("bundle manifests dir contains directory: {shown}"),
+            ));
+            continue;
+        };
+        if name.starts_with('.') {
+            errors.push(LoadError::at(
+                &path,
+                format!("bundle manifests dir has hidden file: {shown}"),
+            ));
+            continue;
+        }
+        loaded.size.add(content);
+        match object(content) {
+            Err(reason) => {
+                errors.push(LoadError::at(&path, format!("unable to decode object: {reason}")));
+            }
+            Ok(document) => {
+                add(&mut loaded, name, path, document).map_err(|error| Failure::Nothing(loading(error)))?;
+            }
+        }
+    }
+    if errors.is_empty() {
+        Ok(loaded)
+    } else {
+        Err(Failure::Partial(loading(aggregate(&errors))))
+    }
+}
+
+fn loading(error: LoadError) -> LoadError {
+    LoadError {
+        message: format!("error loading objs in directory: {}", error.message),
+        ..error
+    }
+}
+
+/// Decodes the first document of a file as an object with a kind.
+fn object(content: &[u8]) -> Result<Document, String> {
+    let document = document::first(content)
+        .map_err(|error| format!("error converting YAML to JSON: {error}"))?
+        .ok_or("EOF")?;
+    let decoding = "error unmarshaling JSON: while decoding JSON:";
+    let found = match &document.value {
+        Value::Object(_) if !text(&document.value, "/kind").is_empty() => return Ok(document),
+        Value::Object(_) | Value::Null => {
+            let json = apimachinery::json::to_string(&document.value);
+            return Err(format!("{decoding} Object 'Kind' is missing in '{json}'"));
+        }
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+    };
+    Err(format!(
+        "{decoding} json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    ))
+}
+
+fn add(loaded: &mut Directory, name: &str, path: String, document: Document) -> Result<(), LoadError> {
+    let manifest = Manifest { path, document };
+    let index = loaded.manifests.len();
+    match manifest.kind() {
+        "ClusterServiceVersion" => {
+            if loaded.csv.is_some() {
+                return Err(LoadError::at(
+                    &manifest.path,
+                    "invalid bundle: contains multiple CSVs",
+                ));
+            }
+            let before = format!("unable to parse CSV {name}: ");
+            let csv = decode::decode(shape::CSV, manifest.value())
+                .map_err(|error| LoadError::decode(&manifest.path, &before, error))?;
+            loaded.csv = Some((index, csv));
+        }
+        "CustomResourceDefinition" => {
+            let shape = match manifest.api_version() {
+                "apiextensions.k8s.io/v1" => shape::CRD,
+                "apiextensions.k8s.io/v1beta1" => shape::OLD_CRD,
+                other => {
+                    let message = format!("unsupported CRD version {other} for {name}");
+                    return Err(LoadError::at(&manifest.path, message));
+                }
+            };
+            let before = format!("unable to parse CRD {name}: ");
+            let crd = decode::decode(shape, manifest.value())
+                .map_err(|error| LoadError::decode(&manifest.path, &before, error))?;
+            loaded.crds.push((index, crd));
+        }
+        _ => {}
+    }
+    loaded.manifests.push(manifest);
+    Ok(())
+}
+
+/// Reads a file of the metadata directory that may be missing; one that cannot be read is ignored.
+fn metadata_file(files: &Files, path: &str) -> Option<Manifest> {
+    let document = document::first(files.content(path)?).ok().flatten()?;
+    Some(Manifest {
+        path: path.to_owned(),
+        document,
+    })
+}

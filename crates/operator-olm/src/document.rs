@@ -1,0 +1,97 @@
+//! Objects of files, with the positions of their nodes.
+
+use apimachinery::yaml::{self, Document, Place};
+use serde_json::Value;
+
+/// An object of a bundle.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// The file, relative to the bundle.
+    pub path: String,
+    /// The object and the positions of its nodes.
+    pub document: Document,
+}
+
+impl Manifest {
+    /// Returns the object as it is written.
+    pub fn value(&self) -> &Value {
+        &self.document.value
+    }
+
+    /// Returns the text at a JSON pointer, empty where there is none.
+    pub fn text(&self, pointer: &str) -> &str {
+        let value = self.document.value.pointer(pointer);
+        value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns the `kind`.
+    pub fn kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    /// Returns the `apiVersion`.
+    pub fn api_version(&self) -> &str {
+        self.text("/apiVersion")
+    }
+
+    /// Returns `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    /// Returns the name of the file.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Returns group, version and kind as Go prints a `GroupVersionKind`.
+    pub fn group_version_kind(&self) -> String {
+        let api_version = self.api_version();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        group_version_kind(group, version, self.kind())
+    }
+
+    /// Returns the position of the node at a JSON pointer, or of the nearest node around it.
+    pub fn place(&self, pointer: &str) -> Place {
+        self.document.place(pointer)
+    }
+}
+
+/// Returns group, version and kind as Go prints a `GroupVersionKind`.
+pub(crate) fn group_version_kind(group: &str, version: &str, kind: &str) -> String {
+    format!("{group}/{version}, Kind={kind}")
+}
+
+/// Reads the first YAML document of a file. `None`: the file is empty.
+///
+/// # Errors
+/// The text of the YAML parser, which begins with `yaml: `.
+pub(crate) fn first(content: &[u8]) -> Result<Option<Document>, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
+    let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    if text.contains(is_control) {
+        return Err("yaml: control characters are not allowed".to_owned());
+    }
+    let chunk = first_chunk(text);
+    if chunk.is_empty() {
+        return Ok(None);
+    }
+    let documents = yaml::documents(chunk)?;
+    Ok(Some(documents.into_iter().next().unwrap_or_default()))
+}
+
+/// The text up to the first line `---` that follows content, as the YAML reader of Kubernetes splits a stream.
+fn first_chunk(text: &str) -> &str {
+    let mut end = 0;
+    let mut has_content = false;
+    for line in text.split_inclusive('\n') {
+        let after = line.strip_prefix("---").map(str::trim_start);
+        let is_separator = after.is_some_and(|after| after.is_empty() || after.starts_with('#'));
+        if is_separator && has_content {
+            return text.get(..end).unwrap_or_default();
+        }
+        has_content |= !is_separator;
+        end += line.len();
+    }
+    if has_content { text } else { "" }
+}
