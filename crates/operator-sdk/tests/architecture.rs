@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md names modules that exist, and the modules of a crate do not depend on each other in circles.
+//! ARCHITECTURE.md names modules that exist, and the modules of a crate form no cycle.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -20,9 +20,9 @@ fn modules_of(source: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Words of the map in code quotes that look like a module or a crate.
-fn named_rooms(map: &str) -> BTreeSet<String> {
-    let quoted = map.split('`').skip(1).step_by(2);
+/// Words in code quotes that look like the name of a module or a crate.
+fn names_in(text: &str) -> BTreeSet<String> {
+    let quoted = text.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {
         let letters = |letter: char| letter.is_ascii_lowercase() || "_-".contains(letter);
         !word.starts_with('-') && word.chars().all(letters)
@@ -30,62 +30,110 @@ fn named_rooms(map: &str) -> BTreeSet<String> {
     quoted.filter(is_name).map(str::to_owned).collect()
 }
 
-#[test]
-fn every_room_on_the_map_exists() {
+fn architecture() -> (PathBuf, BTreeSet<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-    let mut rooms = BTreeSet::new();
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    (root, names_in(&text))
+}
+
+#[test]
+fn every_module_that_the_document_names_exists() {
+    let (root, named) = architecture();
+    let mut existing = BTreeSet::new();
     for entry in std::fs::read_dir(root.join("crates")).unwrap() {
         let path = entry.unwrap().path();
-        rooms.insert(path.file_name().unwrap().to_string_lossy().into_owned());
-        modules_of(&path.join("src"), &mut rooms);
+        existing.insert(path.file_name().unwrap().to_string_lossy().into_owned());
+        modules_of(&path.join("src"), &mut existing);
     }
-    let named = named_rooms(&map);
-    assert!(named.len() > 30, "the map names only {} rooms", named.len());
-    let missing: Vec<&String> = named.iter().filter(|name| !rooms.contains(*name)).collect();
+    assert!(
+        named.len() > 30,
+        "ARCHITECTURE.md names only {} modules",
+        named.len()
+    );
+    let missing: Vec<&String> = named.difference(&existing).collect();
     assert!(
         missing.is_empty(),
-        "ARCHITECTURE.md names rooms that do not exist: {missing:?}"
+        "ARCHITECTURE.md names modules that do not exist: {missing:?}"
     );
 }
 
 #[test]
-fn every_crate_is_on_the_map() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let named = named_rooms(&std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap());
+fn the_document_names_every_crate() {
+    let (root, named) = architecture();
     for entry in std::fs::read_dir(root.join("crates")).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
-        assert!(named.contains(&name), "{name} is not on the map");
+        assert!(
+            named.contains(&name),
+            "ARCHITECTURE.md does not name the crate {name}"
+        );
     }
 }
 
 /// The modules directly below the root of a crate, each with those that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Collects the first names of all paths that begin with `crate`, outside of tests.
-struct Uses(BTreeSet<String>);
+/// Collects the top-level modules that paths outside of tests lead to, from `crate` or by `super`.
+struct Uses {
+    found: BTreeSet<String>,
+    /// The number of modules between the root of the crate and the code that is read.
+    depth: usize,
+}
+
+impl Uses {
+    fn of(text: &str, depth: usize) -> BTreeSet<String> {
+        let file: File = syn::parse_str(text).unwrap();
+        let mut uses = Self {
+            found: BTreeSet::new(),
+            depth,
+        };
+        uses.visit_file(&file);
+        uses.found
+    }
+
+    /// Adds the module that a path leads to, if the path passes the root of the crate.
+    fn add(&mut self, path: &[String]) {
+        let path = path.iter().skip_while(|name| *name == "self");
+        let mut names = path.clone().skip_while(|name| *name == "super");
+        let supers = path.count() - names.clone().count();
+        let name = match supers {
+            0 if names.next().is_some_and(|first| first == "crate") => names.next(),
+            0 => None,
+            _ if supers == self.depth => names.next(),
+            _ => None,
+        };
+        self.found.extend(name.cloned());
+    }
+}
 
 impl<'ast> Visit<'ast> for Uses {
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
         if !is_for_tests(&module.attrs) {
+            self.depth += 1;
             syn::visit::visit_item_mod(self, module);
+            self.depth -= 1;
         }
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if let UseTree::Path(path) = &item.tree
-            && path.ident == "crate"
-        {
-            self.0.extend(first_names(&path.tree));
+        for path in paths(&item.tree) {
+            self.add(&path);
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let mut segments = path.segments.iter();
-        if segments.next().is_some_and(|first| first.ident == "crate") {
-            self.0.extend(segments.next().map(|name| name.ident.to_string()));
-        }
+        let names: Vec<String> = path.segments.iter().map(|name| name.ident.to_string()).collect();
+        self.add(&names);
         syn::visit::visit_path(self, path);
+    }
+
+    /// The arguments of macros are tokens; the paths in them are read from their text.
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let text = call.tokens.to_string().replace(" :: ", "::");
+        let is_in_path = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+        for path in text.split(|letter| !is_in_path(letter)) {
+            let names: Vec<String> = path.split("::").map(str::to_owned).collect();
+            self.add(&names);
+        }
     }
 }
 
@@ -98,13 +146,20 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-fn first_names(tree: &UseTree) -> Vec<String> {
+/// The paths that a `use` names.
+fn paths(tree: &UseTree) -> Vec<Vec<String>> {
     match tree {
-        UseTree::Path(path) => vec![path.ident.to_string()],
-        UseTree::Name(name) => vec![name.ident.to_string()],
-        UseTree::Rename(rename) => vec![rename.ident.to_string()],
-        UseTree::Group(group) => group.items.iter().flat_map(first_names).collect(),
-        UseTree::Glob(_) => Vec::new(),
+        UseTree::Path(path) => {
+            let mut paths = paths(&path.tree);
+            for rest in &mut paths {
+                rest.insert(0, path.ident.to_string());
+            }
+            paths
+        }
+        UseTree::Name(name) => vec![vec![name.ident.to_string()]],
+        UseTree::Rename(rename) => vec![vec![rename.ident.to_string()]],
+        UseTree::Group(group) => group.items.iter().flat_map(paths).collect(),
+        UseTree::Glob(_) => vec![Vec::new()],
     }
 }
 
@@ -125,21 +180,18 @@ fn graph(source: &Path) -> Graph {
     sources(source, &mut files);
     let mut graph = Graph::new();
     for path in files {
-        let module = path.strip_prefix(source).unwrap().components().next().unwrap();
-        let module = module
-            .as_os_str()
-            .to_string_lossy()
-            .trim_end_matches(".rs")
-            .to_owned();
+        let inside = path.strip_prefix(source).unwrap().with_extension("");
+        let names: Vec<_> = inside
+            .iter()
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        let module = names[0].clone();
         if ["lib", "main"].contains(&module.as_str()) {
             continue;
         }
-        let text = std::fs::read_to_string(&path).unwrap();
-        let file: File = syn::parse_str(&text).unwrap();
-        let mut uses = Uses(BTreeSet::new());
-        uses.visit_file(&file);
-        uses.0.remove(&module);
-        graph.entry(module).or_default().extend(uses.0);
+        let mut uses = Uses::of(&std::fs::read_to_string(&path).unwrap(), names.len());
+        uses.remove(&module);
+        graph.entry(module).or_default().extend(uses);
     }
     let modules: BTreeSet<_> = graph.keys().cloned().collect();
     graph
@@ -148,8 +200,8 @@ fn graph(source: &Path) -> Graph {
     graph
 }
 
-/// The modules of a cycle in the order of their use, if there is one: modules that use nothing are taken away until none
-/// is left or each that is left uses another one.
+/// Returns the modules of a cycle in the order of their use, if there is one. Modules that use nothing are removed until
+/// none is left, or until each one that is left uses another one.
 fn cycle(mut graph: Graph) -> Option<Vec<String>> {
     loop {
         let leaves: Vec<_> = graph
@@ -165,20 +217,20 @@ fn cycle(mut graph: Graph) -> Option<Vec<String>> {
             .values_mut()
             .for_each(|uses| uses.retain(|name| !leaves.contains(name)));
     }
-    let mut walk = vec![graph.keys().next()?.clone()];
+    let mut path = vec![graph.keys().next()?.clone()];
     loop {
-        let next = graph.get(walk.last()?)?.first()?.clone();
-        if let Some(start) = walk.iter().position(|name| *name == next) {
-            walk.drain(..start);
-            walk.push(next);
-            return Some(walk);
+        let next = graph.get(path.last()?)?.first()?.clone();
+        if let Some(start) = path.iter().position(|name| *name == next) {
+            path.drain(..start);
+            path.push(next);
+            return Some(path);
         }
-        walk.push(next);
+        path.push(next);
     }
 }
 
 #[test]
-fn modules_do_not_depend_on_each_other_in_circles() {
+fn the_modules_of_a_crate_form_no_cycle() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for entry in std::fs::read_dir(crates).unwrap() {
         let folder = entry.unwrap().path();
@@ -210,11 +262,19 @@ fn cycles_are_found() {
 fn uses_are_found_outside_of_tests() {
     let text = "
         use crate::{a::X, b};
+        use super::{c::Y, self as root};
         #[cfg(test)]
-        mod tests { use crate::c::Y; }
-        fn f() -> crate::d::Z { crate::e::make() }
+        mod tests { use crate::hidden::Y; }
+        mod inner { use super::X; use super::super::d::Z; }
+        fn f() -> crate::e::Z { format!(\"{}\", crate::f::make()) }
+        fn g() { super::g::run(); super::super::outside(); }
     ";
-    let mut uses = Uses(BTreeSet::new());
-    uses.visit_file(&syn::parse_str(text).unwrap());
-    assert_eq!(uses.0, ["a", "b", "d", "e"].map(str::to_owned).into());
+    let expected = ["a", "b", "c", "d", "e", "f", "g", "self"];
+    assert_eq!(Uses::of(text, 1), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn super_in_a_submodule_leads_to_its_parent() {
+    let text = "use super::sibling; use super::super::other;";
+    assert_eq!(Uses::of(text, 2), ["other".to_owned()].into());
 }
