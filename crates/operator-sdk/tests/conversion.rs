@@ -27,6 +27,7 @@ fn ok(dir: &Dir, arguments: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn two_versions_are_converted_by_the_running_operator() {
     let dir = Dir::built("versions-operator");
     let kind = ["--group", "shop", "--kind", "Store", "--version"];

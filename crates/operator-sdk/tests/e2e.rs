@@ -211,6 +211,7 @@ fn walk(kubectl: &Kubectl) {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_tutorial_on_a_cluster() {
     let program = build_sample();
     let dir = Dir::named("cluster");
@@ -257,6 +258,7 @@ fn start_as_itself(program: &Path, kubectl: &Kubectl, directory: &Path) -> Runni
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_tutorial_with_the_scaffolded_roles_alone() {
     let program = build_sample();
     let dir = Dir::named("roles");
@@ -293,6 +295,7 @@ fn the_tutorial_with_the_scaffolded_roles_alone() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_tutorial_with_run_local() {
     build_sample();
     let dir = Dir::named("local");
@@ -319,6 +322,7 @@ fn the_tutorial_with_run_local() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_whole_quickstart() {
     let dir = Dir::named("memcached-operator");
     let output = sdk()
@@ -349,6 +353,7 @@ fn the_whole_quickstart() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_sample_passes_its_own_test() {
     let tested = common::cargo()
         .args(["test", "--locked"])

@@ -303,6 +303,7 @@ impl Local {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn every_combination_works() {
     let matrix = Matrix::scaffold();
     matrix.cargo("fmt --check");

@@ -34,6 +34,7 @@ fn run(dir: &Dir, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn permissions_follow_what_the_tests_ask() {
     let dir = project("asking-operator");
     dir.replace(
@@ -121,6 +122,7 @@ fn permissions_follow_what_the_tests_ask() {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn project_whose_tests_recorded_nothing_is_told_so() {
     let dir = project("silent-operator");
     let (code, _, errors) = run(&dir, &["rbac", "check", "--no-run"]);
@@ -132,6 +134,7 @@ fn project_whose_tests_recorded_nothing_is_told_so() {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn marker_that_is_none_is_named_with_its_line() {
     let dir = project("marked-operator");
     let lib = dir.read("src/lib.rs");

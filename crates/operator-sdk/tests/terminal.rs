@@ -217,6 +217,7 @@ fn ctrl_c_ends_a_build_and_all_of_its_processes() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs the sample"]
 fn ctrl_c_ends_the_operator_with_the_tool() {
     for (command, runs) in [
         ("run local", "Starting workers"),

@@ -57,6 +57,7 @@ fn project() -> Dir {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn a_project_of_this_version_stays_as_it_is() {
     let dir = project();
     let record = dir.read(RECORD);
@@ -81,6 +82,7 @@ fn a_project_of_this_version_stays_as_it_is() {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn new_texts_and_own_changes_are_merged() {
     let dir = project();
     let new = dir.files();
@@ -152,6 +154,7 @@ fn new_texts_and_own_changes_are_merged() {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn what_cannot_be_upgraded() {
     let dir = project();
     let good = dir.read(RECORD);
@@ -190,6 +193,7 @@ fn what_cannot_be_upgraded() {
 }
 
 #[test]
+#[ignore = "slow: builds projects"]
 fn changes_that_are_not_committed_are_not_mixed_with_an_upgrade() {
     let dir = project();
     written_by_an_earlier_version(&dir, |files| {
@@ -222,6 +226,7 @@ fn changes_that_are_not_committed_are_not_mixed_with_an_upgrade() {
 
 /// Neither a later version of the file nor a damaged one is touched by any command.
 #[test]
+#[ignore = "slow: builds projects"]
 fn a_project_file_that_is_not_known_is_left_alone() {
     let dir = project();
     let good = dir.read("PROJECT");

@@ -170,6 +170,7 @@ fn with_size(walk: &Walk) {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_guides_of_0_8_0_10_and_0_19() {
     let walk = Walk::new();
     let guides = [
@@ -235,6 +236,7 @@ fn the_guides_of_0_8_0_10_and_0_19() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_walkthrough_of_1_15() {
     let walk = Walk::new();
     std::fs::create_dir(&walk.root).unwrap();
@@ -414,6 +416,7 @@ impl Drop for Beside {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_getting_started_of_kubebuilder_with_a_kind_of_the_cluster() {
     let walk = Walk::new();
     std::fs::create_dir(&walk.root).unwrap();
@@ -433,6 +436,7 @@ fn the_getting_started_of_kubebuilder_with_a_kind_of_the_cluster() {
 }
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn the_image_of_the_getting_started_with_dev() {
     let walk = Walk::new();
     std::fs::create_dir(&walk.root).unwrap();
@@ -521,6 +525,7 @@ fn webhook() -> operator_runtime::webhook::Webhook<api::v1alpha1::Memcached> {
 "#;
 
 #[test]
+#[ignore = "slow: builds and runs projects"]
 fn webhooks_on_this_machine() {
     let walk = Walk::new();
     std::fs::create_dir(&walk.root).unwrap();
