@@ -1,4 +1,15 @@
-//! The name of a resource: group, version and plural.
+//! Names of kinds and of resources: a group, a version, and a kind or a plural.
+
+/// The type of a built-in object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvk {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The version, such as `v1`.
+    pub version: &'static str,
+    /// The kind, such as `Deployment`.
+    pub kind: &'static str,
+}
 
 /// Names a resource: group (empty for core), version, plural.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

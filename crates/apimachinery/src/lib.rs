@@ -7,6 +7,7 @@
 //! * [`selector`]: label and field selectors
 //! * [`quantity`] and [`mod@time`]: quantities, times and durations
 //! * [`jsonpath`]: the JSONPath of printer columns and scale paths
+//! * [`gvk`]: names of kinds and of resources
 //! * [`go`]: Go's text forms: quoted strings, numbers, JSON, URLs and addresses
 //!
 //! ```
@@ -26,6 +27,7 @@
 
 pub mod field;
 pub mod go;
+pub mod gvk;
 pub mod json;
 pub mod jsonpath;
 pub mod names;

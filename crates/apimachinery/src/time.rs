@@ -1,8 +1,9 @@
 //! Times and durations in the forms of Go and of OpenAPI formats. Nothing here reads a clock.
 //!
-//! The only time zones are fixed offsets.
+//! The times have fixed offsets; [`zone`] finds named time zones.
 
 mod canonical;
+pub mod zone;
 
 pub use canonical::{TimeForm, canonical};
 

@@ -10,9 +10,11 @@ const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
 /// A certificate request that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub enum Unreadable {
+    /// It is not a PEM block of a certificate request.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
+    /// The block has another structure.
     #[error("asn1: structure error: {0:?}")]
     Asn1(yasna::ASN1ErrorKind),
 }
@@ -22,7 +24,7 @@ pub(crate) enum Unreadable {
 ///
 /// # Errors
 /// The request has no such block, or its contents are malformed.
-pub(crate) fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
+pub fn organizations(request: &str) -> Result<Vec<String>, Unreadable> {
     let bytes = BASE64_STANDARD.decode(request).map_err(|_| Unreadable::Pem)?;
     let text = String::from_utf8_lossy(&bytes);
     let der = match first_block(&text) {
@@ -92,7 +94,7 @@ fn read_request(reader: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, 
 }
 
 /// A distinguished name: a sequence of sets of attributes.
-pub(crate) fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
+pub fn attributes_of(name: BERReader<'_, '_>) -> ASN1Result<Vec<(ObjectIdentifier, Vec<u8>)>> {
     let sets = name.collect_sequence_of(|set| {
         set.collect_set_of(|attribute| {
             attribute.read_sequence(|parts| {

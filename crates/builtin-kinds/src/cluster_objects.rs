@@ -10,13 +10,13 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The label of the APIServices that the server keeps by itself.
-pub(crate) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// A resource: group, version and plural.
-pub(crate) type Resource = (&'static str, &'static str, &'static str);
+pub type Resource = (&'static str, &'static str, &'static str);
 
 /// Every object, in the order in which they refer to each other.
-pub(crate) fn objects() -> Vec<(Resource, Value)> {
+pub fn objects() -> Vec<(Resource, Value)> {
     let entries = entries();
     entries
         .iter()
@@ -25,7 +25,7 @@ pub(crate) fn objects() -> Vec<(Resource, Value)> {
 }
 
 /// The APIServices of the built-in groups.
-pub(crate) fn api_services() -> Vec<Value> {
+pub fn api_services() -> Vec<Value> {
     let entries = entries();
     let services = entries.iter().filter(|entry| entry.kind == "apiservice");
     let service = |entry: &Entry| {
@@ -36,7 +36,7 @@ pub(crate) fn api_services() -> Vec<Value> {
 }
 
 /// The rules of the role `system:node`.
-pub(crate) fn node_rules() -> Vec<Value> {
+pub fn node_rules() -> Vec<Value> {
     let entries = entries();
     let role = entries
         .iter()
@@ -46,7 +46,7 @@ pub(crate) fn node_rules() -> Vec<Value> {
 }
 
 /// The APIService of a group and version that this server answers for itself.
-pub(crate) fn local_api_service(
+pub fn local_api_service(
     group: &str,
     version: &str,
     managed: &str,

@@ -12,14 +12,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use structured_merge::builtin::{FieldKind, types};
 
-use super::Gvk;
-use super::go_fields::{GoField, GoStruct, go_struct};
-use super::tree::is_zero;
+use crate::go_fields::{GoField, GoStruct, go_struct};
+use crate::tree::is_zero;
+use apimachinery::gvk::Gvk;
 
 /// Why a body could not be decoded as its kind: the text that the real decoder gives, without the prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct DecodeError(pub(crate) String);
+pub struct DecodeError(pub String);
 
 /// Brings a body into the form that Go's typed decoding and encoding would give it.
 ///
@@ -28,7 +28,7 @@ pub(crate) struct DecodeError(pub(crate) String);
 ///
 /// # Errors
 /// When a value has a type that its field cannot hold. The object is then half decoded and of no further use.
-pub(crate) fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+pub fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let root = types().for_kind(gvk.group, gvk.version, gvk.kind);
     let Some(root) = root.and_then(go_struct) else {
         return Ok(Vec::new());
@@ -45,7 +45,7 @@ pub(crate) fn decode(gvk: &Gvk, object: &mut Value) -> Result<Vec<String>, Decod
 ///
 /// # Errors
 /// As [`decode`].
-pub(crate) fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeError> {
+pub fn decode_type(name: &str, value: &mut Value) -> Result<Vec<String>, DecodeError> {
     let Some(root) = types().named(name).and_then(go_struct) else {
         return Ok(Vec::new());
     };

@@ -15,11 +15,12 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type, TypeId, types};
 
-use super::tree::{self, Object};
-use super::{Gvk, horizontal_pod_autoscaler};
+use crate::horizontal_pod_autoscaler;
+use crate::tree::{self, Object};
+use apimachinery::gvk::Gvk;
 
 /// Fills in the defaults of a kind. Idempotent.
-pub(crate) fn default(gvk: &Gvk, object: &mut Value) {
+pub fn default(gvk: &Gvk, object: &mut Value) {
     let plans = &*PLANS;
     let root = types()
         .for_kind(gvk.group, gvk.version, gvk.kind)

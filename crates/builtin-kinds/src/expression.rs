@@ -11,9 +11,9 @@ use kubernetes_cel::{Activation, Checked, Failure, Lookup, Variables, check, eva
 use serde_json::Value as Json;
 
 /// What one expression may cost.
-pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// What all expressions of a policy may cost for one binding and parameter.
-pub(crate) const BUDGET: u64 = 10_000_000;
+pub const BUDGET: u64 = 10_000_000;
 /// What all match conditions of a policy or webhook may cost.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
@@ -26,12 +26,16 @@ const COPIED_FIELDS_MAX: usize = 1_000_000;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What an expression has to result in.
+/// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Returns {
+pub enum Returns {
+    /// Any type.
     Anything,
+    /// A boolean.
     Bool,
+    /// A string.
     Text,
+    /// A string, or null.
     TextOrNull,
     /// An `Object`: what an apply configuration is made of.
     Object,
@@ -39,13 +43,15 @@ pub(crate) enum Returns {
     JsonPatch,
 }
 
-/// What expressions may mention, beside what all of them may.
+/// Names that only some expressions may use.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mentions {
-    pub(crate) params: bool,
-    pub(crate) authorizer: bool,
+pub struct Mentions {
+    /// `params`: the parameter object of a policy binding.
+    pub params: bool,
+    /// `authorizer`: checks what the user may do.
+    pub authorizer: bool,
     /// The types that mutations construct.
-    pub(crate) patches: bool,
+    pub patches: bool,
 }
 
 /// The type that the variables of a policy are fields of.
@@ -53,7 +59,7 @@ const VARIABLES_TYPE: &str = "kubernetes.variables";
 
 /// The names that expressions know, with the variables of a policy as they are added.
 #[derive(Clone, Debug)]
-pub(crate) struct Environment {
+pub struct Environment {
     names: Variables,
     /// The type of `variables`.
     composed: Arc<ObjectType>,
@@ -61,7 +67,8 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn new(mentions: Mentions) -> Self {
+    /// Returns the names that every expression knows, and those of `mentions`.
+    pub fn new(mentions: Mentions) -> Self {
         let mut names = Variables::from([
             ("object".to_owned(), Type::Dyn),
             ("oldObject".to_owned(), Type::Dyn),
@@ -92,14 +99,14 @@ impl Environment {
     }
 
     /// The same names without the authorizer: for the texts of refusals.
-    pub(crate) fn without_authorizer(&self) -> Self {
+    pub fn without_authorizer(&self) -> Self {
         let mut other = self.clone();
         other.names.retain(|name, _| !name.starts_with("authorizer"));
         other
     }
 
     /// Adds a variable of the policy: `variables.name` for later expressions.
-    pub(crate) fn compose(&mut self, name: &str, kind: &Type) {
+    pub fn compose(&mut self, name: &str, kind: &Type) {
         let kind = plain(kind);
         self.names.insert(format!("variables.{name}"), kind.clone());
         self.names.remove("variables");
@@ -123,7 +130,7 @@ impl Environment {
     ///
     /// # Errors
     /// What validation says of it.
-    pub(crate) fn compile(&self, source: &str, returns: Returns) -> Result<Checked, String> {
+    pub fn compile(&self, source: &str, returns: Returns) -> Result<Checked, String> {
         let checked = parse(source)
             .and_then(|expr| check(expr, &self.names))
             .map_err(|issues| format!("compilation failed: {}", describe(source, &issues)))?;
@@ -267,18 +274,20 @@ fn json_patch_type() -> Type {
 /// An expression with its source. One that does not compile (it was stored before its rules became stricter) fails when
 /// it runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
-    pub(crate) source: String,
+pub struct Program {
+    /// The text of the expression.
+    pub source: String,
     compiled: Result<Checked, String>,
 }
 
 /// The budget of a policy is spent: nothing more is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{OUT_OF_BUDGET}")]
-pub(crate) struct OutOfBudget;
+pub struct OutOfBudget;
 
 impl Program {
-    pub(crate) fn new(environment: &Environment, source: &str, returns: Returns) -> Self {
+    /// Compiles an expression; a failure is reported when it runs.
+    pub fn new(environment: &Environment, source: &str, returns: Returns) -> Self {
         Self {
             source: source.to_owned(),
             compiled: environment.compile(source, returns),
@@ -286,13 +295,13 @@ impl Program {
     }
 
     /// The type of its result; anything if it does not compile.
-    pub(crate) fn result(&self) -> Type {
+    pub fn result(&self) -> Type {
         let result = self.compiled.as_ref().map(|checked| checked.result.clone());
         result.unwrap_or(Type::Dyn)
     }
 
     /// Runs the expression: its value, or why it has none.
-    pub(crate) fn run<'a>(
+    pub fn run<'a>(
         &self,
         scope: &Scope<'a>,
         budget: &mut u64,
@@ -311,7 +320,7 @@ impl Program {
 
 /// The variables of a policy, in order. A variable sees those before it.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyVariables {
+pub struct PolicyVariables {
     list: Vec<Variable>,
     /// The last variable of each name.
     by_name: HashMap<String, usize>,
@@ -331,7 +340,7 @@ struct Variable {
 
 impl PolicyVariables {
     /// Adds a variable.
-    pub(crate) fn push(&mut self, name: &str, program: Program) {
+    pub fn push(&mut self, name: &str, program: Program) {
         let (mut needs, mut height) = (Vec::new(), 0);
         if let Ok(checked) = &program.compiled {
             let (names, own) = checked.names();
@@ -368,7 +377,7 @@ impl PolicyVariables {
 /// The values that the expressions of one policy see in one request. A variable of the policy is evaluated when it is
 /// first read.
 #[derive(Debug)]
-pub(crate) struct Scope<'a> {
+pub struct Scope<'a> {
     values: Activation<'a>,
     variables: &'a PolicyVariables,
     known: RefCell<HashMap<usize, Result<Value<'a>, Failure>>>,
@@ -379,7 +388,8 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(variables: &'a PolicyVariables) -> Self {
+    /// Returns a scope without values, for the variables of a policy.
+    pub fn new(variables: &'a PolicyVariables) -> Self {
         Self {
             values: Activation::new(),
             variables,
@@ -390,12 +400,13 @@ impl<'a> Scope<'a> {
     }
 
     /// Gives a name a JSON value.
-    pub(crate) fn set(&mut self, name: &str, value: Option<&'a Json>) {
+    pub fn set(&mut self, name: &str, value: Option<&'a Json>) {
         let value = value.map_or(Value::Null, |value| from_json(value, None));
         self.values.insert(name.to_owned(), value);
     }
 
-    pub(crate) fn set_value(&mut self, name: &str, value: Value<'a>) {
+    /// Gives a name a CEL value.
+    pub fn set_value(&mut self, name: &str, value: Value<'a>) {
         self.values.insert(name.to_owned(), value);
     }
 
@@ -469,11 +480,11 @@ impl<'a> Lookup<'a> for Scope<'a> {
 
 /// Conditions that must all be true before a policy or a webhook is asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Conditions(Vec<Program>);
+pub struct Conditions(Vec<Program>);
 
 impl Conditions {
     /// Reads `matchConditions`.
-    pub(crate) fn read(parent: &Json, mentions: Mentions) -> Self {
+    pub fn read(parent: &Json, mentions: Mentions) -> Self {
         let list = parent.get("matchConditions").and_then(Json::as_array);
         let list = list.map_or(&[] as &[Json], Vec::as_slice);
         if list.is_empty() {
@@ -487,7 +498,8 @@ impl Conditions {
         Self(programs.collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Reports whether there are no conditions.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -495,7 +507,7 @@ impl Conditions {
     ///
     /// # Errors
     /// Why conditions have no value, if none is false.
-    pub(crate) fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
+    pub fn hold(&self, scope: &Scope<'_>) -> Result<bool, String> {
         let mut budget = CONDITIONS_BUDGET;
         let mut errors = Vec::new();
         for program in &self.0 {

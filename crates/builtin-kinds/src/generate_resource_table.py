@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes `resource_table.rs` from a discovery dump.
+"""Writes `resource/table.rs` from a discovery dump.
 
-    python3 generate_resource_table.py builtin-resources-1.36.json > resource_table.rs
+    python3 generate_resource_table.py builtin-resources-1.36.json > resource/table.rs
 
 The dump is `{"resources": [APIResource + groupVersion, ...]}` in discovery order, as collected from a running
 kube-apiserver of the version that the table is for.

@@ -138,7 +138,7 @@ fn expectation(field: &Field) -> (bool, bool) {
 }
 
 fn is_zero_scalar(value: &Value) -> bool {
-    !value.is_null() && super::tree::is_zero(value)
+    !value.is_null() && crate::tree::is_zero(value)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::tree::{at, list};
+use crate::tree::{at, list};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -218,7 +218,7 @@ const BEHAVIOR_RULES: &[Field] = &[
 ];
 
 /// An object of v1 or v2 as `api_version` shows it; `None` for any other version.
-pub(crate) fn convert(object: &Value, api_version: &str) -> Option<Value> {
+pub fn convert(object: &Value, api_version: &str) -> Option<Value> {
     match api_version {
         _ if at(object, &["apiVersion"]) == api_version => Some(object.clone()),
         "autoscaling/v1" => Some(to_v1(object)),
@@ -229,7 +229,7 @@ pub(crate) fn convert(object: &Value, api_version: &str) -> Option<Value> {
 
 /// What v1 shows of an object of its own once the server has understood it: the annotations are made anew, and the
 /// utilization has its default where nothing else is measured.
-pub(crate) fn settle(object: &mut Value) {
+pub fn settle(object: &mut Value) {
     if at(object, &["spec"]).is_object() {
         *object = to_v1(&to_v2(object));
     }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Gvk;
-use super::tree::{at, list, text};
+use crate::tree::{at, list, text};
+use apimachinery::gvk::Gvk;
 
 /// The labels of a kind beside `metadata.name` and `metadata.namespace`: group, kind, labels.
 const LABELS: &[(&str, &str, &[&str])] = &[
@@ -78,7 +78,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
 ///
 /// # Errors
 /// The text for a label that the kind does not have.
-pub(crate) fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, String> {
+pub fn field_label(gvk: &Gvk, object: &Value, label: &str) -> Result<String, String> {
     if matches!(label, "metadata.name" | "metadata.namespace") {
         return Ok(value_at(object, label));
     }
@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::field_label;
-    use crate::builtin::Gvk;
+    use apimachinery::gvk::Gvk;
 
     const PODS: Gvk = Gvk {
         group: "",

@@ -1,45 +1,65 @@
-//! The built-in resources of Kubernetes 1.36, as tables and pure functions: what is served, how objects are decoded
-//! and normalised, defaults, validation, printer columns, field labels, reset fields.
+//! The built-in kinds of Kubernetes 1.36 as tables and pure functions: the served resources, decoding as Go does it,
+//! defaults, validation, preparation of creates and updates, printer columns, warnings, quota accounting and the Pod
+//! Security Standards.
 //!
-//! Knows no HTTP, no store and no clock: values in, values out. `kind` is always the pair (group/version, kind) of
-//! the object as it is served.
+//! Objects are JSON trees. The crate knows no HTTP, no store and no clock. A [`Gvk`](apimachinery::gvk::Gvk) names a kind
+//! as it is served.
+//!
+//! ```
+//! use builtin_kinds::{columns, decode, default, prepare_for_create, resources, validate_create};
+//! use serde_json::json;
+//!
+//! let deployments = resources().iter().find(|resource| resource.name == "deployments");
+//! let kind = &deployments.expect("a built-in resource").gvk;
+//! let mut object = json!({"metadata": {"name": "web"}, "spec": {"replcas": 2}});
+//! assert_eq!(decode(kind, &mut object)?, ["spec.replcas"], "fields that the kind does not have");
+//! default(kind, &mut object);
+//! assert_eq!(object["spec"]["replicas"], 1);
+//! prepare_for_create(kind, &mut object);
+//! let errors = validate_create(kind, &object);
+//! assert_eq!(errors[0].to_string(), "spec.selector: Required value");
+//! assert_eq!(columns(kind)[1].name, "Ready");
+//! # Ok::<(), builtin_kinds::DecodeError>(())
+//! ```
 
-pub(crate) mod certificate_request;
-pub(crate) mod cluster_objects;
+pub mod certificate_request;
+pub mod cluster_objects;
+pub mod expression;
+pub mod horizontal_pod_autoscaler;
+pub mod pod_resources;
+pub mod pod_security;
+pub mod quota;
+pub mod tree;
+pub mod unstructured;
+
 mod decode;
 mod default;
-pub(crate) mod expression;
 mod go_fields;
-pub(crate) mod horizontal_pod_autoscaler;
 mod image;
 mod labels;
 mod metadata_checks;
-pub(crate) mod names;
-pub(crate) mod pod_resources;
+mod names;
 mod prepare;
 mod printer;
 mod resource;
-mod resource_table;
 mod strategy;
-pub(crate) mod tree;
-pub(crate) mod unstructured;
 mod validate;
 mod warnings;
 
-pub(crate) use decode::{decode, decode_type};
-pub(crate) use default::default;
-pub(crate) use labels::field_label;
-pub(crate) use metadata_checks::{MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, metadata_checks};
-pub(crate) use names::validate_name;
-pub(crate) use prepare::{
+pub use decode::{DecodeError, decode, decode_type};
+pub use default::default;
+pub use labels::field_label;
+pub use metadata_checks::{MetadataChecks, PLAIN as PLAIN_METADATA_CHECKS, metadata_checks};
+pub use names::validate_name;
+pub use prepare::{
     generation_changed, prepare_for_create, prepare_for_update, qos_class, reset_fields, stamp_times,
 };
-pub(crate) use printer::generic::{NAME_DESCRIPTION, age, generic_cells, generic_columns};
-pub(crate) use printer::{Column, cells, columns};
-pub(crate) use resource::{Gvk, Resource, resources};
-pub(crate) use strategy::{Strategy, strategy};
-pub(crate) use validate::{is_empty_selector, selects, validate_create, validate_update};
-pub(crate) use warnings::{deprecation, warnings};
+pub use printer::generic::{NAME_DESCRIPTION, age, generic_cells, generic_columns};
+pub use printer::{Column, cells, columns};
+pub use resource::{Resource, resources};
+pub use strategy::{Strategy, strategy};
+pub use validate::{is_empty_selector, selects, validate_create, validate_update};
+pub use warnings::{deprecation, warnings};
 
 #[cfg(test)]
 mod tests;

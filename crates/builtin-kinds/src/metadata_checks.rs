@@ -3,17 +3,17 @@
 //! The generic registry checks the metadata once. Most kinds check the change a second time, some check the whole
 //! object again, and the causes of a refusal repeat each fault as often.
 
-use super::Gvk;
+use apimachinery::gvk::Gvk;
 
 /// The checks of the metadata of a changed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MetadataChecks {
+pub struct MetadataChecks {
     /// The number of times that the change is checked.
-    pub(crate) changes: usize,
+    pub changes: usize,
     /// The number of times that the object is checked as a new one.
-    pub(crate) wholes: usize,
+    pub wholes: usize,
     /// Finalizers without a prefix must be standard ones.
-    pub(crate) standard_finalizers: bool,
+    pub standard_finalizers: bool,
 }
 
 const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> MetadataChecks {
@@ -25,7 +25,7 @@ const fn checks(changes: usize, wholes: usize, standard_finalizers: bool) -> Met
 }
 
 /// What most kinds do.
-pub(crate) const PLAIN: MetadataChecks = checks(2, 0, true);
+pub const PLAIN: MetadataChecks = checks(2, 0, true);
 /// What kinds that check everything again do.
 const AGAIN: MetadataChecks = checks(2, 1, true);
 /// What kinds that check new and changed objects with the same function do.
@@ -96,7 +96,7 @@ const STATUS: &[(&str, &str, MetadataChecks)] = &[
 ];
 
 /// Returns the checks of a kind; those of `status` hold for the other subresources too.
-pub(crate) fn metadata_checks(gvk: &Gvk, subresource: &str) -> MetadataChecks {
+pub fn metadata_checks(gvk: &Gvk, subresource: &str) -> MetadataChecks {
     let table = if subresource.is_empty() { MAIN } else { STATUS };
     table
         .iter()

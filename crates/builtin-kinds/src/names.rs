@@ -2,10 +2,10 @@
 
 use apimachinery::names::{dns1123_label, dns1123_subdomain, ip_address, path_segment, path_segment_prefix};
 
-use super::Gvk;
+use apimachinery::gvk::Gvk;
 
 /// Validates the name of an object of some kind, or the prefix of a name that will be generated.
-pub(crate) fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
+pub fn validate_name(gvk: &Gvk, name: &str, is_prefix: bool) -> Vec<String> {
     let masked = match name.strip_suffix('-') {
         // A prefix may end in a dash; what will follow it is well formed.
         Some(stem) if is_prefix && !stem.is_empty() => format!("{stem}a"),

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 /// Quantities by the name of the resource.
-pub(crate) type Amounts = BTreeMap<String, Quantity>;
+pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads a map of quantities; what is no quantity is left out.
-pub(crate) fn amounts(quantities: &Value) -> Amounts {
+pub fn amounts(quantities: &Value) -> Amounts {
     entries(quantities, &[])
         .filter_map(|(name, quantity)| Some((name.clone(), Quantity::from_json(quantity).ok()?)))
         .collect()
 }
 
 /// Adds each amount to the one of the same name.
-pub(crate) fn add(total: &mut Amounts, other: &Amounts) {
+pub fn add(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let sum = total
             .get(name)
@@ -28,7 +28,7 @@ pub(crate) fn add(total: &mut Amounts, other: &Amounts) {
 }
 
 /// Raises each amount to the one of the same name.
-pub(crate) fn raise(total: &mut Amounts, other: &Amounts) {
+pub fn raise(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if total.get(name).is_none_or(|known| known < amount) {
             total.insert(name.clone(), amount.clone());
@@ -37,12 +37,12 @@ pub(crate) fn raise(total: &mut Amounts, other: &Amounts) {
 }
 
 /// Whether resources of this name can be set for a whole pod.
-pub(crate) fn is_pod_level(name: &str) -> bool {
+pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
 /// Whether a pod says itself what it needs as a whole.
-pub(crate) fn has_pod_level(spec: &Value) -> bool {
+pub fn has_pod_level(spec: &Value) -> bool {
     ["requests", "limits"]
         .iter()
         .flat_map(|field| entries(spec, &["resources", field]))
@@ -50,7 +50,7 @@ pub(crate) fn has_pod_level(spec: &Value) -> bool {
 }
 
 /// The `requests` or `limits` of a pod: what it says as a whole, else what its containers add up to.
-pub(crate) fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
+pub fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = of_containers(list(spec, &["containers"]), list(spec, &["initContainers"]), of);
     let own = amounts(at(spec, &["resources", field]));
     total.extend(own.into_iter().filter(|(name, _)| is_pod_level(name)));
@@ -59,7 +59,7 @@ pub(crate) fn of_pod(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) 
 
 /// What the containers of a pod need together: those that run side by side, or more where one that prepares the pod
 /// needs more. `of` says what one container needs.
-pub(crate) fn of_containers(
+pub fn of_containers(
     containers: &[Value],
     init_containers: &[Value],
     of: impl Fn(&Value) -> Amounts,

@@ -10,13 +10,16 @@ use std::fmt;
 use apimachinery::field::{Error, Path};
 use serde_json::Value;
 
-use crate::builtin::tree::{at, text};
+use crate::tree::{at, text};
 
 /// How strict a standard is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
+    /// Everything is allowed.
     Privileged,
+    /// Known privilege escalations are rejected.
     Baseline,
+    /// Only pods that follow the current hardening practices are allowed.
     Restricted,
 }
 
@@ -26,27 +29,28 @@ struct Version(Option<u32>);
 
 /// A standard: a level in a version. Written `restricted:latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standard {
-    pub(crate) level: Level,
+pub struct Standard {
+    /// The level.
+    pub level: Level,
     version: Version,
 }
 
 /// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policy {
+pub struct Policy {
     /// What violates it is refused.
-    pub(crate) enforce: Standard,
+    pub enforce: Standard,
     /// What violates it is recorded. There is no audit log.
-    pub(crate) audit: Standard,
+    pub audit: Standard,
     /// What violates it gets a warning.
-    pub(crate) warn: Standard,
+    pub warn: Standard,
 }
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
     /// What the labels of a namespace say, and what is wrong with them. What is not said, is not restricted.
-    pub(crate) fn of(namespace: &Value) -> (Self, Vec<Error>) {
+    pub fn of(namespace: &Value) -> (Self, Vec<Error>) {
         let mut errors = Vec::new();
         let labels = at(namespace, &["metadata", "labels"]);
         let mut standard = |mode: &str| {
@@ -130,7 +134,7 @@ impl Version {
 
 impl Standard {
     /// Whether another standard of the same version asks for as much, or more.
-    pub(crate) fn is_within(&self, other: &Self) -> bool {
+    pub fn is_within(&self, other: &Self) -> bool {
         self.version == other.version && self.level <= other.level
     }
 }
@@ -151,18 +155,18 @@ impl fmt::Display for Standard {
 
 /// Something that a standard does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Violation {
+pub struct Violation {
     reason: &'static str,
     detail: String,
 }
 
 /// What a standard does not allow of a pod, or of the template of one.
-pub(crate) fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
+pub fn violations(standard: Standard, pod: &Value) -> Vec<Violation> {
     check::all(standard.level, |minor| standard.version.includes(minor), pod)
 }
 
 /// `hostPath volumes (volume "a"), privileged (container "c" must not …)`.
-pub(crate) fn details(violations: &[Violation]) -> String {
+pub fn details(violations: &[Violation]) -> String {
     let texts = violations
         .iter()
         .map(|violation| match violation.detail.as_str() {
@@ -173,14 +177,14 @@ pub(crate) fn details(violations: &[Violation]) -> String {
 }
 
 /// `hostPath volumes, privileged`.
-pub(crate) fn reasons(violations: &[Violation]) -> String {
+pub fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|violation| violation.reason).collect();
     reasons.join(", ")
 }
 
 /// What is said of the pods that a namespace has already when its standard becomes stricter: one line for all pods with
 /// the same faults.
-pub(crate) fn existing<'a>(
+pub fn existing<'a>(
     namespace: &str,
     standard: Standard,
     pods: impl Iterator<Item = &'a Value>,

@@ -11,19 +11,20 @@ mod service;
 mod time;
 
 use certificate::stamp_conditions;
-pub(crate) use pod::qos_class;
-pub(crate) use time::stamp_times;
+pub use pod::qos_class;
+pub use time::stamp_times;
 
 use serde_json::{Value, json};
 use structured_merge::builtin::{FieldKind, types};
 
-use super::decode::decode_type;
-use super::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
-use super::{Gvk, strategy};
+use crate::decode::decode_type;
+use crate::strategy::strategy;
+use crate::tree::{Object, at, copy_field, existing_object_in, object_in, objects_in, set_if_nil, text};
+use apimachinery::gvk::Gvk;
 
 /// What the strategy does before a create: drops status, starts the generation, sets `spec.finalizers` of a
 /// Namespace, the selector of a Job, and so on. Expects `metadata.uid` and `metadata.creationTimestamp`.
-pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
+pub fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
     let behavior = strategy(gvk);
     if behavior.has_status && gvk.kind != "Node" {
         reset_status(gvk, object);
@@ -51,7 +52,7 @@ pub(crate) fn prepare_for_create(gvk: &Gvk, object: &mut Value) {
 
 /// What the strategy does before an update of the resource (`subresource` empty) or of a subresource: copies what the
 /// request must not change from `old`.
-pub(crate) fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
+pub fn prepare_for_update(gvk: &Gvk, subresource: &str, object: &mut Value, old: &Value) {
     let Some(root) = object.as_object_mut() else {
         return;
     };
@@ -96,7 +97,7 @@ fn forget_empty_lists(gvk: &Gvk, object: &mut Value) {
 }
 
 /// Whether the difference between two versions of an object bumps `metadata.generation`.
-pub(crate) fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
+pub fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
     let differs = |path: &[&str]| at(old, path) != at(new, path);
     match gvk.kind {
         _ if !strategy(gvk).has_generation => false,
@@ -115,7 +116,7 @@ pub(crate) fn generation_changed(gvk: &Gvk, old: &Value, new: &Value) -> bool {
 }
 
 /// The fields (as FieldsV1 JSON sets) that a writer of the resource or subresource never owns.
-pub(crate) fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
+pub fn reset_fields(gvk: &Gvk, subresource: &str) -> Value {
     match (subresource, gvk.kind) {
         ("", "CertificateSigningRequest") => json!({ "f:spec": {}, "f:status": {} }),
         ("" | "finalize", _) if strategy(gvk).has_status => json!({ "f:status": {} }),

@@ -16,27 +16,31 @@ use std::sync::LazyLock;
 use apimachinery::time::unix_seconds;
 use serde_json::Value;
 
-use super::Gvk;
-use super::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
+use apimachinery::gvk::Gvk;
 
 pub(crate) use duration::human_duration;
 
 /// One column of a Table: name, type, format, description, priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) format: String,
-    pub(crate) description: String,
+pub struct Column {
+    /// The heading.
+    pub name: String,
+    /// The OpenAPI type of the cells, such as `string`.
+    pub kind: String,
+    /// The OpenAPI format of the cells, such as `name`; often empty.
+    pub format: String,
+    /// The description that clients show.
+    pub description: String,
     /// 0 is always shown, 1 only with `-o wide`.
-    pub(crate) priority: i32,
+    pub priority: i32,
 }
 
 static COLUMNS: LazyLock<HashMap<&'static str, Vec<Column>>> =
     LazyLock::new(|| parse(include_str!("columns-1.36.txt")));
 
 /// The printer columns of a kind; the generic Name and Age where it has none of its own.
-pub(crate) fn columns(gvk: &Gvk) -> Vec<Column> {
+pub fn columns(gvk: &Gvk) -> Vec<Column> {
     let group = match gvk.group {
         "events.k8s.io" => "",
         group => group,
@@ -74,7 +78,7 @@ fn parse(text: &'static str) -> HashMap<&'static str, Vec<Column>> {
 }
 
 /// The cells of one object under [`columns`]; `now` is in Unix seconds, for ages.
-pub(crate) fn cells(gvk: &Gvk, object: &Value, now: i64) -> Vec<Value> {
+pub fn cells(gvk: &Gvk, object: &Value, now: i64) -> Vec<Value> {
     let row = Row { object, now };
     let cells: fn(&Row<'_>) -> Vec<Value> = match (gvk.group, gvk.kind) {
         ("", "Pod") => pod::pod,
@@ -245,7 +249,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::builtin::resources;
+    use crate::resource::resources;
 
     fn gvk(kind: &str) -> &'static Gvk {
         let found = resources().iter().find(|resource| resource.gvk.kind == kind);

@@ -16,9 +16,9 @@ use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use self::scope::Selector;
-use crate::builtin::pod_resources::{Amounts, add, amounts};
-use crate::builtin::tree::{at, entries, is_zero};
-use crate::gvr::Gvr;
+use crate::pod_resources::{Amounts, add, amounts};
+use crate::tree::{at, entries, is_zero};
+use apimachinery::gvk::Gvr;
 
 /// The status that a ResourceQuota should have: `hard` as in its spec, and `used` as the objects of its namespace add up
 /// to. `None` if it has that status already.
@@ -133,7 +133,7 @@ enum Content {
 
 /// How the objects of a resource are counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Evaluator<'a> {
+pub struct Evaluator<'a> {
     group: &'a str,
     resource: &'a str,
     content: Content,
@@ -141,11 +141,16 @@ pub(crate) struct Evaluator<'a> {
 
 /// What happens to the object that is charged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change<'a> {
+pub enum Change<'a> {
     /// It is new.
     Create,
-    /// It is changed, from what it was, through a subresource or without one.
-    Update { old: &'a Value, subresource: &'a str },
+    /// It is changed.
+    Update {
+        /// The object before the change.
+        old: &'a Value,
+        /// The subresource through which it is changed; empty for the object itself.
+        subresource: &'a str,
+    },
 }
 
 impl<'a> Evaluator<'a> {
@@ -162,7 +167,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The evaluator of a resource; `None` if it is never counted.
-    pub(crate) fn of(group: &'a str, resource: &'a str) -> Option<Self> {
+    pub fn of(group: &'a str, resource: &'a str) -> Option<Self> {
         if IGNORED.contains(&(group, resource)) {
             return None;
         }
@@ -181,7 +186,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Whether the objects may use what is counted under a name.
-    pub(crate) fn covers(&self, name: &str) -> bool {
+    pub fn covers(&self, name: &str) -> bool {
         self.is_own_count(name)
             || match self.content {
                 Content::Pod => pod::covers(name),
@@ -208,7 +213,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Whether a change may make the object use more.
-    pub(crate) fn handles(&self, change: Change<'_>, object: &Value) -> bool {
+    pub fn handles(&self, change: Change<'_>, object: &Value) -> bool {
         let Change::Update { old, subresource } = change else {
             return true;
         };
@@ -222,7 +227,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// What an object uses.
-    pub(crate) fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
+    pub fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
         let mut usage = match self.content {
             Content::Pod => pod::usage(object, now),
             Content::Service => service::usage(object),
@@ -261,7 +266,7 @@ impl<'a> Evaluator<'a> {
 
 /// Whether an object fits into a quota: the `used` of its status from then on, and `None` if nothing is charged.
 /// Otherwise why it does not fit.
-pub(crate) fn charge(
+pub fn charge(
     quota: &Value,
     evaluator: &Evaluator<'_>,
     change: Change<'_>,

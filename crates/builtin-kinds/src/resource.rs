@@ -2,55 +2,58 @@
 //!
 //! Knows names and verbs; no object.
 
-/// The type of a built-in object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Gvk {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
-}
+use apimachinery::gvk::Gvk;
+
+mod table;
 
 /// A built-in resource, or a subresource such as `deployments/scale`.
 #[derive(Debug)]
-pub(crate) struct Resource {
+pub struct Resource {
     /// The group and version it is served under, and the kind of its body.
-    pub(crate) gvk: Gvk,
+    pub gvk: Gvk,
     /// Plural (`deployments`), or plural/subresource (`deployments/status`). For a subresource `gvk` is the kind of
     /// the body (`Scale` of `autoscaling/v1`) and `served_group`/`served_version` differ from it.
-    pub(crate) name: &'static str,
-    pub(crate) served_group: &'static str,
-    pub(crate) served_version: &'static str,
-    pub(crate) singular: &'static str,
-    pub(crate) namespaced: bool,
-    pub(crate) verbs: &'static [&'static str],
-    pub(crate) short_names: &'static [&'static str],
-    pub(crate) categories: &'static [&'static str],
+    pub name: &'static str,
+    /// The group it is served under.
+    pub served_group: &'static str,
+    /// The version it is served under.
+    pub served_version: &'static str,
+    /// The singular name; empty for subresources.
+    pub singular: &'static str,
+    /// `true` if objects live in namespaces.
+    pub namespaced: bool,
+    /// The verbs that discovery lists.
+    pub verbs: &'static [&'static str],
+    /// Short names, such as `deploy`.
+    pub short_names: &'static [&'static str],
+    /// Categories, such as `all`.
+    pub categories: &'static [&'static str],
 }
 
 /// Everything that is served, subresources after their resource, in discovery order.
-pub(crate) fn resources() -> &'static [Resource] {
-    super::resource_table::RESOURCES
+pub fn resources() -> &'static [Resource] {
+    table::RESOURCES
 }
 
 /// The words that the generated table is written in.
 pub(super) mod row_shapes {
     use super::{Gvk, Resource};
 
-    pub(in crate::builtin) const NAMESPACED: bool = true;
-    pub(in crate::builtin) const CLUSTER: bool = false;
+    pub(super) const NAMESPACED: bool = true;
+    pub(super) const CLUSTER: bool = false;
 
     type Names = &'static [&'static str];
 
-    pub(in crate::builtin) const CREATE: Names = &["create"];
-    pub(in crate::builtin) const GET: Names = &["get"];
-    pub(in crate::builtin) const UPDATE: Names = &["update"];
-    pub(in crate::builtin) const READ: Names = &["get", "list"];
-    pub(in crate::builtin) const CONNECT: Names = &["create", "get"];
-    pub(in crate::builtin) const SUBRESOURCE: Names = &["get", "patch", "update"];
-    pub(in crate::builtin) const PROXY: Names = &["create", "delete", "get", "patch", "update"];
-    pub(in crate::builtin) const ALL_BUT_COLLECTION: Names =
+    pub(super) const CREATE: Names = &["create"];
+    pub(super) const GET: Names = &["get"];
+    pub(super) const UPDATE: Names = &["update"];
+    pub(super) const READ: Names = &["get", "list"];
+    pub(super) const CONNECT: Names = &["create", "get"];
+    pub(super) const SUBRESOURCE: Names = &["get", "patch", "update"];
+    pub(super) const PROXY: Names = &["create", "delete", "get", "patch", "update"];
+    pub(super) const ALL_BUT_COLLECTION: Names =
         &["create", "delete", "get", "list", "patch", "update", "watch"];
-    pub(in crate::builtin) const ALL: Names = &[
+    pub(super) const ALL: Names = &[
         "create",
         "delete",
         "deletecollection",
@@ -61,16 +64,12 @@ pub(super) mod row_shapes {
         "watch",
     ];
 
-    pub(in crate::builtin) const fn gvk(
-        group: &'static str,
-        version: &'static str,
-        kind: &'static str,
-    ) -> Gvk {
+    pub(super) const fn gvk(group: &'static str, version: &'static str, kind: &'static str) -> Gvk {
         Gvk { group, version, kind }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one line of the table is one resource")]
-    pub(in crate::builtin) const fn row(
+    pub(super) const fn row(
         gvk: Gvk,
         name: &'static str,
         served: (&'static str, &'static str),
@@ -97,7 +96,7 @@ pub(super) mod row_shapes {
 #[cfg(test)]
 mod tests {
     use super::resources;
-    use crate::builtin::strategy;
+    use crate::strategy::strategy;
 
     #[test]
     fn every_resource_is_served_once_and_after_its_parent() {

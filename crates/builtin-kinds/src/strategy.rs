@@ -2,23 +2,23 @@
 //!
 //! Knows the kinds by name; reads no object.
 
-use super::Gvk;
+use apimachinery::gvk::Gvk;
 
 /// How a kind behaves where kinds differ: data, read by the generic registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Strategy {
+pub struct Strategy {
     /// PUT without a resourceVersion overwrites.
-    pub(crate) allow_unconditional_update: bool,
+    pub allow_unconditional_update: bool,
     /// PUT of a missing object creates it.
-    pub(crate) allow_create_on_update: bool,
+    pub allow_create_on_update: bool,
     /// DELETE answers with the object rather than with a Status.
-    pub(crate) returns_deleted_object: bool,
+    pub returns_deleted_object: bool,
     /// Dependents are orphaned unless the request says otherwise.
-    pub(crate) orphans_by_default: bool,
+    pub orphans_by_default: bool,
     /// Has a `status` subresource: writes to the main resource leave status alone, and the other way round.
-    pub(crate) has_status: bool,
+    pub has_status: bool,
     /// `metadata.generation` is kept: 1 on create, +1 when the part that `generation_changed` looks at changes.
-    pub(crate) has_generation: bool,
+    pub has_generation: bool,
 }
 
 /// What most kinds do.
@@ -255,7 +255,7 @@ const STRATEGIES: &[(&str, &str, Strategy)] = &[
 ];
 
 /// The behaviour of a kind.
-pub(crate) fn strategy(gvk: &Gvk) -> &'static Strategy {
+pub fn strategy(gvk: &Gvk) -> &'static Strategy {
     STRATEGIES
         .iter()
         .find(|(group, kind, _)| *group == gvk.group && *kind == gvk.kind)

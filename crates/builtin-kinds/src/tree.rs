@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 /// A JSON object.
-pub(crate) type Object = Map<String, Value>;
+pub type Object = Map<String, Value>;
 
 /// The value at a path of field names; `Value::Null` where there is none.
-pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter()
         .fold(value, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
 /// The items of a list by their names; of several with the same name the first.
-pub(crate) fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
+pub fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
     let mut named = HashMap::with_capacity(items.len());
     for item in items {
         named.entry(text(item, &["name"])).or_insert(item);
@@ -25,17 +25,17 @@ pub(crate) fn by_name(items: &[Value]) -> HashMap<&str, &Value> {
 }
 
 /// The text at a path; empty where there is none.
-pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).as_str().unwrap_or("")
 }
 
 /// The list at a path; empty where there is none.
-pub(crate) fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+pub fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The entries of the object at a path, in key order; none where there is no object.
-pub(crate) fn entries<'a>(
+pub fn entries<'a>(
     value: &'a Value,
     path: &[&str],
 ) -> impl Iterator<Item = (&'a String, &'a Value)> + Clone + use<'a> {
@@ -43,7 +43,7 @@ pub(crate) fn entries<'a>(
 }
 
 /// Whether Go would call the value empty: missing, null, false, 0, "", [] or {}.
-pub(crate) fn is_zero(value: &Value) -> bool {
+pub fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -55,37 +55,37 @@ pub(crate) fn is_zero(value: &Value) -> bool {
 }
 
 /// Whether a field is missing or null: a nil pointer in Go.
-pub(crate) fn is_nil(object: &Object, name: &str) -> bool {
+pub fn is_nil(object: &Object, name: &str) -> bool {
     object.get(name).is_none_or(Value::is_null)
 }
 
 /// Sets a field that is missing or null.
-pub(crate) fn set_if_nil(object: &mut Object, name: &str, value: impl Into<Value>) {
+pub fn set_if_nil(object: &mut Object, name: &str, value: impl Into<Value>) {
     if is_nil(object, name) {
         object.insert(name.to_owned(), value.into());
     }
 }
 
 /// Sets a field that is missing or has Go's zero value.
-pub(crate) fn set_if_zero(object: &mut Object, name: &str, value: impl Into<Value>) {
+pub fn set_if_zero(object: &mut Object, name: &str, value: impl Into<Value>) {
     if object.get(name).is_none_or(is_zero) {
         object.insert(name.to_owned(), value.into());
     }
 }
 
 /// The object in a field, which is created where the field is missing or null; `None` where it has another type.
-pub(crate) fn object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
+pub fn object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     set_if_nil(object, name, Object::new());
     object.get_mut(name)?.as_object_mut()
 }
 
 /// The object in a field, if there is one.
-pub(crate) fn existing_object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
+pub fn existing_object_in<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     object.get_mut(name)?.as_object_mut()
 }
 
 /// The objects in a list field.
-pub(crate) fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut Object> {
+pub fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterator<Item = &'a mut Object> {
     object
         .get_mut(name)
         .and_then(Value::as_array_mut)
@@ -95,7 +95,7 @@ pub(crate) fn objects_in<'a>(object: &'a mut Object, name: &str) -> impl Iterato
 }
 
 /// Puts the field `name` of `from` into `object`, or removes it where `from` has none.
-pub(crate) fn copy_field(object: &mut Object, from: &Value, name: &str) {
+pub fn copy_field(object: &mut Object, from: &Value, name: &str) {
     match from.get(name) {
         Some(value) => {
             object.insert(name.to_owned(), value.clone());

@@ -4,11 +4,11 @@
 use serde_json::Value;
 use structured_merge::builtin::{FieldKind, Type};
 
-use super::decode::{decode_base64, describe};
-use super::go_fields::go_struct;
+use crate::decode::{decode_base64, describe};
+use crate::go_fields::go_struct;
 
 /// Makes a tree what the Go struct of a type can hold; the text is what the converter says of the first misfit.
-pub(crate) fn convert(of_type: &Type, value: &mut Value) -> Result<(), String> {
+pub fn convert(of_type: &Type, value: &mut Value) -> Result<(), String> {
     let object = match value {
         Value::Null => return Ok(()),
         Value::Object(object) => object,

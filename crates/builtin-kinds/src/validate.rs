@@ -41,16 +41,16 @@ mod workload;
 
 use apimachinery::field::{Error, Path};
 use check::Check;
-pub(crate) use check::{is_empty_selector, selects};
+pub use check::{is_empty_selector, selects};
 use serde_json::Value;
 
-use super::Gvk;
+use apimachinery::gvk::Gvk;
 
 type CreateRule = fn(&mut Check, &Value);
 type UpdateRule = fn(&mut Check, &Value, &Value);
 
 /// Checks a new object, metadata apart.
-pub(crate) fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
+pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
     let mut check = Check::default();
     if let Some(rule) = create_rule(gvk) {
         rule(&mut check, object);
@@ -59,7 +59,7 @@ pub(crate) fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
 }
 
 /// Checks a changed object, metadata apart; `subresource` is empty for the resource itself.
-pub(crate) fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
+pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
     let mut check = Check::default();
     let rule = match subresource {
         "" => update_rule(gvk),
@@ -258,7 +258,7 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             status::collisions(check, object, old);
         },
         ("autoscaling", "HorizontalPodAutoscaler") => |check, object, _| {
-            let (status, path) = (super::tree::at(object, &["status"]), Path::new("status"));
+            let (status, path) = (crate::tree::at(object, &["status"]), Path::new("status"));
             check.non_negative(status, &path, "currentReplicas");
             check.non_negative(status, &path, "desiredReplicas");
         },
@@ -267,12 +267,12 @@ fn status_rule(gvk: &Gvk) -> Option<UpdateRule> {
             |check, object, old| certificate::signing_request_update(check, "status", object, old)
         }
         ("policy", "PodDisruptionBudget") => |check, object, old| {
-            condition::conditions(check, super::tree::at(object, &["status"]), &Path::new("status"));
+            condition::conditions(check, crate::tree::at(object, &["status"]), &Path::new("status"));
             status::counts(check, object, old, BUDGET_COUNTS);
         },
         ("flowcontrol.apiserver.k8s.io", _) => |check, object, _| flow_control::conditions(check, object),
         ("admissionregistration.k8s.io", _) => |check, object, _| {
-            condition::conditions(check, super::tree::at(object, &["status"]), &Path::new("status"));
+            condition::conditions(check, crate::tree::at(object, &["status"]), &Path::new("status"));
         },
         ("resource.k8s.io", "ResourceClaim") => device::claim_status,
         _ => return None,
@@ -301,7 +301,7 @@ const BUDGET_COUNTS: &[&str] = &[
 fn pod_template(check: &mut Check, object: &Value) {
     pod::template(
         check,
-        super::tree::at(object, &["template"]),
+        crate::tree::at(object, &["template"]),
         &Path::new("template"),
     );
 }

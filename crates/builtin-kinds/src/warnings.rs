@@ -9,11 +9,12 @@ use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::tree::{at, entries, list, text};
-use super::{Gvk, generation_changed};
+use crate::prepare::generation_changed;
+use crate::tree::{at, entries, list, text};
+use apimachinery::gvk::Gvk;
 
 /// Returns the warning that every request to a deprecated resource gets.
-pub(crate) fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
+pub fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {
         ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         ("", "endpoints") => {
@@ -24,7 +25,7 @@ pub(crate) fn deprecation(group: &str, resource: &str) -> Option<&'static str> {
 }
 
 /// Warnings that the server sends for a written object: fields that are deprecated, ineffective or surprising.
-pub(crate) fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
+pub fn warnings(gvk: &Gvk, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     let path = Path::new("spec");
     match (gvk.group, gvk.kind) {

@@ -3,9 +3,9 @@
 use apimachinery::object;
 use serde_json::{Value, json};
 
-use crate::builtin::cluster_objects;
 use crate::registry::Registry;
 use crate::resource::builtin_catalog;
+use builtin_kinds::cluster_objects;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub use crate::gvr::Gvr;
 use crate::identity::authn::User;
 use crate::registry::{self, ListOptions, Registry};
 use crate::resource::crd::conversion;
@@ -19,6 +18,7 @@ use crate::store;
 pub use crate::store::{EventType, Resident};
 use crate::write::object_body::{self, StrictFaults};
 use crate::write::{FieldValidation, Warnings, Write};
+pub use apimachinery::gvk::Gvr;
 use apimachinery::object;
 
 /// What a client needs to know of a served resource (one entry per group and resource, in its storage version).

@@ -16,22 +16,17 @@
 
 pub mod client;
 pub mod clock;
-pub mod quota;
 pub mod status;
-pub mod time_zone;
 
 mod admission;
 mod bootstrap;
-mod builtin;
 mod codec;
 mod error;
-mod gvr;
 mod http;
 mod identity;
 mod measure;
 mod metrics;
 mod patch;
-mod pod_security;
 mod query;
 mod random;
 mod registry;

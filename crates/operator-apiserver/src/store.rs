@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use self::journal::Journal;
 pub(crate) use self::list::{Listing, Selection};
 pub(crate) use self::stored::Stored;
-use crate::gvr::Gvr;
+use apimachinery::gvk::Gvr;
 use apimachinery::object;
 
 /// What happened to an object.

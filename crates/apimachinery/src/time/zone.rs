@@ -6,10 +6,10 @@ use jiff::tz::TimeZone;
 /// in a server, are known too.
 ///
 /// ```
-/// use operator_apiserver::time_zone;
+/// use apimachinery::time::zone;
 ///
-/// assert!(time_zone::named("Europe/Zurich").is_some());
-/// assert!(time_zone::named("europe/zurich").is_none());
+/// assert!(zone::named("Europe/Zurich").is_some());
+/// assert!(zone::named("europe/zurich").is_none());
 /// ```
 pub fn named(name: &str) -> Option<TimeZone> {
     if matches!(name, "UTC" | "Local") {

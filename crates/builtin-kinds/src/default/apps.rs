@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Rule::{Code, FilledText, Flag, Number, Struct, Text};
 use super::TypeRules;
-use crate::builtin::tree::{
+use crate::tree::{
     Object, existing_object_in, is_nil, is_zero, object_in, objects_in, set_if_nil, set_if_zero,
 };
 

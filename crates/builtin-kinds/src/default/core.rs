@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Rule::{Code, FilledText, Number, Text};
 use super::TypeRules;
 use super::pod::copy_missing;
-use crate::builtin::tree::{
+use crate::tree::{
     Object, existing_object_in, is_nil, is_zero, object_in, objects_in, set_if_nil, set_if_zero,
 };
 

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::Rule::{self, Code, FilledText, Flag, Number, PositiveNumber, Struct, Text};
 use super::TypeRules;
-use crate::builtin::image;
-use crate::builtin::pod_resources;
-use crate::builtin::tree::Object;
-use crate::builtin::tree::{at, existing_object_in, is_zero, object_in, objects_in, set_if_nil, set_if_zero};
+use crate::image;
+use crate::pod_resources;
+use crate::tree::Object;
+use crate::tree::{at, existing_object_in, is_zero, object_in, objects_in, set_if_nil, set_if_zero};
 
 const CONTAINER: &[Rule] = &[
     FilledText("terminationMessagePath", "/dev/termination-log"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Rule::{self, Code, FilledText, Flag, Number, PositiveNumber, Struct, Text};
 use super::TypeRules;
-use crate::builtin::tree::{Object, is_zero, set_if_zero};
+use crate::tree::{Object, is_zero, set_if_zero};
 
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Level, Violation};
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 /// Whether the rules of a minor version of Kubernetes are meant.
 type Includes<'a> = &'a dyn Fn(u32) -> bool;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::tree::{Object, at, is_zero, object_in, set_if_zero, text};
+use crate::tree::{Object, at, is_zero, object_in, set_if_zero, text};
 
 /// Labels the template with the identity of the job, and selects pods by it.
 pub(super) fn generate_selector(job: &mut Object) {

@@ -3,7 +3,7 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use crate::builtin::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, objects_in};
+use crate::tree::{Object, at, by_name, copy_field, is_zero, list, object_in, objects_in};
 
 pub(super) fn prepare_for_create(pod: &mut Object) {
     let class = pod.get("spec").map_or("BestEffort", qos_class);
@@ -71,7 +71,7 @@ fn keep_all_but_versions(pod: &mut Object, old: &Value) {
 }
 
 /// How a pod is treated when a node runs short: by what it requests, and whether that is all it may use.
-pub(crate) fn qos_class(spec: &Value) -> &'static str {
+pub fn qos_class(spec: &Value) -> &'static str {
     let own = at(spec, &["resources"]);
     let of_pod = [own];
     let of_containers: Vec<&Value> = ["containers", "initContainers"]

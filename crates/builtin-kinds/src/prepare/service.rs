@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::builtin::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
+use crate::tree::{Object, at, copy_field, is_zero, list, objects_in, set_if_zero, text};
 
 /// `clusterIP` is the first of `clusterIPs`.
 pub(super) fn prepare_for_create(service: &mut Object) {

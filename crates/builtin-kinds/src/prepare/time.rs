@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::builtin::Gvk;
-use crate::builtin::tree::{at, object_in, objects_in, text};
+use crate::tree::{at, object_in, objects_in, text};
+use apimachinery::gvk::Gvk;
 
 /// Fills in times that the writer of an object did not set; `old` is the live object of an update.
-pub(crate) fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
+pub fn stamp_times(gvk: &Gvk, object: &mut Value, old: Option<&Value>, now: &str) {
     match (gvk.group, gvk.kind, old) {
         ("resource.k8s.io", "ResourceSlice", _) => stamp_taints(object, now),
         ("", "PersistentVolume", Some(old)) => stamp_phase(object, old, now),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, joined, or, plain};
-use crate::builtin::tree::{entries, text};
+use crate::tree::{entries, text};
 
 pub(super) fn node(row: &Row<'_>) -> Vec<Value> {
     let info = |field: &str| row.text(&["status", "nodeInfo", field]);

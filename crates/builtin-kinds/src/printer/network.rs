@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, format_labels, format_selector, joined, or, plain};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 pub(super) fn service(row: &Row<'_>) -> Vec<Value> {
     let first = row.list(&["spec", "clusterIPs"]).first().and_then(Value::as_str);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{NONE, Row, or};
-use crate::builtin::tree::{at, by_name, list, text};
+use crate::tree::{at, by_name, list, text};
 
 pub(super) fn pod(row: &Row<'_>) -> Vec<Value> {
     let summary = Summary::of(row);

@@ -4,7 +4,7 @@ use apimachinery::time::unix_seconds;
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, containers, format_labels, format_selector, human_duration, plain};
-use crate::builtin::tree::{at, text};
+use crate::tree::{at, text};
 
 pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {
     let [names, images] = containers(row.at(&["template", "spec"]));

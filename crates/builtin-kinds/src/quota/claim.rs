@@ -6,8 +6,8 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::scope::Selector;
-use crate::builtin::pod_resources::Amounts;
-use crate::builtin::tree::{at, list, text};
+use crate::pod_resources::Amounts;
+use crate::tree::{at, list, text};
 
 const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";

@@ -8,9 +8,8 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::scope::Selector;
-use crate::builtin;
-use crate::builtin::pod_resources::{self, Amounts, add, amounts, raise};
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::pod_resources::{self, Amounts, add, amounts, raise};
+use crate::tree::{at, is_zero, list, text};
 
 const COVERED: [&str; 10] = [
     "cpu",
@@ -144,8 +143,8 @@ pub(super) fn is_in_scope(pod: &Value, selector: &Selector) -> bool {
     match selector.scope.as_str() {
         "Terminating" => has_deadline(pod),
         "NotTerminating" => !has_deadline(pod),
-        "BestEffort" => builtin::qos_class(spec) == "BestEffort",
-        "NotBestEffort" => builtin::qos_class(spec) != "BestEffort",
+        "BestEffort" => crate::prepare::qos_class(spec) == "BestEffort",
+        "NotBestEffort" => crate::prepare::qos_class(spec) != "BestEffort",
         "PriorityClass" => {
             let class = text(spec, &["priorityClassName"]);
             let classes: &[&str] = if class.is_empty() { &[] } else { &[class] };

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::builtin::tree::{list, text};
+use crate::tree::{list, text};
 
 /// One condition of a quota's scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]

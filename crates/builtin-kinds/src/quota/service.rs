@@ -3,8 +3,8 @@
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use crate::builtin::pod_resources::Amounts;
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::pod_resources::Amounts;
+use crate::tree::{at, is_zero, list, text};
 
 pub(super) fn covers(name: &str) -> bool {
     matches!(name, "services" | "services.loadbalancers" | "services.nodeports")

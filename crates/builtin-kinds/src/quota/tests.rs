@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::{Change, Evaluator, charge, releases, status};
-use crate::gvr::Gvr;
+use apimachinery::gvk::Gvr;
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_767_225_600)

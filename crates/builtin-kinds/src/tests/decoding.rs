@@ -3,9 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::builtin::{
-    Gvk, cells, columns, decode, default, generation_changed, prepare_for_create, prepare_for_update,
-    resources, tree, validate_create, validate_update, warnings,
+use apimachinery::gvk::Gvk;
+
+use crate::{
+    cells, columns, decode, default, generation_changed, prepare_for_create, prepare_for_update, resources,
+    tree, validate_create, validate_update, warnings,
 };
 
 fn gvk(kind: &str) -> &'static Gvk {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::recorded::{Step, matches, scenarios};
-use crate::builtin::tree::{at, object_in, set_if_nil};
-use crate::builtin::{decode, default, prepare_for_create};
+use crate::tree::{at, object_in, set_if_nil};
+use crate::{decode, default, prepare_for_create};
 
 /// What the registry and the admission plug-ins add, by kind.
 const ADDED: &[(&str, &[&str])] = &[

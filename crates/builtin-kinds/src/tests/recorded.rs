@@ -5,26 +5,27 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::builtin::tree::{at, text};
-use crate::builtin::{Gvk, resources};
+use crate::resource::resources;
+use crate::tree::{at, text};
+use apimachinery::gvk::Gvk;
 
 /// One request and its recorded answer. `${ns}` is written `NS`, as in the answers.
-pub(crate) struct Step {
+pub(super) struct Step {
     /// File and step, for messages.
-    pub(crate) name: String,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) body: Value,
-    pub(crate) status: i64,
-    pub(crate) answer: Value,
-    pub(crate) ignore: Vec<String>,
+    pub(super) name: String,
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) body: Value,
+    pub(super) status: i64,
+    pub(super) answer: Value,
+    pub(super) ignore: Vec<String>,
     /// The texts of the Warning headers.
-    pub(crate) warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl Step {
     /// The kind and the subresource that the path leads to, if it is a built-in resource.
-    pub(crate) fn target(&self) -> Option<(&'static Gvk, String)> {
+    pub(super) fn target(&self) -> Option<(&'static Gvk, String)> {
         let mut parts = self.path.trim_start_matches('/').split('/');
         let (group, version) = match parts.next()? {
             "api" => ("", parts.next()?),
@@ -47,9 +48,9 @@ impl Step {
 }
 
 /// The steps of every scenario of a category, by scenario.
-pub(crate) fn scenarios(category: &str) -> Vec<Vec<Step>> {
+pub(super) fn scenarios(category: &str) -> Vec<Vec<Step>> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/recorded")
+        .join("../operator-apiserver/tests/recorded")
         .join(category);
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
         .unwrap()
@@ -96,7 +97,7 @@ fn warning_text(header: &str) -> Option<String> {
 }
 
 /// Whether a value is what was recorded; the recorder's placeholders stand for any text or number.
-pub(crate) fn matches(recorded: &Value, value: &Value) -> bool {
+pub(super) fn matches(recorded: &Value, value: &Value) -> bool {
     match (recorded, value) {
         (Value::String(text), value) if is_placeholder(text) => value.is_string() || value.is_number(),
         (Value::Array(recorded), Value::Array(items)) => {

@@ -6,8 +6,8 @@ use apimachinery::field::{Error, Path};
 use serde_json::{Value, json};
 
 use super::recorded::{Step, scenarios};
-use crate::builtin::tree::{at, list, object_in, set_if_nil, text};
-use crate::builtin::{
+use crate::tree::{at, list, object_in, set_if_nil, text};
+use crate::{
     decode, default, prepare_for_create, prepare_for_update, validate_create, validate_name, validate_update,
     warnings,
 };

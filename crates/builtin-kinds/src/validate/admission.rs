@@ -7,8 +7,8 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::expression::{Environment, Mentions, Returns};
-use crate::builtin::tree::{at, list, text};
+use crate::expression::{Environment, Mentions, Returns};
+use crate::tree::{at, list, text};
 
 pub(super) fn webhooks(check: &mut Check, object: &Value, mutating: bool) {
     let mut seen = HashSet::new();

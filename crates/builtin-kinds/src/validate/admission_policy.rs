@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::admission::{compiles, match_conditions, rule_with_operations};
 use super::check::Check;
-use crate::builtin::expression::{Environment, Mentions, Returns};
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::expression::{Environment, Mentions, Returns};
+use crate::tree::{at, is_zero, list, text};
 
 pub(super) fn validating_policy(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));

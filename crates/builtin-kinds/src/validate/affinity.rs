@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 /// Where pods want to be, and beside whom.
 pub(super) fn affinity(check: &mut Check, affinity: &Value, path: &Path) {

@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 pub(super) fn api_service(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));

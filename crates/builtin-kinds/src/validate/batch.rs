@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::check::{Check, selector_is_valid, selects};
 use super::workload::NO_MATCH;
 use super::{job_policy, pod};
-use crate::builtin::tree::{at, text};
+use crate::tree::{at, text};
 
 pub(super) fn job(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));
@@ -252,7 +252,7 @@ fn time_zone(check: &mut Check, zone: &Value, path: &Path) {
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
         );
     }
-    if crate::time_zone::named(name).is_none() {
+    if apimachinery::time::zone::named(name).is_none() {
         check.invalid(path.clone(), zone, unknown);
     }
 }

@@ -9,8 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::certificate_request;
-use crate::builtin::tree::{at, list, text};
+use crate::certificate_request;
+use crate::tree::{at, list, text};
 
 /// What a certificate may be good for, in the order of errors.
 const USAGES: &[&str] = &[

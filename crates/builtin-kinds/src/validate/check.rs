@@ -5,7 +5,7 @@ use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 /// The number of bytes that invalid values may take in errors. Many errors can show the same long list; the real
 /// server shows it in each of them.
@@ -13,22 +13,22 @@ const SHOWN_BYTES_MAX: usize = 8 << 20;
 
 /// What was found so far.
 #[derive(Default)]
-pub(crate) struct Check {
-    pub(crate) errors: Vec<Error>,
+pub(super) struct Check {
+    pub errors: Vec<Error>,
     /// The bytes of the invalid values in the errors.
     shown_bytes: usize,
 }
 
 impl Check {
-    pub(crate) fn required(&mut self, path: Path, detail: &str) {
+    pub(super) fn required(&mut self, path: Path, detail: &str) {
         self.errors.push(Error::required(path, detail));
     }
 
-    pub(crate) fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
+    pub(super) fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
         self.errors.push(Error::forbidden(path, detail));
     }
 
-    pub(crate) fn invalid(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
+    pub(super) fn invalid(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
         if self.is_full() {
             return;
         }
@@ -38,7 +38,7 @@ impl Check {
     }
 
     /// An invalid value whose text is given as Go would print it.
-    pub(crate) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
+    pub(super) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
         if self.is_full() {
             return;
         }
@@ -52,15 +52,15 @@ impl Check {
     }
 
     /// Returns true if the invalid values take so much room that no more are recorded; there are errors then.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.shown_bytes > SHOWN_BYTES_MAX
     }
 
-    pub(crate) fn duplicate(&mut self, path: Path, value: &Value) {
+    pub(super) fn duplicate(&mut self, path: Path, value: &Value) {
         self.errors.push(Error::duplicate(path, value));
     }
 
-    pub(crate) fn not_found(&mut self, path: Path, value: &Value) {
+    pub(super) fn not_found(&mut self, path: Path, value: &Value) {
         self.errors.push(Error {
             kind: ErrorType::NotFound,
             field: path,
@@ -70,14 +70,14 @@ impl Check {
     }
 
     /// An unsupported value whose text is given as Go would print it.
-    pub(crate) fn unsupported_text(&mut self, path: Path, value: String, supported: &[&str]) {
+    pub(super) fn unsupported_text(&mut self, path: Path, value: String, supported: &[&str]) {
         let mut error = Error::not_supported(path, &Value::Null, supported);
         error.value = Some(value);
         self.errors.push(error);
     }
 
     /// Says that the value at a path below `parent` is none of the supported ones. A missing value counts as "".
-    pub(crate) fn one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
+    pub(super) fn one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
         let value = text(parent, &[name]);
         if !supported.contains(&value) {
             let error = Error::not_supported(path.child(name), &value.into(), supported);
@@ -86,21 +86,21 @@ impl Check {
     }
 
     /// Like [`Check::one_of`], where a missing value is fine.
-    pub(crate) fn optional_one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
+    pub(super) fn optional_one_of(&mut self, parent: &Value, path: &Path, name: &str, supported: &[&str]) {
         if at(parent, &[name]).is_string() {
             self.one_of(parent, path, name, supported);
         }
     }
 
     /// An invalid value, once for every fault that its text has.
-    pub(crate) fn faults(&mut self, path: &Path, value: &str, faults: Vec<String>) {
+    pub(super) fn faults(&mut self, path: &Path, value: &str, faults: Vec<String>) {
         for fault in faults {
             self.invalid(path.clone(), &value.into(), fault);
         }
     }
 
     /// A text that must be given and have some form.
-    pub(crate) fn required_form(
+    pub(super) fn required_form(
         &mut self,
         parent: &Value,
         path: &Path,
@@ -117,7 +117,7 @@ impl Check {
     }
 
     /// A text that has some form when it is given.
-    pub(crate) fn optional_form(
+    pub(super) fn optional_form(
         &mut self,
         parent: &Value,
         path: &Path,
@@ -131,7 +131,7 @@ impl Check {
     }
 
     /// A text that has some form when it is there, an empty one too: in Go, one behind a pointer.
-    pub(crate) fn pointer_form(
+    pub(super) fn pointer_form(
         &mut self,
         parent: &Value,
         path: &Path,
@@ -144,14 +144,14 @@ impl Check {
     }
 
     /// A text that must be given.
-    pub(crate) fn required_text(&mut self, parent: &Value, path: &Path, name: &str) {
+    pub(super) fn required_text(&mut self, parent: &Value, path: &Path, name: &str) {
         if text(parent, &[name]).is_empty() {
             self.required(path.child(name), "");
         }
     }
 
     /// A number that must not be negative, where it is given.
-    pub(crate) fn non_negative(&mut self, parent: &Value, path: &Path, name: &str) {
+    pub(super) fn non_negative(&mut self, parent: &Value, path: &Path, name: &str) {
         let value = at(parent, &[name]);
         if value.as_i64().is_some_and(|number| number < 0) {
             self.invalid(path.child(name), value, NEGATIVE);
@@ -159,7 +159,7 @@ impl Check {
     }
 
     /// The number or name of a port.
-    pub(crate) fn port(&mut self, value: &Value, path: &Path) {
+    pub(super) fn port(&mut self, value: &Value, path: &Path) {
         match value {
             Value::String(name) => {
                 let faults = names::port_name(name);
@@ -174,7 +174,7 @@ impl Check {
     }
 
     /// A number that is not negative, or a percentage.
-    pub(crate) fn int_or_percent(&mut self, value: &Value, path: &Path) {
+    pub(super) fn int_or_percent(&mut self, value: &Value, path: &Path) {
         match value {
             Value::String(percent) if !is_percent(percent) => {
                 self.invalid(path.clone(), value, PERCENT);
@@ -187,7 +187,7 @@ impl Check {
     }
 
     /// A percentage of at most 100.
-    pub(crate) fn at_most_all(&mut self, value: &Value, path: &Path) {
+    pub(super) fn at_most_all(&mut self, value: &Value, path: &Path) {
         let percent = value.as_str().filter(|text| is_percent(text));
         let number = percent.and_then(|text| text.trim_end_matches('%').parse::<i64>().ok());
         if number.is_some_and(|number| number > 100) {
@@ -196,21 +196,21 @@ impl Check {
     }
 
     /// A quantity that must not be negative.
-    pub(crate) fn non_negative_quantity(&mut self, value: &Value, path: &Path) {
+    pub(super) fn non_negative_quantity(&mut self, value: &Value, path: &Path) {
         if Quantity::from_json(value).is_ok_and(|quantity| quantity.is_negative()) {
             self.invalid(path.clone(), value, NEGATIVE);
         }
     }
 
     /// A field that an update must not change.
-    pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: Path) {
+    pub(super) fn immutable(&mut self, new: &Value, old: &Value, path: Path) {
         if new != old {
             self.invalid_text(path, render_selector(new), "field is immutable");
         }
     }
 
     /// The keys and values of labels.
-    pub(crate) fn labels(&mut self, labels: &Value, path: &Path) {
+    pub(super) fn labels(&mut self, labels: &Value, path: &Path) {
         for (key, value) in entries(labels, &[]) {
             self.faults(path, key, names::qualified_name(key));
             let value = value.as_str().unwrap_or_default();
@@ -219,7 +219,7 @@ impl Check {
     }
 
     /// A label selector with `matchLabels` and `matchExpressions`.
-    pub(crate) fn label_selector(&mut self, selector: &Value, path: &Path) {
+    pub(super) fn label_selector(&mut self, selector: &Value, path: &Path) {
         self.labels(at(selector, &["matchLabels"]), &path.child("matchLabels"));
         let expressions = path.child("matchExpressions");
         for (index, expression) in list(selector, &["matchExpressions"]).iter().enumerate() {
@@ -255,7 +255,7 @@ impl Check {
     }
 }
 
-pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
+pub(super) const NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 fn is_percent(text: &str) -> bool {
@@ -264,7 +264,7 @@ fn is_percent(text: &str) -> bool {
 }
 
 /// The number in a number or percentage; 0 where there is none.
-pub(crate) fn number_of(value: &Value) -> i64 {
+pub(super) fn number_of(value: &Value) -> i64 {
     match value {
         Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
         value => value.as_i64().unwrap_or(0),
@@ -272,7 +272,7 @@ pub(crate) fn number_of(value: &Value) -> i64 {
 }
 
 /// A value as Go prints it, with `matchLabels` in front of `matchExpressions`.
-pub(crate) fn render_selector(selector: &Value) -> String {
+pub(super) fn render_selector(selector: &Value) -> String {
     let labels = at(selector, &["matchLabels"]);
     let expressions = at(selector, &["matchExpressions"]);
     if labels.is_null() || expressions.is_null() {
@@ -286,14 +286,14 @@ pub(crate) fn render_selector(selector: &Value) -> String {
 }
 
 /// Whether a selector can be used at all.
-pub(crate) fn selector_is_valid(selector: &Value) -> bool {
+pub(super) fn selector_is_valid(selector: &Value) -> bool {
     let mut check = Check::default();
     check.label_selector(selector, &Path::default());
     check.errors.is_empty()
 }
 
 /// Whether a selector selects some labels. Null selects nothing, an empty selector everything.
-pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+pub fn selects(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {
         return false;
     }
@@ -312,21 +312,17 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 /// Whether a selector has no requirement at all.
-pub(crate) fn is_empty_selector(selector: &Value) -> bool {
+pub fn is_empty_selector(selector: &Value) -> bool {
     ["matchLabels", "matchExpressions"]
         .iter()
         .all(|field| is_zero(at(selector, &[field])))
 }
 
 /// How a field of a Go struct without JSON tags is printed: its Go name, its JSON name, the fields of its struct.
-pub(crate) struct GoPrint(
-    pub(crate) &'static str,
-    pub(crate) &'static str,
-    pub(crate) &'static [GoPrint],
-);
+pub(super) struct GoPrint(pub &'static str, pub &'static str, pub &'static [GoPrint]);
 
 /// Prints an object, or a list of them, as Go prints an internal struct: in the order of the struct, with nulls.
-pub(crate) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
+pub(super) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
     if let Some(items) = value.as_array() {
         let items: Vec<String> = items.iter().map(|item| render_go(item, fields)).collect();
         return format!("[{}]", items.join(","));
@@ -348,7 +344,7 @@ pub(crate) fn render_go(value: &Value, fields: &[GoPrint]) -> String {
 }
 
 /// A path that stays below the directory it is resolved in.
-pub(crate) fn descending_path(check: &mut Check, value: &str, path: &Path) {
+pub(super) fn descending_path(check: &mut Check, value: &str, path: &Path) {
     if value.starts_with('/') {
         check.invalid(path.clone(), &value.into(), "must be a relative path");
     }
@@ -356,7 +352,7 @@ pub(crate) fn descending_path(check: &mut Check, value: &str, path: &Path) {
 }
 
 /// A path without `..`.
-pub(crate) fn no_backsteps(check: &mut Check, value: &str, path: &Path) {
+pub(super) fn no_backsteps(check: &mut Check, value: &str, path: &Path) {
     if value.split('/').any(|part| part == "..") {
         check.invalid(path.clone(), &value.into(), "must not contain '..'");
     }

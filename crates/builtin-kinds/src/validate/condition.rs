@@ -7,7 +7,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const REASON_LENGTH_MAX: usize = 1024;
 const MESSAGE_LENGTH_MAX: usize = 32 * 1024;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::pod;
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 /// The largest sum of the sizes of all values.
 const DATA_MAX: usize = 1024 * 1024;

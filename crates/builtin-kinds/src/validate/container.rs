@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::check::{Check, descending_path};
 use super::{container_restart, security};
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 type Volumes = HashSet<String>;
 

@@ -6,7 +6,7 @@ use apimachinery::field::{Error, Path};
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 /// When a container is restarted, if it says so itself.
 pub(super) fn restart_policy(check: &mut Check, container: &Value, path: &Path) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::check::Check;
 use super::device_print::{self, CLAIM_SPEC};
 use super::{affinity, device_expression, pod};
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 const REQUESTS_MAX: usize = 32;
 const CONSTRAINTS_MAX: usize = 32;
@@ -106,7 +106,7 @@ pub(super) fn template(check: &mut Check, template: &Value) {
         "ownerReferences",
     ];
     for field in OTHERS {
-        if !crate::builtin::tree::is_zero(at(metadata, &[field])) {
+        if !crate::tree::is_zero(at(metadata, &[field])) {
             // The path has the spelling of the rule in the real server.
             let shown = if field == "uid" { "uID" } else { field };
             check.forbidden(of_metadata.child(shown), "cannot be set");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::tree::at;
+use crate::tree::at;
 
 /// The form in which the value of a field is printed.
 pub(super) enum Print {

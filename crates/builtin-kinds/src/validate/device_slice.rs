@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::affinity;
 use super::check::Check;
 use super::device::{device_name, driver, each, has_room, named, pool_name, qualified_name, unique};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const DEVICES_MAX: usize = 128;
 const DEVICES_WITH_FEATURES_MAX: usize = 64;
@@ -163,7 +163,7 @@ fn device(check: &mut Check, device: &Value, old: Option<&Value>, path: &Path, p
             qualified_name,
             |_, _, _| {},
         );
-        for (key, capacity) in crate::builtin::tree::entries(device, &["capacity"]) {
+        for (key, capacity) in crate::tree::entries(device, &["capacity"]) {
             if !shared && at(capacity, &["requestPolicy"]).is_object() {
                 check.forbidden(
                     of_capacity.key(key).child("requestPolicy"),

@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::tree::{at, text};
+use crate::tree::{at, text};
 
 const REPORTER_MAX: usize = 128;
 const ACTION_MAX: usize = 128;

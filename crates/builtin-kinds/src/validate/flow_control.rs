@@ -7,7 +7,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const QUEUES_MAX: i64 = 10_000_000;
 const HASH_BITS_MAX: i64 = 60;

@@ -7,7 +7,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, NEGATIVE};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const RULES_MAX: usize = 20;
 const PATTERNS_MAX: usize = 20;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
 use super::container;
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 pub(super) fn node(check: &mut Check, node: &Value) {
     taints(check, node);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::check::Check;
 use super::{affinity, container, security, volume};
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     let path = Path::new("spec");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::{container, pod};
-use crate::builtin::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
+use crate::tree::{at, by_name, copy_field, entries, is_zero, list, objects_in, text};
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -158,7 +158,7 @@ pub(super) fn validate_resize(check: &mut Check, pod: &Value, old: &Value) {
     let path = Path::new("spec");
     pod::pod_rules(check, at(pod, &["spec"]), &path);
     let old_class = text(old, &["status", "qosClass"]);
-    let class = super::super::qos_class(at(pod, &["spec"]));
+    let class = crate::prepare::qos_class(at(pod, &["spec"]));
     if !old_class.is_empty() && class != old_class {
         check.invalid(
             Path::new("status").child("qosClass"),

@@ -6,8 +6,8 @@ use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::{Check, NEGATIVE, render_selector};
-use crate::builtin::horizontal_pod_autoscaler;
-use crate::builtin::tree::{at, entries, list, text};
+use crate::horizontal_pod_autoscaler;
+use crate::tree::{at, entries, list, text};
 
 pub(super) fn disruption_budget(check: &mut Check, object: &Value) {
     let (spec, path) = (at(object, &["spec"]), Path::new("spec"));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::container::{any_resource_name, is_native, is_standard, resource_name};
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 // === limit ranges ===
 

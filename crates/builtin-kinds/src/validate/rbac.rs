@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go, selector_is_valid};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -5,7 +5,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 const PARENT: &[GoPrint] = &[
     GoPrint("Group", "group", &[]),

@@ -4,7 +4,7 @@ use apimachinery::field::{Path, render};
 use serde_json::{Map, Value};
 
 use super::check::{Check, GoPrint, render_go};
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::tree::{at, is_zero, list, text};
 
 const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", &[]), GoPrint("Verb", "verb", &[])];
 

@@ -6,7 +6,7 @@ use apimachinery::field::Path;
 use serde_json::Value;
 
 use super::check::{Check, GoPrint, descending_path, render_go};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 pub(super) fn pod(check: &mut Check, spec: &Value, path: &Path) {
     let context = at(spec, &["securityContext"]);

@@ -7,7 +7,7 @@ use apimachinery::names;
 use serde_json::Value;
 
 use super::check::Check;
-use crate::builtin::tree::{at, is_zero, list, text};
+use crate::tree::{at, is_zero, list, text};
 
 const LB_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::container;
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 /// Conditions that the system itself keeps; the names of others have a form.
 const SYSTEM_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::affinity;
 use super::check::{Check, GoPrint, render_go};
 use super::volume_source::{self, Owner};
-use crate::builtin::tree::{at, by_name, entries, is_zero, list, text};
+use crate::tree::{at, by_name, entries, is_zero, list, text};
 
 const ACCESS_MODES: &[&str] = &[
     "ReadOnlyMany",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::check::{Check, descending_path};
 use super::volume_source::{self, Owner};
 use super::{container, storage};
-use crate::builtin::tree::{at, list, text};
+use crate::tree::{at, list, text};
 
 /// Every volume source, in the order in which the real server looks at them.
 const SOURCES: &[&str] = &[

@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::check::{Check, no_backsteps};
-use crate::builtin::tree::{at, entries, list, text};
+use crate::tree::{at, entries, list, text};
 
 /// Whose source it is: the two have some words of their own.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::check::{
     Check, GoPrint, is_empty_selector, number_of, render_go, render_selector, selector_is_valid, selects,
 };
 use super::pod;
-use crate::builtin::tree::{at, is_zero, text};
+use crate::tree::{at, is_zero, text};
 
 pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 

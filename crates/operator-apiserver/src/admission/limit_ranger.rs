@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::Operation;
 use super::attributes::Attributes;
 use crate::admission::Admission;
-use crate::builtin::pod_resources::{self, Amounts, amounts};
-use crate::builtin::tree::{at, entries, list, text};
 use crate::status::Status;
 use crate::store::Listing;
 use crate::write::Write;
+use builtin_kinds::pod_resources::{self, Amounts, amounts};
+use builtin_kinds::tree::{at, entries, list, text};
 
 const TABLE: &str = "limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

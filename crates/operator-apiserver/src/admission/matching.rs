@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::builtin::{is_empty_selector, selects};
 use crate::resource::{Definition, builtin_catalog};
 use crate::status::{self, Status, Subject};
+use builtin_kinds::{is_empty_selector, selects};
 
 /// Rules and selectors, read once.
 #[derive(Clone, Debug, Default)]

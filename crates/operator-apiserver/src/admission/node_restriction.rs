@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::Operation;
 use super::attributes::Attributes;
 use crate::admission::Admission;
-use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
 use crate::identity::authz::refers_to_any;
 use crate::status::{self, Status};
 use crate::write::Write;
+use builtin_kinds::tree::{at, list, text};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";

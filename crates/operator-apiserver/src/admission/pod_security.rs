@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::Operation;
 use super::attributes::Attributes;
-use crate::builtin::tree::{at, list, text};
-use crate::pod_security::{self, Level, Policy, Standard};
 use crate::status::{self, Status};
+use builtin_kinds::pod_security::{self, Level, Policy, Standard};
+use builtin_kinds::tree::{at, list, text};
 
 /// Subresources of pods that do not change what the pod may do.
 const HARMLESS: [&str; 8] = [

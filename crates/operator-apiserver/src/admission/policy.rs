@@ -14,12 +14,12 @@ use super::attributes::Attributes;
 use super::authorizer;
 use super::matching::{self, Criteria};
 use crate::admission::Admission;
-use crate::builtin::expression::{
-    Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
-};
-use crate::builtin::selects;
 use crate::resource::{Definition, api_version, builtin_catalog};
 use crate::status::Status;
+use builtin_kinds::expression::{
+    Conditions, Environment, Mentions, PolicyVariables, Program, Returns, Scope,
+};
+use builtin_kinds::selects;
 
 /// What a policy does: its validations or its mutations.
 pub(crate) trait Body: Debug + Sized {

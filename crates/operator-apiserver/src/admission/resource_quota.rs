@@ -10,11 +10,11 @@ use crate::admission::Admission;
 use crate::clock::rfc3339;
 use crate::identity::authn::User;
 use crate::patch::managed_fields;
-use crate::quota::{self, Change, Evaluator};
 use crate::resource::builtin_catalog;
 use crate::status::Status;
 use crate::store::{JointUpdate, Stored};
 use crate::write::{Warnings, Write};
+use builtin_kinds::quota::{self, Change, Evaluator};
 
 const TABLE: &str = "resourcequotas";
 

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use crate::admission::Admission;
-use crate::builtin::pod_resources::amounts;
-use crate::builtin::tree::{at, entries, list, text};
 use crate::status::{self, Status};
 use crate::write::Write;
+use builtin_kinds::pod_resources::amounts;
+use builtin_kinds::tree::{at, entries, list, text};
 
 const TABLE: &str = "runtimeclasses.node.k8s.io";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use crate::admission::Admission;
-use crate::builtin::tree::{at, text};
 use crate::status::{Status, Subject};
+use builtin_kinds::tree::{at, text};
 
 const STORAGE_CLASSES: &str = "storageclasses.storage.k8s.io";
 const INGRESS_CLASSES: &str = "ingressclasses.networking.k8s.io";

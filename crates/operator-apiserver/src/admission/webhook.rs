@@ -17,13 +17,13 @@ use super::matching::{self, Criteria};
 use super::mutation::{MutatedObject, Reinvocation};
 use super::policy::PolicyObjects;
 use crate::admission::Admission;
-use crate::builtin::expression::{Conditions, Mentions, PolicyVariables};
 use crate::metrics::Step;
 use crate::patch::json as json_patch;
 use crate::resource::Definition;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
 use crate::webhook_client::WebhookClient;
+use builtin_kinds::expression::{Conditions, Mentions, PolicyVariables};
 
 /// As the real server introduces itself to webhooks.
 const USER_AGENT: &str = "kube-apiserver-admission";

@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::builtin;
 use crate::codec::{Form, Representations, negotiate, negotiate_error};
 use crate::http::audit::{self, Origin};
 use crate::http::call::{Answer, Body, Call, Content};
@@ -306,7 +305,7 @@ async fn route(handler: &Arc<Handler>, method: &Method, call: &Call) -> Result<A
         call.warnings.add(warning.as_str());
     }
     if let Source::Builtin { .. } = &definition.source
-        && let Some(warning) = builtin::deprecation(&info.group, &info.resource)
+        && let Some(warning) = builtin_kinds::deprecation(&info.group, &info.resource)
     {
         call.warnings.add(warning);
     }

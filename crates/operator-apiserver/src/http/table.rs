@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::{Column, generic_cells, generic_columns};
 use crate::clock;
 use crate::codec::Form;
 use crate::http::call::Call;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::{self, Status};
+use builtin_kinds::{Column, generic_cells, generic_columns};
 
 /// What a row carries besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
 };
 
-use crate::builtin;
 use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -54,7 +53,7 @@ pub(crate) fn apply(
         .apply(live, config, &write.manager, force, now)
         .map_err(refusal)?;
     if let Some(kind) = write.definition.builtin_type()
-        && let Err(why) = builtin::unstructured::convert(kind, &mut applied)
+        && let Err(why) = builtin_kinds::unstructured::convert(kind, &mut applied)
     {
         return Err(unconverted(write, config, &why));
     }
@@ -94,7 +93,7 @@ fn make(definition: &Definition, subresource: &str) -> FieldManager {
         return manager;
     };
     let mut empty = json!({"apiVersion": definition.api_version(), "kind": gvk.kind});
-    match builtin::decode(gvk, &mut empty) {
+    match builtin_kinds::decode(gvk, &mut empty) {
         Ok(_) => manager.with_empty(empty),
         Err(_) => manager,
     }
@@ -164,7 +163,8 @@ struct AutoscalerVersions;
 
 impl Converter for AutoscalerVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
-        builtin::horizontal_pod_autoscaler::convert(object, api_version).ok_or(ConvertError::MissingVersion)
+        builtin_kinds::horizontal_pod_autoscaler::convert(object, api_version)
+            .ok_or(ConvertError::MissingVersion)
     }
 }
 
@@ -206,7 +206,7 @@ fn settings(definition: &Definition, subresource: &str) -> Settings {
 }
 
 /// The schemas of all versions that a built-in kind is served in, by apiVersion.
-fn builtin_schemas(gvk: &builtin::Gvk) -> BTreeMap<String, Schema> {
+fn builtin_schemas(gvk: &apimachinery::gvk::Gvk) -> BTreeMap<String, Schema> {
     let versions: &[&str] = match (gvk.group, gvk.kind) {
         ("autoscaling", "HorizontalPodAutoscaler") => &["v1", "v2"],
         _ => &[gvk.version],
@@ -221,7 +221,7 @@ fn builtin_schemas(gvk: &builtin::Gvk) -> BTreeMap<String, Schema> {
 /// What a writer never owns, as FieldsV1.
 fn reset_fields(definition: &Definition, subresource: &str) -> Value {
     match (&definition.source, subresource) {
-        (Source::Builtin { gvk, .. }, _) => builtin::reset_fields(gvk, subresource),
+        (Source::Builtin { gvk, .. }, _) => builtin_kinds::reset_fields(gvk, subresource),
         (Source::Custom(version), "") if version.has_status => json!({"f:status": {}}),
         (Source::Custom(_), "status") => json!({"f:metadata": {}, "f:spec": {}}),
         (Source::Custom(_), _) => json!({}),

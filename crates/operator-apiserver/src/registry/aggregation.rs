@@ -10,11 +10,11 @@ use apimachinery::object;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 
-use crate::builtin::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
-use crate::builtin::tree::{at, list, text};
 use crate::registry::Registry;
 use crate::resource::{Definition, builtin_catalog};
 use crate::store::Stored;
+use builtin_kinds::cluster_objects::{AUTOMANAGED, api_services, local_api_service};
+use builtin_kinds::tree::{at, list, text};
 
 const GROUP: &str = "apiregistration.k8s.io";
 const TABLE: &str = "apiservices.apiregistration.k8s.io";

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::{Registry, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
-use crate::builtin;
 use crate::identity::authz::Attributes;
 use crate::patch::managed_fields;
 use crate::resource::Source;
@@ -66,7 +65,7 @@ impl Registry {
         }
         definition.prepare_for_create(&mut object);
         if let Source::Builtin { gvk, .. } = &definition.source {
-            builtin::stamp_times(gvk, &mut object, None, &self.timestamp());
+            builtin_kinds::stamp_times(gvk, &mut object, None, &self.timestamp());
         }
         warn_about_owners(write, &metadata::dedupe_owners(&mut object));
         let outcome = definition.validate_create(&object);

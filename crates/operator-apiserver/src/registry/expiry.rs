@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::gvr::Gvr;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::store::TableId;
+use apimachinery::gvk::Gvr;
 
 /// The time that events are kept by default.
 pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);

@@ -7,7 +7,6 @@ use serde_json::Value;
 use structured_merge::strategic::{self, StrategicError};
 
 use super::Registry;
-use crate::builtin::unstructured;
 use crate::codec::protobuf::go_order;
 use crate::patch::managed_fields;
 use crate::patch::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, json, merge};
@@ -15,6 +14,7 @@ use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::object_body::{self, FaultOrder, StrictFaults};
 use crate::write::{FieldValidation, Write};
+use builtin_kinds::unstructured;
 
 /// A parsed patch.
 #[derive(Clone, Debug)]

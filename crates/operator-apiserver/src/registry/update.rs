@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::{Registry, create, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
-use crate::builtin;
 use crate::patch::managed_fields;
 use crate::resource::Source;
 use crate::resource::crd::conversion;
@@ -85,7 +84,7 @@ impl Registry {
         escalation::check(self, write, &object, Some(&old))?;
         definition.prepare_for_update(&write.subresource, &mut object, &old);
         if let Source::Builtin { gvk, .. } = &definition.source {
-            builtin::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
+            builtin_kinds::stamp_times(gvk, &mut object, Some(&old), &self.timestamp());
         }
         restore_server_fields(&mut object, &old);
         create::warn_about_owners(write, &metadata::dedupe_owners(&mut object));

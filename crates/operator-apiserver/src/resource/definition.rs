@@ -6,12 +6,13 @@ use std::sync::{Arc, LazyLock};
 use structured_merge::builtin::{Type, types};
 
 use super::shared_storage;
-use crate::builtin::{self, Gvk, Strategy};
-use crate::gvr::Gvr;
 use crate::resource::FieldManagers;
 use crate::resource::crd::CustomVersion;
 use crate::status::Subject;
 use crate::store::TableId;
+use apimachinery::gvk::Gvk;
+use apimachinery::gvk::Gvr;
+use builtin_kinds::Strategy;
 
 /// A resource in one version.
 #[derive(Debug)]
@@ -200,14 +201,17 @@ pub(crate) fn builtin_catalog() -> &'static Catalog {
 }
 
 fn builtin_definitions() -> Vec<Arc<Definition>> {
-    let all = builtin::resources();
+    let all = builtin_kinds::resources();
     all.iter()
         .filter(|resource| !resource.name.contains('/'))
         .map(|resource| Arc::new(builtin_definition(resource, all)))
         .collect()
 }
 
-fn builtin_definition(resource: &'static builtin::Resource, all: &'static [builtin::Resource]) -> Definition {
+fn builtin_definition(
+    resource: &'static builtin_kinds::Resource,
+    all: &'static [builtin_kinds::Resource],
+) -> Definition {
     let subject = Subject {
         group: resource.served_group.to_owned(),
         resource: resource.name.to_owned(),
@@ -243,7 +247,7 @@ fn builtin_definition(resource: &'static builtin::Resource, all: &'static [built
         subresources,
         source: Source::Builtin {
             gvk: &resource.gvk,
-            strategy: builtin::strategy(&resource.gvk),
+            strategy: builtin_kinds::strategy(&resource.gvk),
         },
         subject,
     }
@@ -277,7 +281,7 @@ pub(crate) fn token_requests() -> &'static Arc<Definition> {
             subresources: Vec::new(),
             source: Source::Builtin {
                 gvk: GVK,
-                strategy: builtin::strategy(GVK),
+                strategy: builtin_kinds::strategy(GVK),
             },
         })
     });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::Definition;
-use crate::builtin::horizontal_pod_autoscaler;
-use crate::gvr::Gvr;
 use crate::store::TableId;
+use apimachinery::gvk::Gvr;
+use builtin_kinds::horizontal_pod_autoscaler;
 
 /// What the fields of a core Event are called in `events.k8s.io/v1`.
 const EVENT_FIELDS: [(&str, &str); 7] = [

@@ -8,9 +8,9 @@ use structural_schema::Outcome;
 
 use super::shared_storage;
 use super::{Definition, Source};
-use crate::builtin::{self, MetadataChecks};
 use crate::resource::crd;
 use crate::status::{self, Status};
+use builtin_kinds::MetadataChecks;
 
 impl Definition {
     /// Whether the definition of the kind is being deleted.
@@ -57,7 +57,7 @@ impl Definition {
     pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
-                builtin::decode(gvk, object).map_err(|error| self.undecodable(&error.to_string()))
+                builtin_kinds::decode(gvk, object).map_err(|error| self.undecodable(&error.to_string()))
             }
             Source::Custom(version) => version.decode(object).map_err(|why| self.undecodable(&why)),
         }
@@ -76,7 +76,7 @@ impl Definition {
             Source::Builtin { .. } if crd::is_definition_table(self) => {
                 structural_schema::crd::default(object);
             }
-            Source::Builtin { gvk, .. } => builtin::default(gvk, object),
+            Source::Builtin { gvk, .. } => builtin_kinds::default(gvk, object),
             Source::Custom(version) => version.default(object),
         }
     }
@@ -86,7 +86,7 @@ impl Definition {
             Source::Builtin { .. } if crd::is_definition_table(self) => {
                 structural_schema::crd::prepare_for_create(object);
             }
-            Source::Builtin { gvk, .. } => builtin::prepare_for_create(gvk, object),
+            Source::Builtin { gvk, .. } => builtin_kinds::prepare_for_create(gvk, object),
             Source::Custom(version) => version.prepare_for_create(object),
         }
         if self.has_generation() {
@@ -100,7 +100,7 @@ impl Definition {
                 crd::prepare_for_update(subresource, object, old);
             }
             Source::Builtin { gvk, .. } => {
-                builtin::prepare_for_update(gvk, subresource, object, old);
+                builtin_kinds::prepare_for_update(gvk, subresource, object, old);
             }
             Source::Custom(version) => version.prepare_for_update(subresource, object, old),
         }
@@ -113,7 +113,7 @@ impl Definition {
 
     fn generation_changed(&self, old: &Value, new: &Value) -> bool {
         match &self.source {
-            Source::Builtin { gvk, .. } => builtin::generation_changed(gvk, old, new),
+            Source::Builtin { gvk, .. } => builtin_kinds::generation_changed(gvk, old, new),
             Source::Custom(version) => version.generation_changed(old, new),
         }
     }
@@ -126,8 +126,8 @@ impl Definition {
                 warnings: structural_schema::crd::warnings(object, None),
             },
             Source::Builtin { gvk, .. } => Outcome {
-                errors: builtin::validate_create(gvk, object),
-                warnings: builtin::warnings(gvk, object, None),
+                errors: builtin_kinds::validate_create(gvk, object),
+                warnings: builtin_kinds::warnings(gvk, object, None),
             },
             Source::Custom(version) => version.validate_create(object),
         }
@@ -144,8 +144,8 @@ impl Definition {
                 warnings: structural_schema::crd::warnings(object, Some(old)),
             },
             Source::Builtin { gvk, .. } => Outcome {
-                errors: builtin::validate_update(gvk, subresource, object, old),
-                warnings: builtin::warnings(gvk, object, Some(old)),
+                errors: builtin_kinds::validate_update(gvk, subresource, object, old),
+                warnings: builtin_kinds::warnings(gvk, object, Some(old)),
             },
             Source::Custom(version) => version.validate_update(subresource, object, old),
         }
@@ -154,7 +154,7 @@ impl Definition {
     /// What is wrong with a name of this kind.
     pub(crate) fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         match &self.source {
-            Source::Builtin { gvk, .. } => builtin::validate_name(gvk, name, is_prefix),
+            Source::Builtin { gvk, .. } => builtin_kinds::validate_name(gvk, name, is_prefix),
             Source::Custom(_) => {
                 apimachinery::names::dns1123_subdomain(name.trim_end_matches(if is_prefix {
                     '-'
@@ -168,10 +168,10 @@ impl Definition {
     /// How often validation looks at the metadata of a changed object.
     pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
         match &self.source {
-            Source::Builtin { gvk, .. } => builtin::metadata_checks(gvk, subresource),
+            Source::Builtin { gvk, .. } => builtin_kinds::metadata_checks(gvk, subresource),
             Source::Custom(_) => MetadataChecks {
                 standard_finalizers: false,
-                ..builtin::PLAIN_METADATA_CHECKS
+                ..builtin_kinds::PLAIN_METADATA_CHECKS
             },
         }
     }
@@ -186,17 +186,17 @@ impl Definition {
             _ => {}
         }
         match &self.source {
-            Source::Builtin { gvk, .. } => builtin::field_label(gvk, object, label),
+            Source::Builtin { gvk, .. } => builtin_kinds::field_label(gvk, object, label),
             Source::Custom(version) => version.field_label(object, label),
         }
     }
 
-    pub(crate) fn columns(&self) -> Vec<builtin::Column> {
+    pub(crate) fn columns(&self) -> Vec<builtin_kinds::Column> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
-                let columns = builtin::columns(gvk);
+                let columns = builtin_kinds::columns(gvk);
                 if columns.is_empty() {
-                    builtin::generic_columns()
+                    builtin_kinds::generic_columns()
                 } else {
                     columns
                 }
@@ -208,9 +208,9 @@ impl Definition {
     pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
-                let cells = builtin::cells(gvk, object, now);
+                let cells = builtin_kinds::cells(gvk, object, now);
                 if cells.is_empty() {
-                    builtin::generic_cells(object, now)
+                    builtin_kinds::generic_cells(object, now)
                 } else {
                     cells
                 }

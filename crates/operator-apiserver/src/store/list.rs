@@ -171,8 +171,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::gvr::Gvr;
     use crate::store::TableId;
+    use apimachinery::gvk::Gvr;
 
     const KEYS: [&str; 7] = ["a/x", "a/y", "a-b/x", "b/x", "b/x-y", "b/y", "c/z"];
 

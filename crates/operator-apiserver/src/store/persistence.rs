@@ -10,9 +10,9 @@ use apimachinery::json;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Horizon, State, Store, Stored, Table, TableId};
-use crate::gvr::Gvr;
 use crate::store::EventType;
 use crate::store::journal::{Error, Journal, Options, Recovered};
+use apimachinery::gvk::Gvr;
 
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use apimachinery::time::zone;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use operator_apiserver::client::Event;
-use operator_apiserver::time_zone;
 use serde_json::{Map, Value, json};
 
 use crate::controller::{key_of, keys_of_controller};
@@ -54,7 +54,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
     if !cron.flag("/spec/suspend")
         && let Some(schedule) = Schedule::parse(cron.text("/spec/schedule"))
     {
-        let zone = time_zone::named(cron.text("/spec/timeZone")).unwrap_or(TimeZone::UTC);
+        let zone = zone::named(cron.text("/spec/timeZone")).unwrap_or(TimeZone::UTC);
         let due = due(world, cron, &schedule, &zone);
         plan.after = schedule.next(world.now, &zone).map(|next| until(world.now, next));
         if let Some(at) = due {

@@ -1,8 +1,8 @@
 //! ResourceQuota: the status counts what the namespace uses. The API server refuses what is too much, and counts what it
 //! lets in; this controller counts anew where the quota is new or something has gone.
 
+use builtin_kinds::quota;
 use operator_apiserver::client::{Event, EventType};
-use operator_apiserver::quota;
 
 use crate::engine::Controller;
 use crate::kind::{CUSTOM_RESOURCE_DEFINITION, NAMESPACE, RESOURCE_QUOTA};

@@ -7,10 +7,10 @@ use structured_merge::typed::overlay;
 
 use super::{Binding, Body, Bound, Invocation, Policy, PolicyObjects, Unconverted, configuration_fault};
 use crate::admission::mutation::{MutatedObject, Reinvocation};
-use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::patch::json as json_patch;
 use crate::resource::{Definition, Source};
 use crate::status::Status;
+use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 
 /// What a policy changes.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl Mutation {
         &self,
         mutated: &mut MutatedObject<'_>,
         target: &Definition,
-        variables: &crate::builtin::expression::PolicyVariables,
+        variables: &builtin_kinds::expression::PolicyVariables,
         params: Option<&Json>,
     ) -> Result<Result<(), String>, Status> {
         let Some(live) = mutated.object().cloned() else {

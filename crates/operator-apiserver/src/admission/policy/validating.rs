@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 
 use super::{Body, Bound, Policy, PolicyObjects, Unconverted};
 use crate::admission::attributes::Attributes;
-use crate::builtin::expression::{BUDGET, Environment, Program, Returns, Scope};
 use crate::status::{self, Status};
+use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 
 /// Longer messages of expressions fall back to the plain one, in bytes.
 const MESSAGE_MAX: usize = 5 << 10;

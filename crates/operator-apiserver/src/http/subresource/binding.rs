@@ -5,7 +5,6 @@ use std::sync::Arc;
 use apimachinery::object;
 use http::StatusCode;
 
-use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::verb::{self, object_body};
@@ -14,6 +13,7 @@ use crate::registry::Registry;
 use crate::registry::binding;
 use crate::resource::Definition;
 use crate::status::{self, Status};
+use apimachinery::gvk::Gvk;
 
 pub(super) async fn serve(
     registry: &Registry,

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::kubelet::{container_of, reachable_node};
 use crate::admission::{self, Operation};
-use crate::builtin::tree::{at, list, text};
 use crate::http::call::{Answer, Call};
 use crate::http::verb;
 use crate::identity::authz;
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::{self, Status};
+use builtin_kinds::tree::{at, list, text};
 
 /// Answers a request for a connection to a pod.
 pub(super) async fn serve(

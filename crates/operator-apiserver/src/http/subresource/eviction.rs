@@ -10,7 +10,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Operation};
-use crate::builtin::Gvk;
 use crate::codec::Form;
 use crate::http::call::{Answer, Call};
 use crate::http::verb::{self, object_body};
@@ -18,6 +17,7 @@ use crate::registry::{DeleteOptions, ListOptions, Registry};
 use crate::resource::Definition;
 use crate::status::{self, Status};
 use crate::write::Write;
+use apimachinery::gvk::Gvk;
 
 /// A budget that waits for more evictions than this allows no other.
 const DISRUPTED_PODS_MAX: usize = 2000;

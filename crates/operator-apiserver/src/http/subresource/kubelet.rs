@@ -5,10 +5,10 @@ use std::sync::Arc;
 use apimachinery::object;
 use serde_json::Value;
 
-use crate::builtin::tree::{list, text};
 use crate::registry::Registry;
 use crate::resource::builtin_catalog;
 use crate::status::{self, Status};
+use builtin_kinds::tree::{list, text};
 
 /// The name of the container that is meant: the one that is asked for, or the only one.
 pub(super) fn container_of(pod: &Value, wanted: &str) -> Result<String, Status> {

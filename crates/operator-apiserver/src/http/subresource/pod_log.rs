@@ -18,11 +18,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::kubelet::{container_of, container_status, reachable_node};
-use crate::builtin::tree::{at, text};
 use crate::http::call::{Answer, Call, Content};
 use crate::registry::Registry;
 use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
+use builtin_kinds::tree::{at, text};
 
 const MEDIA_TYPE: &str = "text/plain";
 

@@ -7,7 +7,6 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use crate::builtin::{self, Gvk};
 use crate::codec::body::{self, Media};
 use crate::codec::{Form, Transform};
 use crate::http::call::{Answer, Call};
@@ -23,6 +22,7 @@ use crate::resource::scale::{ScalePaths, get, set};
 use crate::status::{self, Status};
 use crate::write::Write;
 use crate::write::{FieldValidation, object_body};
+use apimachinery::gvk::Gvk;
 
 pub(super) async fn serve(
     registry: &Registry,
@@ -124,7 +124,7 @@ fn check_uid(write: &Write, wanted: &Value, live: &Value) -> Result<(), Status> 
 
 /// Reports the fields that no Scale has.
 fn check_fields(call: &Call, write: &Write, wanted: &Value) -> Result<(), Status> {
-    let unknown = builtin::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
+    let unknown = builtin_kinds::decode(&SCALE, &mut wanted.clone()).unwrap_or_default();
     let faults: Vec<String> = unknown
         .iter()
         .map(|field| format!("unknown field {}", apimachinery::go::quote(field)))

@@ -8,7 +8,6 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::{options, render, write};
-use crate::builtin;
 use crate::codec::Form;
 use crate::codec::body::{self, Media};
 use crate::http::call::{Answer, Call};
@@ -114,7 +113,7 @@ fn check_type(body: &Value) -> Result<(), Status> {
             apimachinery::go::quote(object::text(body, &["apiVersion"])),
         )));
     }
-    builtin::decode_type(OPTIONS, &mut body.clone())
+    builtin_kinds::decode_type(OPTIONS, &mut body.clone())
         .map(drop)
         .map_err(|error| status::bad_request(error.to_string()))
 }

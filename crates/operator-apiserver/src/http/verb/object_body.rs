@@ -6,7 +6,6 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::options;
-use crate::builtin;
 use crate::codec::body::{self, Media};
 use crate::http::call::Call;
 use crate::resource::Definition;
@@ -88,7 +87,11 @@ pub(crate) fn read(
 }
 
 /// Reads the body of a request to a subresource whose kind is not that of the resource, such as a Binding.
-pub(crate) fn read_other(call: &Call, wanted: &builtin::Gvk, warnings: &Warnings) -> Result<Value, Status> {
+pub(crate) fn read_other(
+    call: &Call,
+    wanted: &apimachinery::gvk::Gvk,
+    warnings: &Warnings,
+) -> Result<Value, Status> {
     let media = Media::parse(call.header(CONTENT_TYPE), false)?;
     let named = (wanted.version, wanted.kind);
     let api_version = match wanted.group {
@@ -142,7 +145,7 @@ pub(crate) fn read_other(call: &Call, wanted: &builtin::Gvk, warnings: &Warnings
         },
     };
     let sorted = value.to_string();
-    let unknown = builtin::decode(wanted, &mut value).map_err(|why| {
+    let unknown = builtin_kinds::decode(wanted, &mut value).map_err(|why| {
         status::bad_request(format!("{} {why}", cannot_handle(wanted.kind, wanted.version)))
     })?;
     let found = faults.combine(&unknown, Some(&sorted));

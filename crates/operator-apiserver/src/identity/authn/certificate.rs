@@ -10,7 +10,7 @@ use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, Tag};
 
 use super::{AUTHENTICATED, CREDENTIAL_ID, User};
-use crate::builtin::certificate_request::attributes_of;
+use builtin_kinds::certificate_request::attributes_of;
 
 /// The common name, with the organisations as groups; known by the fingerprint of the certificate.
 pub(super) fn user(der: &[u8]) -> Option<User> {

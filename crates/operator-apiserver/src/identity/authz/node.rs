@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::{Attributes, Decision, Rule};
-use crate::builtin::cluster_objects;
-use crate::builtin::tree::{at, list, text};
 use crate::identity::authn;
 use crate::store::Store;
+use builtin_kinds::cluster_objects;
+use builtin_kinds::tree::{at, list, text};
 
 const LEASES: &str = "kube-node-lease";
 

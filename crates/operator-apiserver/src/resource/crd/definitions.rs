@@ -13,10 +13,10 @@ use super::conversion::Conversion;
 use super::names::Names;
 use super::scale::Scale;
 use super::version::{CustomVersion, PrinterColumn};
-use crate::builtin::Column;
-use crate::gvr::Gvr;
 use crate::resource::{Definition, FieldManagers, Source, Subresource, version_priority};
 use crate::status::Subject;
+use apimachinery::gvk::Gvr;
+use builtin_kinds::Column;
 
 const ALL_VERBS: [&str; 8] = [
     "delete",

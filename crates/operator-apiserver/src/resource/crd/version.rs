@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::conversion::Conversion;
 use super::scale::Scale;
-use crate::builtin::Column;
-use crate::builtin::{NAME_DESCRIPTION, age};
+use builtin_kinds::Column;
+use builtin_kinds::{NAME_DESCRIPTION, age};
 
 /// What a version of a CRD says.
 #[derive(Debug)]
