@@ -159,7 +159,7 @@ impl Bench {
     }
 
     fn filled_unpacked() -> Self {
-        Self::filled_with(Unpacked::default().kind::<ConfigMap>())
+        Self::filled_with(Unpacked::default().kind(Kind::of::<ConfigMap>()))
     }
 
     fn filled_with(unpacked: Unpacked) -> Self {
@@ -465,7 +465,7 @@ mod memory {
 
     #[divan::bench(sample_count = 1, sample_size = 1)]
     fn cache_unpacked(bencher: Bencher<'_, '_>) {
-        let unpacked = Unpacked::default().kind::<ConfigMap>();
+        let unpacked = Unpacked::default().kind(Kind::of::<ConfigMap>());
         cache_with(bencher, &unpacked, &async |manager: &Manager| {
             manager.cache().list::<ConfigMap>(None).await.unwrap();
         });
@@ -475,11 +475,7 @@ mod memory {
     fn cache_dynamic(bencher: Bencher<'_, '_>) {
         let kind = Kind::of::<ConfigMap>();
         cache(bencher, &async |manager: &Manager| {
-            manager
-                .cache()
-                .list_of::<DynamicObject>(&kind, None)
-                .await
-                .unwrap();
+            manager.client().dynamic(&kind).list(None).await.unwrap();
         });
     }
 

@@ -317,20 +317,6 @@ impl Cache {
         self.read(&informer, &key.into(), Consistency::OwnWrites).await
     }
 
-    /// [`Cache::get`] of an object of a kind, as `K`: the whole as `DynamicObject`, its metadata as
-    /// `PartialObjectMeta`, or any type that fits.
-    ///
-    /// # Errors
-    /// As [`Cache::get`].
-    pub async fn get_of<K: View>(
-        &self,
-        kind: &Kind,
-        key: impl Into<ObjectKey>,
-    ) -> Result<Option<Arc<K>>, CacheError> {
-        let informer = self.reader_of::<K>(kind)?;
-        self.read(&informer, &key.into(), Consistency::OwnWrites).await
-    }
-
     /// The objects that `options` name, sorted by namespace and name: `None` for all, `Some(namespace)`, or
     /// [`ListOptions`].
     ///
@@ -338,20 +324,6 @@ impl Cache {
     /// If the kind cannot be listed in time, or has no such index, or if the namespace is not watched.
     pub async fn list<K: Object>(&self, options: impl Into<ListOptions>) -> Result<Vec<Arc<K>>, CacheError> {
         let informer = self.reader::<K>()?;
-        self.select(&informer, &options.into(), Consistency::OwnWrites)
-            .await
-    }
-
-    /// [`Cache::list`] of objects of a kind, as `K`; see [`Cache::get_of`].
-    ///
-    /// # Errors
-    /// As [`Cache::list`].
-    pub async fn list_of<K: View>(
-        &self,
-        kind: &Kind,
-        options: impl Into<ListOptions>,
-    ) -> Result<Vec<Arc<K>>, CacheError> {
-        let informer = self.reader_of::<K>(kind)?;
         self.select(&informer, &options.into(), Consistency::OwnWrites)
             .await
     }
@@ -404,14 +376,10 @@ impl Cache {
         }
     }
 
-    /// Stops watching the kind of `K` and forgets its objects, and says whether it was watched. Controllers hear no
-    /// more of it. A later read starts watching it again.
-    pub fn remove<K: Object>(&self) -> bool {
-        self.remove_kind(&Kind::of::<K>())
-    }
-
-    /// [`Cache::remove`] of a kind that has no Rust type.
-    pub fn remove_kind(&self, kind: &Kind) -> bool {
+    /// Stops watching a kind and forgets its objects. Returns false if it was not watched. Controllers get no more events of
+    /// it. A later read starts watching it again.
+    pub fn remove(&self, kind: impl Into<Kind>) -> bool {
+        let kind = &kind.into();
         let mut registry = self.inner.registry.lock();
         let Some(informer) = registry.by_kind.remove(&kind.path()) else {
             return false;

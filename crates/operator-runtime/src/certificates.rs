@@ -93,13 +93,6 @@ enum Origin {
 }
 
 /// Why there is no certificate to serve with.
-///
-/// ```
-/// use operator_runtime::certificates::{CertificateError, Certificates};
-///
-/// let refused = Certificates::from_pem("no certificate", "no key");
-/// assert!(matches!(refused, Err(CertificateError::NoPem("the certificate", _))));
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -200,7 +193,7 @@ impl Certificates {
     /// Counts how often files are read, this once included, and how often in vain: `certwatcher_read_certificate_total`
     /// and `certwatcher_read_certificate_errors_total`. Nobody counts unless said so.
     #[must_use]
-    pub fn metrics(mut self, metrics: CertificateMetrics) -> Self {
+    pub(crate) fn metrics(mut self, metrics: CertificateMetrics) -> Self {
         if matches!(self.inner.source, Source::Files { .. }) {
             metrics.reads.inc();
         }
@@ -278,7 +271,7 @@ impl Certificates {
 
     /// Reloads every ten seconds, or as [`Certificates::check_every`] says, what changed, until `stop`; what cannot be
     /// loaded is logged and tried again. The manager does that for the certificates that it is given.
-    pub async fn watch(&self, stop: CancellationToken) {
+    pub(crate) async fn watch(&self, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,

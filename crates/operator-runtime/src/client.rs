@@ -227,8 +227,8 @@ impl Client {
     }
 
     /// Reads past the cache: each read is a request.
-    pub fn live(&self) -> LiveReader<'_> {
-        LiveReader::new(self)
+    pub fn live<K: Object>(&self) -> LiveReader<'_, K> {
+        LiveReader::new(self, Cow::Owned(Kind::of::<K>()))
     }
 
     /// Makes the cluster agree with `desired` by server-side apply, and returns the object as it is then.

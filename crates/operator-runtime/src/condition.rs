@@ -21,13 +21,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// One aspect of the state of an object, in the form of `metav1.Condition`.
-///
-/// ```
-/// use operator_runtime::Condition;
-///
-/// let ready = Condition::available(true, "DeploymentReady", "3 of 3 replicas are ready");
-/// assert_eq!(ready.type_, "Available");
-/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -50,15 +43,6 @@ pub struct Condition {
 }
 
 /// Whether a condition holds.
-///
-/// ```
-/// use operator_runtime::{Condition, ConditionStatus};
-///
-/// // What is true or false is a `bool`; what cannot be told has to be said.
-/// let reachable = Condition::new("Reachable", ConditionStatus::Unknown, "NoAnswer", "The probe got no answer");
-/// assert_eq!(reachable.status, ConditionStatus::Unknown);
-/// assert_eq!(Condition::available(false, "Down", "").status, ConditionStatus::False);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// It holds.
@@ -332,19 +316,6 @@ impl JsonSchema for Condition {
 }
 
 /// The schema of [`Conditions`], for a field of another type that holds the same, such as a list of `metav1.Condition`.
-///
-/// ```
-/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-///
-/// #[derive(schemars::JsonSchema)]
-/// struct Status {
-///     #[schemars(schema_with = "operator_runtime::condition::list_schema")]
-///     conditions: Vec<Condition>,
-/// }
-///
-/// let schema = schemars::schema_for!(Status);
-/// assert_eq!(schema.pointer("/properties/conditions/x-kubernetes-list-type").unwrap(), "map");
-/// ```
 pub fn list_schema(generator: &mut SchemaGenerator) -> Schema {
     Conditions::json_schema(generator)
 }

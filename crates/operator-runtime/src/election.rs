@@ -93,15 +93,6 @@ pub trait Election: Send + 'static {
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Whether this instance leads.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::election::Leadership;
-///
-/// let until = Some(Instant::now() + Duration::from_secs(10));
-/// assert!(Leadership::Leader { until }.is_leader());
-/// assert!(!Leadership::Standby.is_leader() && !Leadership::Lost.is_leader());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leadership {

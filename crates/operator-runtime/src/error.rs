@@ -7,18 +7,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// A result whose error is [`Error`] unless said otherwise.
-///
-/// ```
-/// use operator_runtime::Result;
-///
-/// /// `?` makes the error of the runtime out of that of the standard library.
-/// fn port(text: &str) -> Result<u16> {
-///     Ok(text.parse()?)
-/// }
-/// assert_eq!(port("8443")?, 8443);
-/// assert_eq!(port("many").unwrap_err().to_string(), "invalid digit found in string");
-/// # Ok::<(), operator_runtime::Error>(())
-/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Any error that ends a reconcile; `?` turns every [`std::error::Error`] into it.

@@ -23,22 +23,6 @@ use std::sync::Arc;
 use crate::object::Meta;
 
 /// A change of one object, with the old state beside the new one.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::event::Event;
-///
-/// /// What a predicate or a handler may ask.
-/// fn grew(event: &Event<ConfigMap>) -> bool {
-///     let entries = |config: &ConfigMap| config.data.as_ref().map_or(0, |data| data.len());
-///     match event {
-///         Event::Update { old, new } => entries(old) < entries(new),
-///         _ => false,
-///     }
-/// }
-/// assert!(!grew(&Event::Generic { object: Arc::new(ConfigMap::default()) }));
-/// ```
 #[derive(Debug)]
 pub enum Event<K: ?Sized> {
     /// The object is new to the cache.

@@ -137,35 +137,12 @@ impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
 }
 
 /// Whether an object has a finalizer.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::finalizer;
-///
-/// let mut config = ConfigMap::default();
-/// finalizer::add(&mut config, "example.com/backups");
-/// assert!(finalizer::has(&config, "example.com/backups"));
-/// finalizer::remove(&mut config, "example.com/backups");
-/// assert!(!finalizer::has(&config, "example.com/backups"));
-/// ```
 pub fn has(object: &impl Meta, name: &str) -> bool {
     let mut finalizers = object.metadata().finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == name)
 }
 
 /// Gives an object a finalizer, and says whether it did not have it yet. Nothing is written; [`Finalizers`] does that.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::finalizer;
-///
-/// let mut config = ConfigMap::default();
-/// assert!(finalizer::add(&mut config, "example.com/backups"));
-/// assert!(!finalizer::add(&mut config, "example.com/backups"));
-/// assert!(finalizer::has(&config, "example.com/backups"));
-/// assert!(finalizer::remove(&mut config, "example.com/backups"));
-/// assert!(!finalizer::remove(&mut config, "example.com/backups"));
-/// ```
 pub fn add(object: &mut impl Resource, name: &str) -> bool {
     let finalizers = object.meta_mut().finalizers.get_or_insert_default();
     let is_new = finalizers.iter().all(|finalizer| finalizer != name);
@@ -176,17 +153,6 @@ pub fn add(object: &mut impl Resource, name: &str) -> bool {
 }
 
 /// Takes a finalizer from an object, and says whether it had it. Nothing is written.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::finalizer;
-///
-/// let mut config = ConfigMap::default();
-/// finalizer::add(&mut config, "example.com/backups");
-/// assert!(finalizer::has(&config, "example.com/backups"));
-/// finalizer::remove(&mut config, "example.com/backups");
-/// assert!(!finalizer::has(&config, "example.com/backups"));
-/// ```
 pub fn remove(object: &mut impl Resource, name: &str) -> bool {
     let Some(finalizers) = &mut object.meta_mut().finalizers else {
         return false;
@@ -221,7 +187,12 @@ async fn change<K: View>(
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) if error.is_conflict() && attempts < ATTEMPTS => {
                 attempts += 1;
-                base = client.live().get_of::<K>(kind, &key).await?.filter(is_same);
+                base = client
+                    .resources::<K>(kind)
+                    .live()
+                    .get(&key)
+                    .await?
+                    .filter(is_same);
             }
             Err(error) => return Err(error),
         }

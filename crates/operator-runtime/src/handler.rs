@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::error::Result;
 use crate::event::Event;
-use crate::object::{Kind, Meta, Object, ObjectKey};
+use crate::object::{Kind, Meta, ObjectKey};
 use crate::owner::{PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
 use crate::queue::Requests;
 
@@ -61,34 +61,21 @@ impl<K: ?Sized, F: Fn(&Event<K>) -> Vec<ObjectKey> + Send + Sync + 'static> Even
 }
 
 /// Reconciles the object itself, as a controller does for its primary kind.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::ObjectKey;
-///
-/// let mut web = ConfigMap::default();
-/// web.metadata.name = Some("web".to_owned());
-/// web.metadata.namespace = Some("default".to_owned());
-/// let event = Event::Delete { object: Arc::new(web), stale: false };
-/// assert_eq!(handler::for_object().requests(&event), [ObjectKey::namespaced("default", "web")]);
-/// ```
 pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
     |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
 }
 
-/// Reconciles the owner of kind `O` that controls the object; after an update also the one that did before.
+/// Reconciles the owner of this kind that controls the object; after an update also the previous one.
 ///
-/// Owners are matched by group and kind: neither by version, so that an upgrade of `O` loses nothing, nor by uid. The
-/// namespace of the request is the object's, if `O` is namespaced.
+/// Owners are matched by group and kind: neither by version, so that an upgrade of the kind loses nothing, nor by UID. The
+/// namespace of the request is the object's, if the kind is namespaced.
+///
 /// ```
 /// use std::sync::Arc;
 /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 /// use operator_runtime::event::Event;
 /// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{ObjectKey, owner};
+/// use operator_runtime::{Kind, ObjectKey, owner};
 ///
 /// let mut web = Deployment::default();
 /// web.metadata.name = Some("web".to_owned());
@@ -97,116 +84,30 @@ pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
 /// let mut replicas = ReplicaSet::default();
 /// replicas.metadata.namespace = Some("default".to_owned());
 /// owner::set_controller_reference(&web, &mut replicas)?;
-/// let event = Event::Create { object: Arc::new(replicas), initial: false };
-/// let requests = handler::for_owner::<Deployment, ReplicaSet>().requests(&event);
+/// let event = Event::Delete { object: Arc::new(replicas), stale: false };
+/// let requests = handler::for_owner(Kind::of::<Deployment>()).requests(&event);
 /// assert_eq!(requests, [ObjectKey::namespaced("default", "web")]);
 /// # Ok::<(), owner::OwnerError>(())
 /// ```
-pub fn for_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
-    for_owner_of_kind(Kind::of::<O>(), true)
+pub fn for_owner<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
+    for_owners(owner.into(), true)
 }
 
-/// Like [`for_owner`], with every owner of kind `O`, controlling or not. An object with two such owners makes two
+/// Like [`for_owner`], with every owner of this kind, controlling or not. An object with two such owners makes two
 /// requests.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{ObjectKey, owner};
-///
-/// # let config = |name: &str| -> ConfigMap {
-/// #     let meta = serde_json::json!({"name": name, "namespace": "default", "uid": name});
-/// #     serde_json::from_value(serde_json::json!({"metadata": meta})).unwrap()
-/// # };
-/// # let (blue, green) = (config("blue"), config("green"));
-/// let mut shared = Secret::default();
-/// shared.metadata.namespace = Some("default".to_owned());
-/// owner::set_owner_reference(&blue, &mut shared)?;
-/// owner::set_owner_reference(&green, &mut shared)?;
-/// let event = Event::Create { object: Arc::new(shared), initial: false };
-///
-/// let both = [ObjectKey::namespaced("default", "blue"), ObjectKey::namespaced("default", "green")];
-/// assert_eq!(handler::for_any_owner::<ConfigMap, Secret>().requests(&event), both);
-/// assert_eq!(handler::for_owner::<ConfigMap, Secret>().requests(&event), [], "neither controls it");
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
-pub fn for_any_owner<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
-    for_owner_of_kind(Kind::of::<O>(), false)
+pub fn for_any_owner<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
+    for_owners(owner.into(), false)
 }
 
-/// [`for_owner`] (`only_controller`) or [`for_any_owner`], for owners of a kind that has no Rust type.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::Secret;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{Kind, ObjectKey};
-///
-/// let certificates = Kind::in_namespaces("cert-manager.io/v1", "Certificate", "certificates");
-/// let secret: Secret = serde_json::from_value(serde_json::json!({"metadata": {
-///     "namespace": "default",
-///     "ownerReferences": [
-///         {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "name": "web", "uid": "1", "controller": true},
-///     ],
-/// }}))?;
-/// let event = Event::Create { object: Arc::new(secret), initial: false };
-/// let handler = handler::for_owner_of_kind(certificates, true);
-/// assert_eq!(handler.requests(&event), [ObjectKey::namespaced("default", "web")]);
-/// # Ok::<(), operator_runtime::Error>(())
-/// ```
-pub fn for_owner_of_kind<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
+pub(crate) fn for_owners<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
 }
 
-/// Reconciles the object of kind `O` that the annotations of the object name, as
-/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes them: for what cannot have an owner reference,
-/// because it lives in another namespace. After an update also the one that was named before.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::{ConfigMap, Node};
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{ObjectKey, owner};
-///
-/// let mut policy = ConfigMap::default();
-/// policy.metadata.name = Some("policy".to_owned());
-/// policy.metadata.namespace = Some("system".to_owned());
-/// // A Node is in no namespace, so nothing in one can own it.
-/// let mut node = Node::default();
-/// owner::set_owner_annotations(&policy, &mut node);
-///
-/// let event = Event::Create { object: Arc::new(node), initial: false };
-/// let requests = handler::for_annotated::<ConfigMap, Node>().requests(&event);
-/// assert_eq!(requests, [ObjectKey::namespaced("system", "policy")]);
-/// ```
-pub fn for_annotated<O: Object, K: Meta + 'static>() -> impl EventHandler<K> {
-    for_annotated_of_kind(Kind::of::<O>())
-}
-
-/// [`for_annotated`], for owners of a kind that has no Rust type.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::Node;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{Kind, ObjectKey};
-///
-/// let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"annotations": {
-///     "operator-sdk/primary-resource": "system/policy",
-///     "operator-sdk/primary-resource-type": "Policy.example.com",
-/// }}}))?;
-/// let event = Event::Create { object: Arc::new(node), initial: false };
-/// let policies = Kind::in_namespaces("example.com/v1", "Policy", "policies");
-/// let requests = handler::for_annotated_of_kind(policies).requests(&event);
-/// assert_eq!(requests, [ObjectKey::namespaced("system", "policy")]);
-/// # Ok::<(), operator_runtime::Error>(())
-/// ```
-pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandler<K> {
+/// Reconciles the object of this kind that the annotations of the object name, as
+/// [`set_owner_annotations`](crate::owner::set_owner_annotations) writes them: for objects that cannot have an owner
+/// reference, because they are in another namespace. After an update, the previous one is reconciled too.
+pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
+    let owner = owner.into();
     move |event: &Event<K>| {
         from_objects(event, |object| {
             annotated_key(&owner, object).into_iter().collect()
@@ -215,18 +116,6 @@ pub fn for_annotated_of_kind<K: Meta + 'static>(owner: Kind) -> impl EventHandle
 }
 
 /// Reconciles what `keys` makes of the object; after an update also what it makes of the old state.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::{ObjectKey, handler};
-///
-/// let handler = handler::map(|config: &ConfigMap| {
-///     let namespace = config.metadata.namespace.as_deref().unwrap_or_default();
-///     vec![ObjectKey::namespaced(namespace, "the-one-that-reads-it")]
-/// });
-/// # fn check(_: impl handler::EventHandler<ConfigMap>) {}
-/// # check(handler);
-/// ```
 pub fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
     keys: impl Fn(&K) -> I + Send + Sync + 'static,
 ) -> impl EventHandler<K> {
@@ -389,30 +278,30 @@ mod tests {
     #[test]
     fn owner_of_another_version_is_found() {
         let event = created(vec![reference("apps/v1beta2", "ReplicaSet", "web", true)]);
-        let keys = for_owner::<ReplicaSet, Pod>().requests(&event);
+        let keys = for_owner(Kind::of::<ReplicaSet>()).requests(&event);
         assert_eq!(keys, [ObjectKey::namespaced("default", "web")]);
     }
 
     #[test]
     fn owner_of_another_kind_or_group_is_not() {
         let event = created(vec![reference("example.com/v1", "ReplicaSet", "web", true)]);
-        assert!(for_owner::<ReplicaSet, Pod>().requests(&event).is_empty());
+        assert!(for_owner(Kind::of::<ReplicaSet>()).requests(&event).is_empty());
         let event = created(vec![reference("apps/v1", "ReplicaSet", "web", true)]);
-        assert!(for_owner::<Deployment, Pod>().requests(&event).is_empty());
+        assert!(for_owner(Kind::of::<Deployment>()).requests(&event).is_empty());
     }
 
     #[test]
     fn owner_that_does_not_control_needs_any_owner() {
         let event = created(vec![reference("apps/v1", "ReplicaSet", "web", false)]);
-        assert!(for_owner::<ReplicaSet, Pod>().requests(&event).is_empty());
-        assert_eq!(for_any_owner::<ReplicaSet, Pod>().requests(&event).len(), 1);
+        assert!(for_owner(Kind::of::<ReplicaSet>()).requests(&event).is_empty());
+        assert_eq!(for_any_owner(Kind::of::<ReplicaSet>()).requests(&event).len(), 1);
     }
 
     #[test]
     fn cluster_scoped_owner_has_no_namespace() {
         let event = created(vec![reference("v1", "Node", "node-1", true)]);
         assert_eq!(
-            for_owner::<Node, Pod>().requests(&event),
+            for_owner(Kind::of::<Node>()).requests(&event),
             [ObjectKey::cluster("node-1")]
         );
     }
@@ -421,7 +310,7 @@ mod tests {
     fn both_owners_hear_of_a_change_of_hands() {
         let old = pod(vec![reference("apps/v1", "ReplicaSet", "old", true)]);
         let new = pod(vec![reference("apps/v1", "ReplicaSet", "new", true)]);
-        let keys = for_owner::<ReplicaSet, Pod>().requests(&Event::Update { old, new });
+        let keys = for_owner(Kind::of::<ReplicaSet>()).requests(&Event::Update { old, new });
         assert_eq!(
             keys,
             [
@@ -442,8 +331,12 @@ mod tests {
             object: pod,
             initial: false,
         };
-        let keys = for_annotated::<Deployment, Pod>().requests(&event);
+        let keys = for_annotated(Kind::of::<Deployment>()).requests(&event);
         assert_eq!(keys, [ObjectKey::namespaced("other", "web")]);
-        assert!(for_annotated::<ReplicaSet, Pod>().requests(&event).is_empty());
+        assert!(
+            for_annotated(Kind::of::<ReplicaSet>())
+                .requests(&event)
+                .is_empty()
+        );
     }
 }

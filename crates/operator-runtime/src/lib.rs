@@ -53,8 +53,10 @@
 //!   share, starts and stops everything in order, elects a leader, and serves health checks and metrics.
 //! * A [`Controller`] reconciles the objects of one kind. It is notified of their changes, of those of objects that they
 //!   own ([`Controller::owns`]), and of any other [`Watch`](controller::Watch).
-//! * A [`Reconciler`] gets the object and a [`Context`]. An error is retried with exponential backoff; an [`Action`] asks
-//!   for another reconcile.
+//! * A [`Reconciler`] gets the object and a [`Context`], which applies the objects that it owns ([`Context::apply_owned`]),
+//!   deletes those that are no longer desired ([`Context::apply_owned_set`]), updates its status, records events, and waits
+//!   for other objects ([`KeyContext::wait_for`]). An error is retried with exponential backoff; an [`Action`] asks for
+//!   another reconcile.
 //! * The [`Client`] reads from the [`cache`], which watches each kind that is read, once. It writes to the API server.
 //!   Reads see the operator's own writes. Inside a reconcile, a write that would change nothing is not sent, so that an
 //!   operator at rest sends no requests.
@@ -64,7 +66,8 @@
 //! # Rules
 //! * Reconcile from the current state, not from what changed: a request carries no event, and several events are one request.
 //! * Name the objects that you create after their owner, so that a repeated reconcile creates nothing twice.
-//! * Deletion needs code only for resources outside the cluster; the garbage collector deletes owned objects.
+//! * Deletion needs code only for resources outside the cluster ([`Context::finalize`]); the garbage collector deletes owned
+//!   objects.
 
 pub use k8s_openapi;
 pub use kube;

@@ -31,13 +31,6 @@ use self::sampling::Sampler;
 pub use self::sampling::Sampling;
 
 /// How the log is written. The defaults are those of a program in production.
-///
-/// ```
-/// use operator_runtime::logging::{Encoder, Logging};
-///
-/// Logging { encoder: Encoder::Console, ..Logging::default() }.init();
-/// tracing::info!("Starting");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// The form; JSON.
@@ -53,13 +46,6 @@ pub struct Logging {
 }
 
 /// The form of the log.
-///
-/// ```
-/// use operator_runtime::logging::{Encoder, Logging};
-///
-/// assert_eq!(Logging::default().encoder, Encoder::Json);
-/// // {"timestamp":"2006-01-02T15:04:05.006Z","level":"INFO","message":"Starting","target":"…"}
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Encoder {
     /// Lines for people.
@@ -70,24 +56,10 @@ pub enum Encoder {
 
 /// What is logged: `debug`, `info`, `error`, `panic`, or a verbosity as zap's flags have it, where 1 is debug and
 /// anything greater is trace. `error` and `panic` are the same: a panic is told as an error.
-///
-/// ```
-/// use operator_runtime::logging::LogLevel;
-///
-/// assert_eq!("1".parse(), Ok(LogLevel::DEBUG));
-/// assert!("warn".parse::<LogLevel>().is_err());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
 
 /// From which level on messages have a stack trace, where the program was built with what it takes to name functions.
-///
-/// ```
-/// use operator_runtime::logging::{Logging, StacktraceLevel};
-///
-/// Logging { stacktrace_level: Some(StacktraceLevel::Error), ..Logging::default() }.init();
-/// tracing::error!("The message has a field `stacktrace`");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StacktraceLevel {
     /// Of information and everything worse.
@@ -99,13 +71,6 @@ pub enum StacktraceLevel {
 }
 
 /// The form of the time in the log; UTC where it is no number.
-///
-/// ```
-/// use operator_runtime::logging::{Logging, TimeEncoding};
-///
-/// // Whole seconds.
-/// Logging { time_encoding: TimeEncoding::Rfc3339, ..Logging::default() }.init();
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum TimeEncoding {
     /// Seconds since 1970, with fractions.
@@ -124,13 +89,6 @@ pub enum TimeEncoding {
 }
 
 /// A text that is no [`LogLevel`]. There is no verbosity below 1.
-///
-/// ```
-/// use operator_runtime::logging::LogLevel;
-///
-/// let error = "0".parse::<LogLevel>().expect_err("it is no level");
-/// assert_eq!(error.to_string(), r#""0" is no log level: use debug, info, error, panic or a number above 0"#);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no log level: use debug, info, error, panic or a number above 0")]
 pub struct UnknownLevel(String);

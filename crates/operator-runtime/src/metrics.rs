@@ -42,13 +42,13 @@ mod retry;
 mod tokio_runtime;
 mod webhook;
 
-pub use self::client::{CacheMetrics, ClientMetrics};
+pub(crate) use self::client::{CacheMetrics, ClientMetrics};
 pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
-pub use self::queue::{QueueMetrics, Running};
+pub(crate) use self::queue::{QueueMetrics, Running};
 pub(crate) use self::rest_client::is_watch;
 pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
-pub use self::webhook::{CertificateMetrics, WebhookMetrics, WebhookRequest};
+pub(crate) use self::webhook::{CertificateMetrics, WebhookMetrics};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].
 pub use prometheus_client;
 
@@ -58,14 +58,6 @@ type Label = (&'static str, String);
 pub(crate) type Objects = Arc<dyn Fn() -> Vec<ObjectMeta> + Send + Sync>;
 
 /// The metrics of one manager. Copies share the registry.
-///
-/// ```
-/// use operator_runtime::metrics::Metrics;
-///
-/// let metrics = Metrics::new();
-/// metrics.leader("example-operator").leading(true);
-/// assert!(metrics.clone().to_text().contains(r#"leader_election_master_status{name="example-operator"} 1"#));
-/// ```
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -126,17 +118,17 @@ impl Metrics {
     }
 
     /// The handle of a work queue; controller-runtime gives the queue the name of its controller.
-    pub fn queue(&self, name: &str) -> QueueMetrics {
+    pub(crate) fn queue(&self, name: &str) -> QueueMetrics {
         self.families.queue.handle(name)
     }
 
     /// The handle of the [`Client`](crate::Client) that reconcilers use, and counts with.
-    pub fn client(&self) -> ClientMetrics {
+    pub(crate) fn client(&self) -> ClientMetrics {
         self.families.client.client_handle()
     }
 
     /// The handle of the cache.
-    pub fn cache(&self) -> CacheMetrics {
+    pub(crate) fn cache(&self) -> CacheMetrics {
         self.families.client.cache_handle()
     }
 
@@ -154,13 +146,13 @@ impl Metrics {
     }
 
     /// The handle of the webhook at `path`. Its answers with the codes 200 and 500 show as 0 from now on.
-    pub fn webhook(&self, path: &str) -> WebhookMetrics {
+    pub(crate) fn webhook(&self, path: &str) -> WebhookMetrics {
         self.families.webhook.handle(path)
     }
 
     /// The handle of whoever reads certificates from files: `certwatcher_read_certificate_total` and
     /// `certwatcher_read_certificate_errors_total`.
-    pub fn certificates(&self) -> CertificateMetrics {
+    pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.families.webhook.certificates.clone()
     }
 

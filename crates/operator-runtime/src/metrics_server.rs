@@ -26,20 +26,6 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 type Handler = Arc<dyn Fn(Request<()>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
 
 /// Serves the metrics of a manager.
-///
-/// ```no_run
-/// use operator_runtime::certificates::Certificates;
-/// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-///
-/// # async fn example(client: kube::Client, metrics: Metrics) -> Result<(), Box<dyn std::error::Error>> {
-/// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
-/// let server = MetricsServer::new(metrics)
-///     .secure(Certificates::self_signed(["localhost"])?)
-///     .authorize(client);
-/// server.serve(listener, tokio_util::sync::CancellationToken::new()).await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 #[must_use = "call `serve`"]
 pub struct MetricsServer {
@@ -51,17 +37,6 @@ pub struct MetricsServer {
 }
 
 /// A path that cannot be served twice.
-///
-/// ```
-/// use http::Response;
-/// use operator_runtime::{metrics::Metrics, metrics_server::MetricsServer};
-///
-/// let handler = |_| async { Response::new("".into()) };
-/// let Err(error) = MetricsServer::new(Metrics::new()).handler("/metrics", handler) else {
-///     panic!("/metrics is taken");
-/// };
-/// assert_eq!(error.to_string(), "overriding builtin /metrics endpoint is not allowed");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DuplicatePath {
     /// That of the metrics themselves.

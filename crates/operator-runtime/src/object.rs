@@ -17,21 +17,6 @@ use serde::de::DeserializeOwned;
 ///
 /// There is nothing to implement or to register. A type that knows its kind is an [`Object`] as well; for the others a
 /// [`Kind`] says which one is meant.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Secret;
-/// use kube::api::DynamicObject;
-/// use kube::core::PartialObjectMeta;
-/// use operator_runtime::View;
-///
-/// fn name<V: View>(object: &V) -> &str {
-///     object.meta().name.as_deref().unwrap_or_default()
-/// }
-/// assert_eq!(name(&Secret::default()), "");
-/// # fn is_view<V: View>() {}
-/// is_view::<DynamicObject>();
-/// is_view::<PartialObjectMeta<Secret>>();
-/// ```
 pub trait View: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K> View for K where
@@ -41,24 +26,6 @@ impl<K> View for K where
 
 /// A type that knows its kind, and can be watched, cached and written: every type of `k8s-openapi`, and every custom
 /// resource that derives `kube::CustomResource`. There is nothing to implement or to register.
-///
-/// ```
-/// use kube::CustomResource;
-/// use operator_runtime::{Kind, Object};
-/// use schemars::JsonSchema;
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-/// #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
-/// struct MemcachedSpec {
-///     size: u16,
-/// }
-///
-/// fn plural<K: Object>() -> String {
-///     Kind::of::<K>().plural
-/// }
-/// assert_eq!(plural::<Memcached>(), "memcacheds");
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no Kubernetes object that knows its kind",
     note = "derive kube::CustomResource, Clone, Debug, Serialize and Deserialize, or use a type of k8s-openapi; \
@@ -69,15 +36,6 @@ pub trait Object: View + Resource<DynamicType: Clone + Default + fmt::Debug, Sco
 impl<K> Object for K where K: View + Resource<DynamicType: Clone + Default + fmt::Debug, Scope: 'static> {}
 
 /// What every object has, whatever its type; predicates and handlers that look at nothing else work for all kinds.
-///
-/// ```
-/// use operator_runtime::{Meta, event::Event};
-///
-/// /// A predicate of every kind.
-/// fn is_labelled(event: &Event<dyn Meta>) -> bool {
-///     event.object().metadata().labels.is_some()
-/// }
-/// ```
 pub trait Meta: Send + Sync {
     /// The `metadata` of the object.
     fn metadata(&self) -> &ObjectMeta;
@@ -123,14 +81,6 @@ pub struct Kind {
 /// Names one object of a kind: its namespace, unless the kind is cluster-scoped, and its name.
 ///
 /// Copies share their text.
-///
-/// ```
-/// use operator_runtime::ObjectKey;
-///
-/// let key = ObjectKey::namespaced("default", "sample");
-/// assert_eq!(key.namespace(), Some("default"));
-/// assert_eq!(key.to_string(), "default/sample");
-/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     namespace: Option<Arc<str>>,
@@ -208,6 +158,12 @@ impl Kind {
         } else {
             format!("{}/{}", self.group, self.version)
         }
+    }
+}
+
+impl From<&Kind> for Kind {
+    fn from(kind: &Kind) -> Self {
+        kind.clone()
     }
 }
 

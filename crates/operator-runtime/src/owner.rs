@@ -25,18 +25,6 @@ use kube::Resource;
 use crate::object::{Kind, Meta, Object, ObjectKey};
 
 /// Why an owner cannot own an object.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::{ConfigMap, Node};
-/// use operator_runtime::owner::{self, OwnerError};
-///
-/// let mut config = ConfigMap::default();
-/// config.metadata.uid = Some("u-1".to_owned());
-/// config.metadata.name = Some("config".to_owned());
-/// config.metadata.namespace = Some("default".to_owned());
-/// let refused = owner::set_owner_reference(&config, &mut Node::default());
-/// assert!(matches!(refused, Err(OwnerError::ClusterScoped { .. })));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
     /// Another object controls it already; an object has one controller.
@@ -80,17 +68,6 @@ pub enum OwnerError {
 }
 
 /// An object that may own others: of a type that knows its kind, by `From`, or of any kind, by [`Owner::of`].
-///
-/// ```
-/// use kube::api::DynamicObject;
-/// use operator_runtime::Kind;
-/// use operator_runtime::owner::Owner;
-///
-/// let gateways = Kind::in_namespaces("gateway.networking.k8s.io/v1", "Gateway", "gateways");
-/// let gateway = DynamicObject::new("public", &gateways.api_resource()).within("default");
-/// let owner = Owner::of(&gateways, &gateway);
-/// assert_eq!(owner.namespace(), Some("default"));
-/// ```
 #[derive(Clone, Debug)]
 pub struct Owner {
     kind: Kind,
@@ -221,24 +198,6 @@ impl fmt::Display for Owner {
 ///
 /// # Errors
 /// If another object controls `object`, if their namespaces forbid it, or if `owner` has no uid.
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::owner::{self, OwnerError};
-///
-/// let config = |name: &str, uid: &str| {
-///     let mut config = ConfigMap::default();
-///     config.metadata.name = Some(name.to_owned());
-///     config.metadata.namespace = Some("default".to_owned());
-///     config.metadata.uid = Some(uid.to_owned());
-///     config
-/// };
-/// let (first, second, mut owned) = (config("first", "u-1"), config("second", "u-2"), config("owned", "u-3"));
-/// owner::set_controller_reference(&first, &mut owned)?;
-/// assert!(owner::is_controlled_by(&first, &owned));
-/// let refused = owner::set_controller_reference(&second, &mut owned);
-/// assert!(matches!(refused, Err(OwnerError::AlreadyOwned { .. })));
-/// # Ok::<(), OwnerError>(())
-/// ```
 pub fn set_controller_reference<K: Object>(
     owner: impl Into<Owner>,
     object: &mut K,
@@ -250,24 +209,6 @@ pub fn set_controller_reference<K: Object>(
 ///
 /// A reference to the same owner (same group, kind and name) is replaced, also one that made it the controller.
 ///
-/// ```
-/// use k8s_openapi::api::core::v1::Secret;
-/// use operator_runtime::owner;
-///
-/// let secret = |name: &str| {
-///     let mut secret = Secret::default();
-///     secret.metadata.name = Some(name.to_owned());
-///     secret.metadata.namespace = Some("default".to_owned());
-///     secret.metadata.uid = Some(format!("uid-of-{name}"));
-///     secret
-/// };
-/// let mut shared = secret("shared");
-/// owner::set_owner_reference(&secret("a"), &mut shared)?;
-/// owner::set_owner_reference(&secret("b"), &mut shared)?;
-/// assert_eq!(shared.metadata.owner_references.map(|owners| owners.len()), Some(2));
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
-///
 /// # Errors
 /// If their namespaces forbid it, or if `owner` has no uid.
 pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -> Result<(), OwnerError> {
@@ -275,14 +216,6 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
 }
 
 /// Whether some object controls `object`.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Pod;
-/// use operator_runtime::owner;
-///
-/// // A Pod that somebody made by hand.
-/// assert!(!owner::has_controller(&Pod::default()));
-/// ```
 pub fn has_controller(object: &impl Meta) -> bool {
     let mut references = object.metadata().owner_references.iter().flatten();
     references.any(|reference| reference.controller == Some(true))
@@ -290,59 +223,16 @@ pub fn has_controller(object: &impl Meta) -> bool {
 
 /// Whether `owner` controls `object`. Group, kind and name are compared, and not the uid: a reference to an owner that
 /// was deleted and made again counts too.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::owner;
-///
-/// let mut owner = ConfigMap::default();
-/// owner.metadata.name = Some("owner".to_owned());
-/// owner.metadata.uid = Some("u-1".to_owned());
-/// let mut owned = ConfigMap::default();
-/// owner::set_owner_reference(&owner, &mut owned)?;
-/// assert!(!owner::is_controlled_by(&owner, &owned));
-/// owner::set_controller_reference(&owner, &mut owned)?;
-/// assert!(owner::is_controlled_by(&owner, &owned));
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
 pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).any(|reference| reference.controller == Some(true))
 }
 
 /// Whether `owner` is one of the owners of `object`, compared as [`is_controlled_by`] does.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::owner;
-///
-/// let mut owner = ConfigMap::default();
-/// owner.metadata.name = Some("owner".to_owned());
-/// owner.metadata.uid = Some("u-1".to_owned());
-/// let mut owned = ConfigMap::default();
-/// owner::set_owner_reference(&owner, &mut owned)?;
-/// owner.metadata.uid = Some("u-2".to_owned());
-/// assert!(owner::has_owner_reference(&owner, &owned));
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
 pub fn has_owner_reference(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).next().is_some()
 }
 
 /// Takes the reference to `owner` away, controlling or not, and says whether there was one.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::owner;
-///
-/// let mut owner = ConfigMap::default();
-/// owner.metadata.name = Some("owner".to_owned());
-/// owner.metadata.uid = Some("u-1".to_owned());
-/// let mut owned = ConfigMap::default();
-/// owner::set_controller_reference(&owner, &mut owned)?;
-/// assert!(owner::remove_owner_reference(&owner, &mut owned));
-/// assert!(!owner::remove_owner_reference(&owner, &mut owned));
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
 pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
     let owner = owner.into();
     let Some(references) = &mut object.meta_mut().owner_references else {
@@ -354,20 +244,6 @@ pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resourc
 }
 
 /// Takes the reference to `owner` away if it is the controlling one, and says whether there was one.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::owner;
-///
-/// let (mut owner, mut owned) = (ConfigMap::default(), ConfigMap::default());
-/// owner.metadata.name = Some("owner".to_owned());
-/// owner.metadata.uid = Some("u-1".to_owned());
-/// owner::set_owner_reference(&owner, &mut owned)?;
-/// assert!(!owner::remove_controller_reference(&owner, &mut owned));
-/// owner::set_controller_reference(&owner, &mut owned)?;
-/// assert!(owner::remove_controller_reference(&owner, &mut owned));
-/// # Ok::<(), operator_runtime::owner::OwnerError>(())
-/// ```
 pub fn remove_controller_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
     let owner = owner.into();
     let Some(references) = &mut object.meta_mut().owner_references else {
@@ -408,17 +284,9 @@ pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource
 }
 
 /// The annotation that names an owner: `namespace/name`, or `name` of one that is in no namespace.
-///
-/// ```
-/// assert_eq!(operator_runtime::owner::PRIMARY_RESOURCE, "operator-sdk/primary-resource");
-/// ```
 pub const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
 
 /// The annotation that names the kind of an owner: `Kind.group`, or `Kind` in the core group.
-///
-/// ```
-/// assert_eq!(operator_runtime::owner::PRIMARY_RESOURCE_TYPE, "operator-sdk/primary-resource-type");
-/// ```
 pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
 
 fn references<'a>(owner: &'a Owner, object: &'a impl Meta) -> impl Iterator<Item = &'a OwnerReference> {

@@ -21,23 +21,6 @@ use crate::event::Event;
 use crate::object::Meta;
 
 /// Decides whether an event matters. Every closure `Fn(&Event<K>) -> bool` does.
-///
-/// ```
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::Predicate;
-///
-/// /// Only what has replicas is of interest.
-/// struct Scaled;
-///
-/// impl Predicate<Deployment> for Scaled {
-///     fn test(&self, event: &Event<Deployment>) -> bool {
-///         event.object().spec.replicas != Some(0)
-///     }
-/// }
-/// let event = Event::Generic { object: Deployment::default().into() };
-/// assert!(Scaled.test(&event));
-/// ```
 pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
     /// Whether the event goes on to the handler.
     fn test(&self, event: &Event<K>) -> bool;
@@ -101,35 +84,11 @@ pub fn on_update<K: ?Sized + 'static>(
 ///
 /// Changes of the status, labels, annotations and finalizers are dropped; and so is every update of a kind that has
 /// no generation, such as ConfigMap: combine it with [`no_generation`] for those.
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let old = Deployment::default();
-/// let mut new = old.clone();
-/// new.metadata.labels = Some([("tier".to_owned(), "db".to_owned())].into());
-/// let event = Event::Update { old: Arc::new(old), new: Arc::new(new) };
-/// assert!(!predicate::generation_changed().test(&event));
-/// assert!(predicate::generation_changed().or(predicate::labels_changed()).test(&event));
-/// ```
 pub fn generation_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().generation != new.metadata().generation)
 }
 
 /// Passes updates of objects that have no `metadata.generation`.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let event = Event::Update { old: ConfigMap::default().into(), new: ConfigMap::default().into() };
-/// let generation = predicate::generation_changed();
-/// assert!(!generation.test(&event));
-/// assert!(generation.or(predicate::no_generation()).test(&event));
-/// ```
 pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| {
         [old, new]
@@ -139,62 +98,21 @@ pub fn no_generation<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
 }
 
 /// Passes updates that change the labels.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Node;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let old = Node::default();
-/// let mut new = old.clone();
-/// new.metadata.labels = Some([("topology.kubernetes.io/zone".to_owned(), "a".to_owned())].into());
-/// assert!(predicate::labels_changed().test(&Event::Update { old: old.into(), new: new.into() }));
-/// ```
 pub fn labels_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().labels != new.metadata().labels)
 }
 
 /// Passes updates that change the annotations.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Service;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let (old, new) = (Service::default(), Service::default());
-/// assert!(!predicate::annotations_changed().test(&Event::Update { old: old.into(), new: new.into() }));
-/// ```
 pub fn annotations_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().annotations != new.metadata().annotations)
 }
 
 /// Passes updates that change `metadata.resourceVersion`: every real one, and no resync, which repeats what is known.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Pod;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let resync = Event::Update { old: Pod::default().into(), new: Pod::default().into() };
-/// assert!(!predicate::resource_version_changed().test(&resync));
-/// ```
 pub fn resource_version_changed<K: Meta + ?Sized + 'static>() -> impl Predicate<K> {
     on_update(|old: &K, new: &K| old.metadata().resource_version != new.metadata().resource_version)
 }
 
 /// Drops every event of objects whose annotation `key` is `true` (or `1`, `t`, `T`, `TRUE`, `True`).
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let mut object = ConfigMap::default();
-/// object.metadata.annotations = Some([("example.com/paused".to_owned(), "true".to_owned())].into());
-/// let event = Event::Create { object: Arc::new(object), initial: false };
-/// assert!(!predicate::not_paused("example.com/paused").test(&event));
-/// assert!(predicate::not_paused("example.com/other").test(&event));
-/// ```
 pub fn not_paused<K: Meta + ?Sized + 'static>(key: &str) -> impl Predicate<K> {
     let key = key.to_owned();
     move |event: &Event<K>| {
@@ -224,18 +142,6 @@ pub fn filter<K: ?Sized + 'static>(wanted: impl Fn(&K) -> bool + Send + Sync + '
 }
 
 /// Passes events of objects whose labels match; of updates the new state counts, as with [`filter`].
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Pod;
-/// use kube::core::{Expression, Selector};
-/// use operator_runtime::event::Event;
-/// use operator_runtime::predicate::{self, Predicate};
-///
-/// let not_test: Selector = Expression::NotEqual("tier".to_owned(), "test".to_owned()).into();
-/// let mut pod = Pod::default();
-/// pod.metadata.labels = Some([("tier".to_owned(), "test".to_owned())].into());
-/// assert!(!predicate::labels_match(not_test).test(&Event::Generic { object: pod.into() }));
-/// ```
 pub fn labels_match<K: Meta + ?Sized + 'static>(selector: Selector) -> impl Predicate<K> {
     filter(move |object: &K| match &object.metadata().labels {
         Some(labels) => selector.matches(labels),

@@ -7,7 +7,7 @@ pub use crate::controller::{
 };
 pub use crate::error::{Error, Result};
 pub use crate::manager::Manager;
-pub use crate::object::ObjectKey;
+pub use crate::object::{Kind, ObjectKey};
 pub use crate::operator::Operator;
 pub use crate::rbac;
 pub use crate::webhook::Webhook;

@@ -25,11 +25,4 @@ pub use requests::Requests;
 pub use state::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
 
 /// The priority of keys from the first list and from resyncs; fresh events have 0, and so are served first.
-///
-/// ```
-/// use operator_runtime::queue::{Add, LOW_PRIORITY};
-///
-/// assert_eq!(LOW_PRIORITY, -100);
-/// assert!(Add::default().priority > LOW_PRIORITY);
-/// ```
 pub const LOW_PRIORITY: i32 = -100;

@@ -95,26 +95,11 @@ pub use self::server::{WebhookError, WebhookServer};
 use crate::object::{Kind, Object};
 
 /// The path of the defaulting webhook of `K`: `/mutate-cache-example-com-v1-memcached`.
-///
-/// ```
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use operator_runtime::webhook::mutate_path;
-///
-/// assert_eq!(mutate_path::<Deployment>(), "/mutate-apps-v1-deployment");
-/// ```
 pub fn mutate_path<K: Object>() -> String {
     path("mutate", &Kind::of::<K>())
 }
 
 /// The path of the validating webhook of `K`: `/validate-cache-example-com-v1-memcached`.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Pod;
-/// use operator_runtime::webhook::validate_path;
-///
-/// // The core group has no name.
-/// assert_eq!(validate_path::<Pod>(), "/validate--v1-pod");
-/// ```
 pub fn validate_path<K: Object>() -> String {
     path("validate", &Kind::of::<K>())
 }

@@ -97,17 +97,6 @@ struct Trouble {
 }
 
 /// How the waits between failed attempts of a watch grow: doubling, with up to as much again at random.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::cache::{CacheOptions, WatchBackoff};
-///
-/// // Ask a server that is away less often: 800 ms, doubling up to five minutes.
-/// let watch_backoff = WatchBackoff { max: Duration::from_secs(300), ..WatchBackoff::default() };
-/// assert_eq!(watch_backoff.min, Duration::from_millis(800));
-/// let options = CacheOptions { watch_backoff, ..CacheOptions::default() };
-/// # let _ = options;
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBackoff {
     /// After the first failure; 800 ms unless said otherwise.

@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn selectors_are_of_one_kind() {
         let selectors = Selectors::default()
-            .labels::<Pod>("app=web")
-            .fields::<Pod>("spec.nodeName=n");
+            .labels(Kind::of::<Pod>(), "app=web")
+            .fields(Kind::of::<Pod>(), "spec.nodeName=n");
         let options = CacheOptions {
             selectors,
             ..CacheOptions::default()
@@ -219,16 +219,16 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(&defaults), ["from=namespace", "from=default"]);
-        let kind = Selectors::default().labels::<Pod>("from=kind");
+        let kind = Selectors::default().labels(Kind::of::<Pod>(), "from=kind");
         assert_eq!(of(&selectors(kind.clone())), ["from=namespace", "from=kind"]);
         let own = Namespaces::default()
             .with("a", WatchOptions::new())
             .with("c", labels("from=both"));
         assert_eq!(
-            of(&selectors(kind.namespaces::<Pod>(own.clone()))),
+            of(&selectors(kind.namespaces(Kind::of::<Pod>(), own.clone()))),
             ["from=kind", "from=both"]
         );
-        let own = Selectors::default().namespaces::<Pod>(own);
+        let own = Selectors::default().namespaces(Kind::of::<Pod>(), own);
         assert_eq!(of(&selectors(own)), ["from=namespace", "from=both"]);
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let kind = WatchOptions::new().sync_period(None).bookmarks(false);
         let in_a = WatchOptions::new().sync_period(Duration::from_secs(5));
         let options = CacheOptions {
-            selectors: Selectors::default().options::<Pod>(kind),
+            selectors: Selectors::default().options(Kind::of::<Pod>(), kind),
             namespaces: Namespaces::default()
                 .with("a", in_a)
                 .with("b", WatchOptions::new()),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn kind_without_namespaces_has_none_to_watch() {
-        let selectors = Selectors::default().namespaces::<Node>(["a"]);
+        let selectors = Selectors::default().namespaces(Kind::of::<Node>(), ["a"]);
         let options = CacheOptions {
             selectors,
             ..CacheOptions::default()

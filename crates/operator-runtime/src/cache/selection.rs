@@ -6,19 +6,10 @@ use kube::core::{Expression, Selector, SelectorExt};
 
 use super::field_selector::FieldSelector;
 use super::watch_options::{Namespaces, WatchOptions};
-use crate::object::{Kind, Object};
+use crate::object::Kind;
 
 /// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with
 /// certain values of indexes or any.
-///
-/// ```
-/// use operator_runtime::cache::ListOptions;
-///
-/// let web = ListOptions::in_namespace("default").labels([("app", "web")]).has_labels(["owner"]);
-/// let on_node = ListOptions::all().index("node", "worker-1");
-/// let running = ListOptions::all().fields("spec.nodeName=worker-1,status.phase=Running");
-/// # let _ = (web, on_node, running);
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
     namespace: Option<String>,
@@ -35,16 +26,15 @@ pub struct ListOptions {
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
+/// use operator_runtime::Kind;
 /// use operator_runtime::cache::{CacheOptions, Selectors};
 ///
 /// let selectors = Selectors::default()
-///     .labels::<Pod>("app.kubernetes.io/managed-by=memcached-operator")
-///     .namespaces::<Secret>(["cert-manager"]);
+///     .labels(Kind::of::<Pod>(), "app.kubernetes.io/managed-by=memcached-operator")
+///     .namespaces(Kind::of::<Secret>(), ["cert-manager"]);
 /// let options = CacheOptions { selectors, ..CacheOptions::default() };
 /// # let _ = options;
 /// ```
-///
-/// Each function has a twin with `_of`, for kinds that have no Rust type.
 #[derive(Clone, Debug, Default)]
 pub struct Selectors {
     by_kind: HashMap<String, OfKind>,
@@ -60,14 +50,6 @@ pub(super) struct OfKind {
 
 /// Kinds whose objects are kept as they are read, and not packed: for kinds that are listed as a whole again and again.
 /// An object takes some ten times as much memory then, and reading it costs nothing.
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Pod;
-/// use operator_runtime::cache::{CacheOptions, Unpacked};
-///
-/// let options = CacheOptions { unpacked: Unpacked::default().kind::<Pod>(), ..CacheOptions::default() };
-/// # let _ = options;
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Unpacked {
     kinds: HashSet<String>,
@@ -76,16 +58,10 @@ pub struct Unpacked {
 // === impl Unpacked ===
 
 impl Unpacked {
-    /// Keeps the objects of `K` as they are read. Another call names another kind.
+    /// Keeps the objects of a kind as they are read. Another call names another kind.
     #[must_use]
-    pub fn kind<K: Object>(self) -> Self {
-        self.kind_of(&Kind::of::<K>())
-    }
-
-    /// [`Unpacked::kind`] of a kind that has no Rust type.
-    #[must_use]
-    pub fn kind_of(mut self, kind: &Kind) -> Self {
-        self.kinds.insert(kind.path());
+    pub fn kind(mut self, kind: impl Into<Kind>) -> Self {
+        self.kinds.insert(kind.into().path());
         self
     }
 
@@ -251,63 +227,39 @@ impl From<Option<&str>> for ListOptions {
 // === impl Selectors ===
 
 impl Selectors {
-    /// Keeps the objects of `K` whose labels match, in the form of `kubectl get -l`.
+    /// Keeps the objects of a kind whose labels match, in the form of `kubectl get -l`.
     #[must_use]
-    pub fn labels<K: Object>(self, selector: &str) -> Self {
-        self.labels_of(&Kind::of::<K>(), selector)
-    }
-
-    /// [`Selectors::labels`] of a kind that has no Rust type.
-    #[must_use]
-    pub fn labels_of(mut self, kind: &Kind, selector: &str) -> Self {
-        self.entry(kind).options.labels = Some(selector.to_owned());
+    pub fn labels(mut self, kind: impl Into<Kind>, selector: &str) -> Self {
+        self.entry(kind.into()).options.labels = Some(selector.to_owned());
         self
     }
 
-    /// Keeps the objects of `K` whose fields match, in the form of `kubectl get --field-selector`. Which fields can be
+    /// Keeps the objects of a kind whose fields match, in the form of `kubectl get --field-selector`. Which fields can be
     /// selected is up to the server: `metadata.name`, `metadata.namespace` and some of each kind.
     #[must_use]
-    pub fn fields<K: Object>(self, selector: &str) -> Self {
-        self.fields_of(&Kind::of::<K>(), selector)
-    }
-
-    /// [`Selectors::fields`] of a kind that has no Rust type.
-    #[must_use]
-    pub fn fields_of(mut self, kind: &Kind, selector: &str) -> Self {
-        self.entry(kind).options.fields = Some(selector.to_owned());
+    pub fn fields(mut self, kind: impl Into<Kind>, selector: &str) -> Self {
+        self.entry(kind.into()).options.fields = Some(selector.to_owned());
         self
     }
 
-    /// Keeps the objects of `K` in these namespaces, instead of those of all watched ones; all if none is named.
+    /// Keeps the objects of a kind in these namespaces, instead of those of all watched ones; all if none is named.
     #[must_use]
-    pub fn namespaces<K: Object>(self, namespaces: impl Into<Namespaces>) -> Self {
-        self.namespaces_of(&Kind::of::<K>(), namespaces)
-    }
-
-    /// [`Selectors::namespaces`] of a kind that has no Rust type.
-    #[must_use]
-    pub fn namespaces_of(mut self, kind: &Kind, namespaces: impl Into<Namespaces>) -> Self {
-        self.entry(kind).namespaces = Some(namespaces.into());
+    pub fn namespaces(mut self, kind: impl Into<Kind>, namespaces: impl Into<Namespaces>) -> Self {
+        self.entry(kind.into()).namespaces = Some(namespaces.into());
         self
     }
 
-    /// How the objects of `K` are watched; what was said of them before stays where these say nothing.
+    /// Sets how the objects of a kind are watched. What the options leave open stays as it was.
     #[must_use]
-    pub fn options<K: Object>(self, options: WatchOptions) -> Self {
-        self.options_of(&Kind::of::<K>(), options)
-    }
-
-    /// [`Selectors::options`] of a kind that has no Rust type.
-    #[must_use]
-    pub fn options_of(mut self, kind: &Kind, options: WatchOptions) -> Self {
-        let entry = self.entry(kind);
+    pub fn options(mut self, kind: impl Into<Kind>, options: WatchOptions) -> Self {
+        let entry = self.entry(kind.into());
         entry.options = options.or(&entry.options);
         self
     }
 
-    fn entry(&mut self, kind: &Kind) -> &mut OfKind {
+    fn entry(&mut self, kind: Kind) -> &mut OfKind {
         let entry = self.by_kind.entry(kind.path()).or_default();
-        entry.kind = Some(kind.clone());
+        entry.kind = Some(kind);
         entry
     }
 

@@ -28,15 +28,6 @@ pub struct WatchErrorHandler(Option<Handler>);
 type Handler = Arc<dyn Fn(&WatchFailure<'_>) + Send + Sync>;
 
 /// A failed attempt to list or to watch.
-///
-/// ```
-/// use operator_runtime::cache::WatchFailure;
-///
-/// fn place(failure: &WatchFailure<'_>) -> String {
-///     format!("{} in {}", failure.kind, failure.namespace.unwrap_or("all namespaces"))
-/// }
-/// # let _ = place;
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct WatchFailure<'a> {

@@ -13,22 +13,6 @@ use super::transforms::Transforms;
 /// 3. the kind ([`Selectors::options`](super::Selectors::options));
 /// 4. for the kinds of 1, the same namespace in [`CacheOptions::namespaces`](super::CacheOptions::namespaces);
 /// 5. [`CacheOptions`](super::CacheOptions).
-///
-/// ```
-/// use std::time::Duration;
-/// use k8s_openapi::api::core::v1::Secret;
-/// use operator_runtime::cache::{CacheOptions, Namespaces, Selectors, WatchOptions};
-///
-/// // Every Secret of the operator's own namespace, elsewhere only those that are labelled.
-/// let secrets = Namespaces::named(["my-operator"]).others(WatchOptions::new().labels("my-operator=reads"));
-/// let options = CacheOptions {
-///     selectors: Selectors::default()
-///         .namespaces::<Secret>(secrets)
-///         .options::<Secret>(WatchOptions::new().sync_period(Duration::from_secs(3600))),
-///     ..CacheOptions::default()
-/// };
-/// # let _ = options;
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     pub(super) labels: Option<String>,

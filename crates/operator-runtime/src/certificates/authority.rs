@@ -28,17 +28,6 @@ const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
 /// Makes certificates that those trust who trust it.
-///
-/// ```
-/// use operator_runtime::certificates::{Authority, Certificates};
-///
-/// // One authority for the servers of one process:
-/// let authority = Authority::generate()?;
-/// let trusted = authority.certificate().to_owned();
-/// let certificates = Certificates::issued_by(authority, ["metrics.system.svc", "webhooks.system.svc"])?;
-/// # let _ = (trusted, certificates);
-/// # Ok::<(), operator_runtime::certificates::CertificateError>(())
-/// ```
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,

@@ -12,17 +12,6 @@ use serde_json::{Value, json};
 const TRIES: usize = 5;
 
 /// An object whose `caBundle` the API server reads.
-///
-/// ```
-/// use operator_runtime::certificates::CaBundle;
-///
-/// let bundles = [
-///     CaBundle::Mutating("memcached-operator-mutating-webhook-configuration".to_owned()),
-///     CaBundle::Validating("memcached-operator-validating-webhook-configuration".to_owned()),
-///     CaBundle::Conversion("memcacheds.cache.example.com".to_owned()),
-/// ];
-/// # let _ = bundles;
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaBundle {
     /// All webhooks of the `MutatingWebhookConfiguration` of this name.

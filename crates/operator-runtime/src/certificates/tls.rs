@@ -23,12 +23,6 @@ static TLS13: [&SupportedProtocolVersion; 1] = [&version::TLS13];
 
 /// The oldest version of TLS that a server speaks. There is nothing older than 1.2, and of its cipher suites only those
 /// that are thought safe. 1.2 unless said otherwise.
-///
-/// ```
-/// use operator_runtime::certificates::TlsVersion;
-///
-/// assert_eq!(TlsVersion::default(), TlsVersion::Tls12);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2.

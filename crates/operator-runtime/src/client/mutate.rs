@@ -107,7 +107,7 @@ impl<K: View> Resources<'_, K> {
                 Err(error) if attempts < ATTEMPTS && is_stale(&error, existing.is_some()) => {
                     attempts += 1;
                     self.client.metrics.conflict_retried(&target.kind.to_string());
-                    existing = self.client.live().get_of(&target.kind, &target.key).await?;
+                    existing = self.live().get(&target.key).await?;
                 }
                 outcome => return Ok(outcome?),
             }

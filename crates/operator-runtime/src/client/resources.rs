@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::request::Target;
-use super::{Client, ClientError, StatusWriter, Subresource, Written, merge};
+use super::{Client, ClientError, LiveReader, StatusWriter, Subresource, Written, merge};
 use crate::cache::decode::with_owners;
 use crate::cache::informer::Known;
 use crate::cache::skips::Interest;
@@ -89,6 +89,11 @@ impl<'a, K: View> Resources<'a, K> {
             .cache
             .read(&informer, &target.key, consistency)
             .await?)
+    }
+
+    /// Reads past the cache; see [`Client::live`].
+    pub fn live(&self) -> LiveReader<'_, K> {
+        LiveReader::new(self.client, Cow::Borrowed(&self.kind))
     }
 
     /// The objects that `options` name, from the cache; see [`Client::list`].

@@ -223,7 +223,7 @@ impl Client {
             match sent.await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     self.metrics.conflict_retried(&target.kind.to_string());
-                    match self.live().get_of::<K>(&target.kind, &target.key).await? {
+                    match self.resources::<K>(&target.kind).live().get(&target.key).await? {
                         Some(newest) if is_same_object(object, &newest) => base = newest,
                         _ => break,
                     }

@@ -4,16 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// The object after a write, and whether a request was sent for it. It dereferences to the object.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::client::Written;
-///
-/// let written = Written::Unchanged(Arc::new(ConfigMap::default()));
-/// assert!(!written.was_sent());
-/// assert_eq!(written.metadata.name, None);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written<K> {
     /// A request was sent; the object is the server's answer.

@@ -10,18 +10,6 @@ use crate::queue::limiter::RateLimit;
 /// How a controller works. What is `None` is as [`ManagerBuilder::controller_options`] says, and otherwise as the
 /// default that is named here.
 ///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::ControllerOptions;
-///
-/// let options = ControllerOptions {
-///     max_concurrent_reconciles: Some(8),
-///     reconciliation_timeout: Some(Duration::from_secs(60)),
-///     ..ControllerOptions::default()
-/// };
-/// # let _ = options;
-/// ```
-///
 /// [`ManagerBuilder::controller_options`]: crate::manager::ManagerBuilder::controller_options
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {

@@ -29,16 +29,6 @@ pub(crate) enum Source {
 }
 
 /// Sends values into a controller, from wherever the operator hears of them; made by [`channel`].
-///
-/// ```
-/// use operator_runtime::Request;
-/// use operator_runtime::controller::{self, Sender};
-///
-/// let (sender, _requests) = controller::channel::<Request>(1024);
-/// // Hand a clone to whoever hears of something.
-/// let webhook: Sender<Request> = sender.clone();
-/// assert!(webhook.try_send(Request::cluster("ticket-7")).is_ok());
-/// ```
 pub type Sender<T> = mpsc::Sender<T>;
 
 /// A channel into a controller: for [`Controller::requests_from`](super::Controller::requests_from) with keys, or for

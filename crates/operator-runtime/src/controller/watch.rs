@@ -243,7 +243,7 @@ impl<K: View> Watch<K, Mapped<K>> {
             Mapping::Find(make) => make(cache.clone()),
             Mapping::Owners { only_controller } => {
                 let owner = primary.ok_or_else(|| ControllerError::NoOwnerKind(self.kind.to_string()))?;
-                Box::new(handler::for_owner_of_kind::<K>(owner.clone(), only_controller))
+                Box::new(handler::for_owners::<K>(owner.clone(), only_controller))
             }
         };
         let cache = self.cluster.as_ref().map_or(cache, Client::cache);

@@ -16,20 +16,6 @@ use super::ElectionError;
 const JITTER: f64 = 1.2;
 
 /// The times of an election with lease; every candidate should have the same.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::election::Timing;
-///
-/// // Slower to take over, and kinder to an API server that is slow: six renewals in the time of a lease.
-/// let timing = Timing {
-///     lease_duration: Duration::from_secs(60),
-///     renew_deadline: Duration::from_secs(40),
-///     retry_period: Duration::from_secs(10),
-/// };
-/// assert_eq!(Timing::default().lease_duration, Duration::from_secs(15));
-/// # let _ = timing;
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long others wait after the last renewal that they saw before they take over; 15 s unless said otherwise.

@@ -13,12 +13,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// How much of a message that comes again and again is logged: of each place in the program so many a second, and of
 /// the rest of that second every so many-th. Different places never take each other's share.
-///
-/// ```
-/// use operator_runtime::logging::{Logging, Sampling};
-///
-/// assert_eq!(Logging::default().sampling, Some(Sampling { first: 100, thereafter: 100 }));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// How many messages are logged in any case.

@@ -76,16 +76,6 @@ pub(super) struct MetricsOptions {
 /// By default no health checks and no metrics are served and there is no leader election, as suits tests;
 /// [`ManagerBuilder::args`] brings what the command line says. What a method sets has precedence over the command line. The
 /// order of the calls does not matter.
-///
-/// ```
-/// use operator_runtime::Manager;
-/// use operator_runtime::manager::ManagerBuilder;
-///
-/// /// How every test of an operator begins.
-/// fn quiet(client: kube::Client) -> ManagerBuilder {
-///     Manager::builder("example-operator").client(client).webhook_bind_address("127.0.0.1:0")
-/// }
-/// ```
 #[derive(Debug)]
 #[must_use = "call `build`"]
 pub struct ManagerBuilder {

@@ -51,14 +51,6 @@ pub(super) struct Connection {
 /// With a configuration the operator makes its own connections. They notice a peer that is gone, use proxies, and repeat
 /// requests only where that is safe. A client of your own repeats requests by its own rules: those of kube repeat every
 /// request after 429, 503 and 504, also a POST that may have been carried out, unless `Config::default_retry` is `false`.
-///
-/// ```
-/// use operator_runtime::manager::ManagerBuilder;
-///
-/// fn of_context(builder: ManagerBuilder, config: kube::Config) -> ManagerBuilder {
-///     builder.client(config)
-/// }
-/// ```
 pub struct Connect(Way);
 
 enum Way {

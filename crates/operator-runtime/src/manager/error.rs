@@ -10,22 +10,6 @@ use crate::metrics_server::DuplicatePath;
 use crate::webhook::WebhookError;
 
 /// Why a manager cannot be built, or ended.
-///
-/// ```
-/// use operator_runtime::Manager;
-/// use operator_runtime::manager::ManagerError;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> operator_runtime::Result<()> {
-/// # let env = operator_envtest::TestEnv::builder().backend(Default::default()).start().await?;
-/// # let manager = Manager::builder("example-operator").client(env.client()).build().await?;
-/// let again = manager.clone();
-/// manager.run_until(std::future::ready(())).await?;
-/// let error = again.run_until(std::future::ready(())).await.expect_err("it ran already");
-/// assert!(matches!(error.find(), Some(ManagerError::AlreadyStarted)));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// There is no cluster to talk to.

@@ -11,37 +11,15 @@ use super::{Label, counters, gauges};
 
 /// Counts what the client spares and repairs. `kind` is `Kind.group`, such as `Deployment.apps`, which is how a
 /// [`Kind`](crate::Kind) prints.
-///
-/// ```
-/// use operator_runtime::metrics::{ClientMetrics, Metrics};
-///
-/// let metrics = Metrics::new();
-/// let client: ClientMetrics = metrics.client();
-/// client.conflict_retried("Deployment.apps");
-/// // Without a registry the same calls are allowed, and nobody sees them.
-/// ClientMetrics::default().conflict_retried("Deployment.apps");
-/// let line = r#"operator_runtime_conflicts_retried_total{kind="Deployment.apps"} 1"#;
-/// assert!(metrics.to_text().contains(line));
-/// ```
 #[derive(Clone, Debug, Default)]
-pub struct ClientMetrics {
+pub(crate) struct ClientMetrics {
     writes_skipped: Family<[Label; 1], Counter>,
     conflicts_retried: Family<[Label; 1], Counter>,
 }
 
 /// Counts the objects that the cache could not take in.
-///
-/// ```
-/// use operator_runtime::metrics::Metrics;
-///
-/// let metrics = Metrics::new();
-/// let cache = metrics.cache();
-/// cache.quarantined("Deployment.apps", 1);
-/// cache.quarantined("Deployment.apps", 0);
-/// assert!(metrics.to_text().contains(r#"operator_runtime_quarantined_objects{kind="Deployment.apps"} 0"#));
-/// ```
 #[derive(Clone, Debug, Default)]
-pub struct CacheMetrics {
+pub(crate) struct CacheMetrics {
     quarantined: Family<[Label; 1], Gauge>,
     live: Family<[Label; 3], Gauge>,
     /// The name of the other cluster; empty for the manager's own.
@@ -59,25 +37,25 @@ pub(super) struct Families {
 
 impl ClientMetrics {
     /// Counts a write that was not sent because it would have changed nothing.
-    pub fn write_skipped(&self, kind: &str) {
+    pub(crate) fn write_skipped(&self, kind: &str) {
         self.writes_skipped.get_or_create(&of_kind(kind)).inc();
     }
 
     /// Counts a conflict that was answered by reading and trying again.
-    pub fn conflict_retried(&self, kind: &str) {
+    pub(crate) fn conflict_retried(&self, kind: &str) {
         self.conflicts_retried.get_or_create(&of_kind(kind)).inc();
     }
 }
 
 impl CacheMetrics {
     /// Says how many objects of a kind are set aside now because they do not decode.
-    pub fn quarantined(&self, kind: &str, objects: usize) {
+    pub(crate) fn quarantined(&self, kind: &str, objects: usize) {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.quarantined.get_or_create(&of_kind(kind)).set(objects);
     }
 
     /// Counts requests that are reconciled again because of a skipped write.
-    pub fn skipped_writes_requeued(&self, kind: &str, requests: usize) {
+    pub(crate) fn skipped_writes_requeued(&self, kind: &str, requests: usize) {
         let requests = u64::try_from(requests).unwrap_or(u64::MAX);
         self.skipped_writes_requeued
             .get_or_create(&of_kind(kind))

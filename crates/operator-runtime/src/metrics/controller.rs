@@ -18,19 +18,6 @@ const RECONCILE_TIME: Buckets = Buckets(&[
 
 /// Counts the reconciles of one controller. A [`Controller`](crate::Controller) does so by itself; the handle is for
 /// workers of another making that are to show in the same dashboards.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::metrics::{Metrics, Outcome};
-///
-/// let metrics = Metrics::new();
-/// let importer = metrics.controller("importer", 1);
-/// let active = importer.worker();
-/// importer.finished(Outcome::Success, Duration::from_millis(20));
-/// drop(active);
-/// let bucket = r#"controller_runtime_reconcile_time_seconds_bucket{le="0.025",controller="importer"} 1"#;
-/// assert!(metrics.to_text().contains(bucket));
-/// ```
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     success: Counter,
@@ -46,17 +33,6 @@ pub struct ControllerMetrics {
 }
 
 /// How a reconcile ended: the label `result` of `controller_runtime_reconcile_total`.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::metrics::{Metrics, Outcome};
-///
-/// let metrics = Metrics::new();
-/// metrics.controller("memcached", 1).finished(Outcome::TerminalError, Duration::ZERO);
-/// let text = metrics.to_text();
-/// assert!(text.contains(r#"controller_runtime_reconcile_total{controller="memcached",result="error"} 1"#));
-/// assert!(text.contains(r#"controller_runtime_terminal_reconcile_errors_total{controller="memcached"} 1"#));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is left to do.
@@ -72,14 +48,6 @@ pub enum Outcome {
 }
 
 /// Counts a worker as active until it is dropped.
-///
-/// ```
-/// use operator_runtime::metrics::{ActiveWorker, Metrics};
-///
-/// let metrics = Metrics::new();
-/// let workers: Vec<ActiveWorker> = (0..3).map(|_| metrics.controller("memcached", 4).worker()).collect();
-/// assert!(metrics.to_text().contains(r#"controller_runtime_active_workers{controller="memcached"} 3"#));
-/// ```
 #[derive(Debug)]
 #[must_use = "hold it for as long as the reconcile runs"]
 pub struct ActiveWorker(Gauge);

@@ -7,15 +7,6 @@ use prometheus_client::registry::Registry;
 use super::{Label, gauges};
 
 /// Says whether this process leads; given to an election that the operator builds itself.
-///
-/// ```
-/// use operator_runtime::election::LeaderElection;
-/// use operator_runtime::metrics::Metrics;
-///
-/// # fn example(client: kube::Client, metrics: &Metrics) {
-/// let builder = LeaderElection::builder(client, "importer").metrics(metrics.leader("importer"));
-/// # }
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct LeaderMetrics {
     status: Gauge,

@@ -22,22 +22,8 @@ const OTHER_PRIORITIES: &str = "exceeded_cardinality_limit";
 
 /// Counts what goes through one work queue. The queue of a controller does so by itself; the handle is for queues of
 /// another making, such as a [`Queue`](crate::queue::Queue) that an operator drives.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::metrics::Metrics;
-///
-/// let metrics = Metrics::new();
-/// let queue = metrics.queue("importer");
-/// queue.added(1);
-/// let running = queue.started(Duration::from_millis(2));
-/// // … work …
-/// drop(running);
-/// let line = r#"workqueue_work_duration_seconds_count{name="importer",controller="importer"} 1"#;
-/// assert!(metrics.to_text().contains(line));
-/// ```
 #[derive(Clone, Debug)]
-pub struct QueueMetrics {
+pub(crate) struct QueueMetrics {
     adds: Counter,
     retries: Counter,
     queue_duration: Histogram,
@@ -46,19 +32,9 @@ pub struct QueueMetrics {
 }
 
 /// A key that is worked on: it counts as such, and its time runs, until it is dropped.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::metrics::{Metrics, Running};
-///
-/// let metrics = Metrics::new();
-/// let running: Running = metrics.queue("importer").started(Duration::ZERO);
-/// let unobserved = r#"workqueue_work_duration_seconds_count{name="importer",controller="importer"} 0"#;
-/// assert!(metrics.to_text().contains(unobserved));
-/// ```
 #[derive(Debug)]
 #[must_use = "hold it for as long as the key is worked on"]
-pub struct Running {
+pub(crate) struct Running {
     id: u64,
     since: Instant,
     work_duration: Histogram,
@@ -107,17 +83,17 @@ impl Default for QueueMetrics {
 
 impl QueueMetrics {
     /// Counts keys that became ready.
-    pub fn added(&self, keys: u64) {
+    pub(crate) fn added(&self, keys: u64) {
         self.adds.inc_by(keys);
     }
 
     /// Counts keys that were added with a delay; they are told as [added](QueueMetrics::added) when they become ready.
-    pub fn retried(&self, keys: u64) {
+    pub(crate) fn retried(&self, keys: u64) {
         self.retries.inc_by(keys);
     }
 
     /// Counts a key that a worker took, after it `waited` in the queue, as worked on until the answer is dropped.
-    pub fn started(&self, waited: Duration) -> Running {
+    pub(crate) fn started(&self, waited: Duration) -> Running {
         self.queue_duration.observe(waited.as_secs_f64());
         let since = Instant::now();
         let mut live = self.live.lock();
@@ -134,7 +110,7 @@ impl QueueMetrics {
     }
 
     /// Shows the depth without a priority from now on, as controller-runtime does of a queue that knows none.
-    pub fn without_priorities(&self) {
+    pub(crate) fn without_priorities(&self) {
         self.live.lock().plain = true;
     }
 
@@ -142,7 +118,7 @@ impl QueueMetrics {
     /// are read. The first 25 priorities keep a label of their own; all others share `exceeded_cardinality_limit`.
     ///
     /// The function should not keep the queue alive for ever: let it hold a `Weak`.
-    pub fn depth(&self, depth: impl Fn() -> Vec<(i32, usize)> + Send + 'static) {
+    pub(crate) fn depth(&self, depth: impl Fn() -> Vec<(i32, usize)> + Send + 'static) {
         self.live.lock().depth = Some(Box::new(depth));
     }
 }

@@ -54,15 +54,6 @@ pub struct RestClientLayer {
 }
 
 /// A service whose requests are counted; made by [`RestClientLayer`].
-///
-/// ```
-/// use operator_runtime::metrics::{Metrics, RestClientService};
-/// use tower::Layer as _;
-///
-/// fn counted<S>(metrics: &Metrics, service: S) -> RestClientService<S> {
-///     metrics.rest_client_layer("10.0.0.1:6443").layer(service)
-/// }
-/// ```
 #[derive(Clone, Debug)]
 pub struct RestClientService<S> {
     inner: S,
@@ -71,16 +62,6 @@ pub struct RestClientService<S> {
 
 /// The body of an answer, whose size and duration are observed when it has been read or is dropped. It is a body as
 /// the one inside it is.
-///
-/// ```
-/// use operator_runtime::metrics::Measured;
-///
-/// # async fn example(answer: http::Response<Measured<String>>) -> operator_runtime::Result<()> {
-/// use http_body_util::BodyExt as _;
-/// let bytes = answer.into_body().collect().await?.to_bytes();
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct Measured<R> {
     inner: R,

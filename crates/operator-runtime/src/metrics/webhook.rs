@@ -12,18 +12,8 @@ use prometheus_client::registry::Registry;
 use super::{Buckets, DECADES, Label, counters, gauges, histograms, registered};
 
 /// Counts the requests to one webhook. A [`WebhookServer`](crate::webhook::WebhookServer) does so by itself.
-///
-/// ```
-/// use http::StatusCode;
-/// use operator_runtime::metrics::Metrics;
-///
-/// let metrics = Metrics::new();
-/// metrics.webhook("/authorize").request().answered(StatusCode::OK);
-/// let line = r#"controller_runtime_webhook_requests_total{webhook="/authorize",code="200"} 1"#;
-/// assert!(metrics.to_text().contains(line));
-/// ```
 #[derive(Clone, Debug)]
-pub struct WebhookMetrics {
+pub(crate) struct WebhookMetrics {
     path: String,
     requests: Family<[Label; 2], Counter>,
     latency: Histogram,
@@ -33,36 +23,17 @@ pub struct WebhookMetrics {
 }
 
 /// A request that is being answered: it counts as in flight, and its time runs, until it is dropped.
-///
-/// ```
-/// use operator_runtime::metrics::{Metrics, WebhookRequest};
-///
-/// let metrics = Metrics::new();
-/// let request: WebhookRequest = metrics.webhook("/authorize").request();
-/// let line = r#"controller_runtime_webhook_requests_in_flight{webhook="/authorize"} 1"#;
-/// assert!(metrics.to_text().contains(line));
-/// ```
 #[derive(Debug)]
 #[must_use = "call `answered` with the status code of the answer"]
-pub struct WebhookRequest {
+pub(crate) struct WebhookRequest {
     metrics: WebhookMetrics,
     since: Instant,
 }
 
 /// Counts the readings of certificate files; given to
 /// [`Certificates::metrics`](crate::certificates::Certificates::metrics).
-///
-/// ```
-/// use operator_runtime::certificates::Certificates;
-/// use operator_runtime::metrics::{CertificateMetrics, Metrics};
-///
-/// # fn example(certificates: Certificates, metrics: &Metrics) -> Certificates {
-/// let counters: CertificateMetrics = metrics.certificates();
-/// certificates.metrics(counters)
-/// # }
-/// ```
 #[derive(Clone, Debug, Default)]
-pub struct CertificateMetrics {
+pub(crate) struct CertificateMetrics {
     pub(crate) reads: Counter,
     pub(crate) errors: Counter,
 }
@@ -94,7 +65,7 @@ impl Default for WebhookMetrics {
 
 impl WebhookMetrics {
     /// Counts a request as in flight until the answer is dropped.
-    pub fn request(&self) -> WebhookRequest {
+    pub(crate) fn request(&self) -> WebhookRequest {
         self.in_flight.inc();
         WebhookRequest {
             metrics: self.clone(),
@@ -103,12 +74,12 @@ impl WebhookMetrics {
     }
 
     /// Counts a panic of an admission webhook.
-    pub fn panicked(&self) {
+    pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
 
     /// Counts a panic of a conversion webhook.
-    pub fn conversion_panicked(&self) {
+    pub(crate) fn conversion_panicked(&self) {
         self.conversion_panics.inc();
     }
 
@@ -120,7 +91,7 @@ impl WebhookMetrics {
 
 impl WebhookRequest {
     /// Counts the request under the status code of its answer.
-    pub fn answered(self, code: StatusCode) {
+    pub(crate) fn answered(self, code: StatusCode) {
         self.metrics.requests(code).inc();
     }
 }

@@ -10,29 +10,6 @@ use std::time::{Duration, Instant};
 use crate::object::ObjectKey;
 
 /// Says how long a key waits until it is tried again. Each queue has one of its own.
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::ObjectKey;
-/// use operator_runtime::controller::{RateLimit, RateLimiter};
-///
-/// /// Everybody waits for a minute.
-/// #[derive(Debug)]
-/// struct Steady;
-///
-/// impl RateLimiter for Steady {
-///     fn when(&mut self, _: &ObjectKey, _: Instant) -> Duration {
-///         Duration::from_secs(60)
-///     }
-///
-///     fn forget(&mut self, _: &ObjectKey) {}
-/// }
-///
-/// let limit = RateLimit::Custom(Arc::new(|| Box::new(Steady)));
-/// let wait = limit.limiter().when(&ObjectKey::cluster("a"), Instant::now());
-/// assert_eq!(wait, Duration::from_secs(60));
-/// ```
 pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
     /// How long a key that is to be tried again waits from `now` on. Asking counts as one more try.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
@@ -41,18 +18,6 @@ pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
 }
 
 /// Which rate limiter a controller has.
-///
-/// ```
-/// use std::time::Duration;
-/// use operator_runtime::controller::{Backoff, RateLimit};
-///
-/// // At most ten tries a second over all keys, a hundred at once, and each key more and more slowly:
-/// let classic = RateLimit::MaxOf(vec![
-///     RateLimit::Exponential(Backoff { base: Duration::from_millis(5), max: Duration::from_secs(1000) }),
-///     RateLimit::Bucket { per_second: 10.0, burst: 100 },
-/// ]);
-/// assert_eq!(format!("{classic:?}"), format!("{:?}", RateLimit::classic()));
-/// ```
 #[derive(Clone)]
 pub enum RateLimit {
     /// Each key waits for itself, twice as long after each failure.

@@ -24,19 +24,6 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 const KEPT: usize = 256;
 
 /// How a key is added; by default at once, with priority 0.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::controller::RateLimit;
-/// use operator_runtime::ObjectKey;
-/// use operator_runtime::queue::{Add, Queue};
-///
-/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-/// let (now, minute) = (Instant::now(), Duration::from_secs(60));
-/// queue.add(ObjectKey::cluster("a"), Add { after: minute, ..Add::default() }, now);
-/// assert_eq!(queue.pop(now), None);
-/// assert!(queue.pop(now + minute).is_some());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
     /// The higher priority is served first.
@@ -49,19 +36,6 @@ pub struct Add {
 }
 
 /// A key that was handed out.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::controller::RateLimit;
-/// use operator_runtime::ObjectKey;
-/// use operator_runtime::queue::{Add, LOW_PRIORITY, Popped, Queue};
-///
-/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-/// let (key, now) = (ObjectKey::cluster("a"), Instant::now());
-/// queue.add(key.clone(), Add { priority: LOW_PRIORITY, ..Add::default() }, now);
-/// let waited = Duration::from_secs(3);
-/// assert_eq!(queue.pop(now + waited), Some(Popped { key, priority: LOW_PRIORITY, waited }));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Popped<K> {
     /// The key.
@@ -73,19 +47,6 @@ pub struct Popped<K> {
 }
 
 /// What has happened in a queue since it was made.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::ObjectKey;
-/// use operator_runtime::controller::RateLimit;
-/// use operator_runtime::queue::{Add, Counts, Queue};
-///
-/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-/// let (now, after) = (Instant::now(), Duration::from_secs(5));
-/// queue.add(ObjectKey::cluster("now"), Add::default(), now);
-/// queue.add(ObjectKey::cluster("later"), Add { after, ..Add::default() }, now);
-/// assert_eq!(queue.counts(), Counts { adds: 1, retries: 1 });
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// How often a key became ready, at once or when its time had come: `workqueue_adds_total`.
@@ -158,13 +119,6 @@ pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
 
 /// Makes the queue of a controller, given its name and its rate limiter; see [`RateLimitingQueue`] for one that is not the
 /// usual one.
-///
-/// ```
-/// use operator_runtime::ControllerOptions;
-/// use operator_runtime::queue::NewQueue;
-///
-/// let options = ControllerOptions { new_queue: Some(NewQueue::default()), ..ControllerOptions::default() };
-/// ```
 #[derive(Clone)]
 pub struct NewQueue(Arc<Make>);
 
@@ -177,23 +131,6 @@ type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + S
 /// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing starves;
 ///   the other nine are served by priority, so that a backlog of old keys delays urgent ones by a ninth at most.
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use operator_runtime::queue::{Add, Queue};
-/// use operator_runtime::controller::RateLimit;
-/// use operator_runtime::ObjectKey;
-///
-/// let mut queue = Queue::new(RateLimit::default().limiter(), Duration::from_secs(60));
-/// let (key, now) = (ObjectKey::namespaced("default", "a"), Instant::now());
-/// assert!(queue.add(key.clone(), Add::default(), now));
-/// assert_eq!(queue.pop(now).map(|popped| popped.key), Some(key.clone()));
-/// // It failed, and comes back when its time has come.
-/// queue.add_rate_limited(key.clone(), 0, now);
-/// queue.done(&key, now);
-/// assert_eq!(queue.pop(now), None);
-/// assert_eq!(queue.next_ready(), Some(now + Duration::from_millis(5)));
-/// ```
 pub struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,

@@ -13,12 +13,6 @@ use crate::object::Object;
 
 /// What `kubectl` and other clients show to their users although the request passes; each should have at most 120
 /// characters.
-///
-/// ```
-/// use operator_runtime::webhook::Warnings;
-///
-/// let warnings: Warnings = vec!["spec.image is deprecated: use spec.version".to_owned()];
-/// ```
 pub type Warnings = Vec<String>;
 
 /// Fills in what the author of an object left out.

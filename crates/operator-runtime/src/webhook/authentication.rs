@@ -50,14 +50,6 @@ pub trait Authenticator: Send + Sync + 'static {
 }
 
 /// What the API server asks about.
-///
-/// ```
-/// use operator_runtime::webhook::TokenRequest;
-///
-/// fn is_for_the_vault(request: &TokenRequest) -> bool {
-///     request.audiences.iter().any(|audience| audience == "vault")
-/// }
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TokenRequest {
@@ -70,14 +62,6 @@ pub struct TokenRequest {
 }
 
 /// What an [`Authenticator`] answers: the `status` of a `TokenReview`. By default the token is nobody's.
-///
-/// ```
-/// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
-/// use operator_runtime::webhook::TokenResponse;
-///
-/// let jane = UserInfo { username: Some("jane".to_owned()), ..UserInfo::default() };
-/// assert_ne!(TokenResponse::authenticated(jane), TokenResponse::default());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenResponse(TokenReviewStatus);
 

@@ -76,17 +76,6 @@ pub trait Convertible: Object {
 
 /// The versions of one custom resource, of which `H` is the hub; for
 /// [`Webhook::conversion`](super::Webhook::conversion). A spoke becomes another spoke by way of the hub.
-///
-/// ```
-/// # use operator_runtime::webhook::{Conversion, Convertible};
-/// fn versions<Alpha, Beta>() -> Conversion<Beta::Hub>
-/// where
-///     Alpha: Convertible<Hub = Beta::Hub>,
-///     Beta: Convertible,
-/// {
-///     Conversion::new().spoke::<Alpha>().spoke::<Beta>()
-/// }
-/// ```
 #[must_use = "give it to a `Webhook`"]
 pub struct Conversion<H> {
     versions: BTreeMap<String, Version<H>>,
@@ -109,13 +98,6 @@ pub(super) trait Converter: Send + Sync {
 }
 
 /// A conversion that lost or changed something: what [`round_trip`] found.
-///
-/// ```
-/// use operator_runtime::webhook::Lossy;
-///
-/// let lossy = Lossy { field: "/spec/size".to_owned(), before: "3".to_owned(), after: "1".to_owned() };
-/// assert_eq!(lossy.to_string(), r#"conversion there and back changed "/spec/size" from "3" to "1""#);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lossy {
     /// The field, as a JSON pointer.
@@ -280,35 +262,6 @@ fn untyped<K: Object>(object: &K) -> Result<Value> {
 
 /// Converts to the hub and back, and compares; for tests of a conversion, with objects that proptest makes, say.
 ///
-/// ```
-/// # use k8s_openapi::api::core::v1::ConfigMap as Memcached;
-/// use operator_runtime::prelude::*;
-/// use operator_runtime::webhook::{Convertible, round_trip};
-/// # use kube::CustomResource;
-/// # use schemars::JsonSchema;
-/// # use serde::{Deserialize, Serialize};
-/// # #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-/// # #[kube(group = "cache.example.com", version = "v1alpha1", kind = "Memcached", root = "OldMemcached")]
-/// # struct OldMemcachedSpec {
-/// #     replicas: u16,
-/// # }
-///
-/// impl Convertible for OldMemcached {
-///     type Hub = Memcached;
-///
-///     fn convert_to(self) -> Result<Memcached> {
-///         // It forgets the spec.
-///         Ok(Memcached { metadata: self.metadata, ..Memcached::default() })
-///     }
-/// #     fn convert_from(hub: Memcached) -> Result<Self> {
-/// #         Ok(OldMemcached { metadata: hub.metadata, spec: OldMemcachedSpec::default() })
-/// #     }
-///     // …
-/// }
-/// let lossy = round_trip(&OldMemcached::new("sample", OldMemcachedSpec { replicas: 3 })).expect_err("it is lossy");
-/// assert_eq!((lossy.field.as_str(), lossy.before.as_str(), lossy.after.as_str()), ("/spec/replicas", "3", "0"));
-/// ```
-///
 /// # Errors
 /// The first field that is not what it was; or the error of the conversion, with the field `""`.
 pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
@@ -316,15 +269,6 @@ pub fn round_trip<S: Convertible>(spoke: &S) -> Result<(), Lossy> {
 }
 
 /// Converts from the hub to `S` and back, and compares; the other half of [`round_trip`].
-///
-/// ```
-/// use operator_runtime::webhook::{Convertible, Lossy, hub_round_trip, round_trip};
-///
-/// fn is_lossless<S: Convertible>(spoke: &S, hub: &S::Hub) -> Result<(), Lossy> {
-///     round_trip(spoke)?;
-///     hub_round_trip::<S>(hub)
-/// }
-/// ```
 ///
 /// # Errors
 /// As [`round_trip`].

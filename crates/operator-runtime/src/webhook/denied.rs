@@ -13,19 +13,6 @@ use crate::object::{Kind, Object};
 
 /// The refusal of a request. `?` makes it of any error: of a `Status` that an API server answered with, that very
 /// status; of everything else 403 Forbidden with the text of the error and of its causes.
-///
-/// ```
-/// use operator_runtime::webhook::Denied;
-///
-/// fn size(text: &str) -> Result<u8, Denied> {
-///     let size = text.parse()?;
-///     if size == 0 {
-///         return Err(Denied::new("a cluster of none is none"));
-///     }
-///     Ok(size)
-/// }
-/// assert_eq!(size("x").expect_err("it is no number").to_string(), "invalid digit found in string");
-/// ```
 pub struct Denied {
     status: Box<Status>,
     warnings: Vec<String>,

@@ -110,14 +110,6 @@ pub struct WebhookOptions {
 }
 
 /// What becomes of requests while a webhook cannot be reached, or does not answer in time. By default they fail.
-///
-/// ```
-/// use operator_runtime::webhook::{FailurePolicy, WebhookOptions};
-///
-/// assert_eq!(WebhookOptions::default().failure_policy, FailurePolicy::Fail);
-/// // A default that is nice to have should not stop the cluster.
-/// let options = WebhookOptions { failure_policy: FailurePolicy::Ignore, ..WebhookOptions::default() };
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum FailurePolicy {
     /// They fail.
@@ -129,13 +121,6 @@ pub enum FailurePolicy {
 
 /// Which requests match the version of the rule; by default all of the kind, whatever the version, converted to that of
 /// the webhook.
-///
-/// ```
-/// use operator_runtime::webhook::{MatchPolicy, WebhookOptions};
-///
-/// assert_eq!(WebhookOptions::default().match_policy, MatchPolicy::Equivalent);
-/// let options = WebhookOptions { match_policy: MatchPolicy::Exact, ..WebhookOptions::default() };
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MatchPolicy {
     /// Requests for any version of the kind.
@@ -147,13 +132,6 @@ pub enum MatchPolicy {
 
 /// What a webhook does beside answering; by default nothing. `admissionregistration.k8s.io/v1` knows no other values: a
 /// webhook with side effects must do without them in a dry run.
-///
-/// ```
-/// use operator_runtime::webhook::{SideEffects, WebhookOptions};
-///
-/// // It reserves an address.
-/// let options = WebhookOptions { side_effects: SideEffects::NoneOnDryRun, ..WebhookOptions::default() };
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SideEffects {
     /// Nothing.
@@ -165,14 +143,6 @@ pub enum SideEffects {
 
 /// Whether a mutating webhook is asked again when a later one changed the object; by default not. Validating webhooks
 /// have no such thing.
-///
-/// ```
-/// use operator_runtime::webhook::{ReinvocationPolicy, WebhookOptions};
-///
-/// assert_eq!(WebhookOptions::default().reinvocation_policy, ReinvocationPolicy::Never);
-/// // Sidecars that other webhooks add need the defaults too.
-/// let options = WebhookOptions { reinvocation_policy: ReinvocationPolicy::IfNeeded, ..WebhookOptions::default() };
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum ReinvocationPolicy {
     /// It is asked once.

@@ -15,20 +15,6 @@ const KIND: &str = "AdmissionReview";
 const VERSION: &str = "admission.k8s.io/v1";
 
 /// What the API server asks about: the `request` of an `AdmissionReview`.
-///
-/// ```
-/// use operator_runtime::webhook::{AdmissionRequest, Operation};
-/// use serde_json::json;
-///
-/// let request: AdmissionRequest = serde_json::from_value(json!({
-///     "uid": "u-1",
-///     "operation": "UPDATE",
-///     "userInfo": {"username": "system:serviceaccount:default:bot"},
-/// }))?;
-/// assert_eq!(request.operation, Operation::Update);
-/// assert!(request.user_info.username.is_some_and(|name| name.starts_with("system:serviceaccount:")));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -77,12 +63,6 @@ pub struct AdmissionRequest {
 }
 
 /// What is done to an object.
-///
-/// ```
-/// use operator_runtime::webhook::{Operation, WebhookOptions};
-///
-/// assert_eq!(WebhookOptions::default().operations, [Operation::Create, Operation::Update]);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -98,15 +78,6 @@ pub enum Operation {
 }
 
 /// Names a kind, as reviews do.
-///
-/// ```
-/// use operator_runtime::webhook::AdmissionRequest;
-///
-/// /// Whether the client wrote another version than the one that is shown to the webhook.
-/// fn is_converted(request: &AdmissionRequest) -> bool {
-///     request.request_kind.as_ref().is_some_and(|kind| *kind != request.kind)
-/// }
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind {
@@ -119,15 +90,6 @@ pub struct GroupVersionKind {
 }
 
 /// Names a resource, as reviews do.
-///
-/// ```
-/// use operator_runtime::webhook::AdmissionRequest;
-///
-/// fn path(request: &AdmissionRequest) -> String {
-///     let resource = &request.resource;
-///     format!("/apis/{}/{}/{}", resource.group, resource.version, resource.resource)
-/// }
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
@@ -140,13 +102,6 @@ pub struct GroupVersionResource {
 }
 
 /// What an [`AdmissionHandler`](super::AdmissionHandler) answers.
-///
-/// ```
-/// use operator_runtime::webhook::{AdmissionResponse, Denied};
-///
-/// let answer = AdmissionResponse::denied(Denied::new("not on a Friday"));
-/// assert!(!answer.is_allowed());
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionResponse {
     allowed: bool,

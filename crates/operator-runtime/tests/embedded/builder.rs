@@ -94,7 +94,7 @@ async fn annotations_lead_to_an_owner_in_another_namespace() {
     manager
         .add_controller(
             Controller::without_primary("annotated", reconciler)
-                .watches(Watch::<ConfigMap>::new().handler(handler::for_annotated::<Widget, ConfigMap>())),
+                .watches(Watch::<ConfigMap>::new().handler(handler::for_annotated(Kind::of::<Widget>()))),
         )
         .unwrap();
     let running = run(&manager);

@@ -213,7 +213,7 @@ async fn transform_removes_what_nobody_reads() {
 #[tokio::test]
 async fn kind_may_have_namespaces_of_its_own() {
     let bench = Bench::new().await;
-    let selectors = Selectors::default().namespaces::<Widget>(["elsewhere"]);
+    let selectors = Selectors::default().namespaces(Kind::of::<Widget>(), ["elsewhere"]);
     let manager = bench
         .manager_with(CacheOptions {
             selectors,
@@ -237,8 +237,8 @@ async fn removed_kind_is_not_watched_until_it_is_read_again() {
     let running = run(&manager);
     let client = manager.client();
     let widget = Arc::downgrade(&client.get::<Widget>(&key("a")).await.unwrap().unwrap());
-    assert!(manager.cache().remove::<Widget>());
-    assert!(!manager.cache().remove::<Widget>());
+    assert!(manager.cache().remove(Kind::of::<Widget>()));
+    assert!(!manager.cache().remove(Kind::of::<Widget>()));
     assert_eq!(manager.cache().kinds(), [""; 0]);
     in_time(async {
         while widget.upgrade().is_some() {

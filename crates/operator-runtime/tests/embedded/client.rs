@@ -492,7 +492,7 @@ async fn election_decides_when_controllers_run() {
 async fn cache_keeps_only_what_is_selected() {
     use operator_runtime::cache::{CacheOptions, Selectors};
     let bench = Bench::new().await;
-    let selectors = Selectors::default().labels::<ConfigMap>("tier=front");
+    let selectors = Selectors::default().labels(Kind::of::<ConfigMap>(), "tier=front");
     let options = CacheOptions {
         selectors,
         ..CacheOptions::default()

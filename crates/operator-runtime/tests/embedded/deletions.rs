@@ -174,8 +174,9 @@ async fn kind_that_is_not_served_is_not_an_absent_object() {
     let client = manager.client();
     let kind = Kind::of::<Widget>();
     let error = client
+        .resources::<Widget>(&kind)
         .live()
-        .get_of::<Widget>(&kind, &key("a"))
+        .get(&key("a"))
         .await
         .unwrap_err();
     assert!(error.is_not_served() && !error.is_not_found(), "{error:?}");

@@ -532,8 +532,8 @@ async fn objects_of_another_cluster_are_reconciled() {
             .unwrap();
         let copy = manager
             .client()
-            .live()
-            .get::<ConfigMap>(&key(name))
+            .live::<ConfigMap>()
+            .get(&key(name))
             .await
             .unwrap()
             .unwrap();

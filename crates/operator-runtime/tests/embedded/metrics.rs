@@ -421,8 +421,8 @@ async fn requests_are_counted_and_signed_whatever_the_client() {
             operator_runtime::cache::CacheOptions::default(),
         )
         .unwrap();
-    manager.client().live().get::<Widget>(&key("a")).await.unwrap();
-    cluster.client().live().get::<Widget>(&key("a")).await.unwrap();
+    manager.client().live::<Widget>().get(&key("a")).await.unwrap();
+    cluster.client().live::<Widget>().get(&key("a")).await.unwrap();
     let text = manager.metrics().to_text();
     for (code, host) in [(200, ""), (404, "west")] {
         for line in [

@@ -6,9 +6,7 @@ use crate::support::{Bench, Running, Widget, config_map, in_time, key, run};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, WatchEvent, WatchParams,
-};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, WatchEvent, WatchParams};
 use kube::core::PartialObjectMeta;
 use operator_runtime::{Client, Kind, prelude::*};
 use serde_json::json;
@@ -134,7 +132,7 @@ async fn deletions_have_preconditions_and_a_propagation() {
         .delete_all_of_with::<ConfigMap>(named, parameters)
         .await
         .unwrap();
-    let going = client.live().get::<ConfigMap>(&key("b")).await.unwrap().unwrap();
+    let going = client.live::<ConfigMap>().get(&key("b")).await.unwrap().unwrap();
     assert_eq!(going.finalizers(), ["foregroundDeletion"]);
     assert!(going.metadata.deletion_timestamp.is_some());
     let left = client.get::<ConfigMap>(&key("c")).await.unwrap().unwrap();
@@ -148,11 +146,8 @@ async fn watch_past_the_cache_shows_changes_as_they_come() {
     let (client, running) = start(&bench).await;
     let version = bench.create("a", 1).await.metadata.resource_version.unwrap();
     let parameters = WatchParams::default().fields("metadata.name=a");
-    let live = client.live();
-    let changes = live
-        .watch::<Widget>(Some("default"), &parameters, &version)
-        .await
-        .unwrap();
+    let live = client.live::<Widget>();
+    let changes = live.watch(Some("default"), &parameters, &version).await.unwrap();
     bench.create("b", 1).await;
     bench.resize("a", 2).await;
     bench.delete("a").await;
@@ -174,7 +169,7 @@ async fn watch_past_the_cache_shows_changes_as_they_come() {
     );
     let kind = Kind::of::<Widget>();
     let all = WatchParams::default();
-    let started = live.watch_of::<DynamicObject>(&kind, None, &all, "").await;
+    let started = client.dynamic(&kind).live().watch(None, &all, "").await;
     let mut whole = pin!(started.unwrap());
     let event = in_time(whole.try_next()).await.unwrap().unwrap();
     assert!(

@@ -58,7 +58,7 @@ async fn one_namespace_is_kept_whole_and_the_others_as_they_are_labelled() {
         create(&bench, namespace, "front", Some("front")).await;
     }
     let kept = Namespaces::named(["a"]).others(WatchOptions::new().labels("tier=front"));
-    let selectors = Selectors::default().namespaces::<ConfigMap>(kept);
+    let selectors = Selectors::default().namespaces(Kind::of::<ConfigMap>(), kept);
     let manager = bench
         .manager_with(CacheOptions {
             selectors,
@@ -129,7 +129,7 @@ async fn namespace_that_is_not_watched_is_an_error_of_who_reads_it() {
 async fn cluster_scoped_kind_in_a_namespace_is_a_mistake_of_the_options() {
     let bench = Bench::new().await;
     let options = CacheOptions {
-        selectors: Selectors::default().namespaces::<Node>(["a"]),
+        selectors: Selectors::default().namespaces(Kind::of::<Node>(), ["a"]),
         ..CacheOptions::default()
     };
     let manager = Manager::builder("tester").client(bench.client.clone());

@@ -101,7 +101,7 @@ async fn kind_without_bookmarks_is_listed_in_pages() {
     let bench = Bench::new().await;
     bench.create("a", 1).await;
     let quiet = WatchOptions::new().bookmarks(false);
-    let selectors = operator_runtime::cache::Selectors::default().options::<Widget>(quiet);
+    let selectors = operator_runtime::cache::Selectors::default().options(Kind::of::<Widget>(), quiet);
     let manager = bench
         .manager_with(CacheOptions {
             selectors,
@@ -312,7 +312,8 @@ async fn reads_never_go_back_behind_own_writes_while_watches_lag() {
 #[tokio::test]
 async fn own_write_that_no_watch_brings_is_decided_about_by_a_list() {
     let bench = Bench::new().await;
-    let selectors = operator_runtime::cache::Selectors::default().labels::<ConfigMap>("tier=front");
+    let selectors =
+        operator_runtime::cache::Selectors::default().labels(Kind::of::<ConfigMap>(), "tier=front");
     let manager = bench
         .manager_with(CacheOptions {
             selectors,

@@ -187,7 +187,7 @@ async fn dry_run_changes_nothing_anywhere() {
     dry.delete_all_of::<ConfigMap>(Some("default")).await.unwrap();
     let read = client.get::<ConfigMap>(&key("a")).await.unwrap().unwrap();
     assert_eq!(read.data.as_ref().unwrap()["value"], "1");
-    assert!(client.live().get::<ConfigMap>(&key("b")).await.unwrap().is_none());
+    assert!(client.live::<ConfigMap>().get(&key("b")).await.unwrap().is_none());
     let writes = bench.network.take_writes();
     assert!(
         writes[1..]
