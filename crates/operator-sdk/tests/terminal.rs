@@ -14,7 +14,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// A terminal with a program in its foreground.
 struct Terminal {
-    device: File,
+    /// `None` is a terminal that hung up.
+    device: Option<File>,
     child: Child,
     shown: String,
 }
@@ -29,7 +30,8 @@ impl Terminal {
 
     /// As [`start`](Self::start), and builds there.
     fn start_in(directory: &Path, arguments: &[&str], target: &Path) -> Self {
-        let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // Programs that inherit the device would keep the terminal from hanging up.
+        let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&device).unwrap();
         unlockpt(&device).unwrap();
         let name = ptsname(&device, Vec::new()).unwrap().into_string().unwrap();
@@ -47,7 +49,7 @@ impl Terminal {
             .spawn()
             .expect("env (coreutils) and setsid (util-linux) must be installed: this test does not skip");
         Self {
-            device: device.into(),
+            device: Some(device.into()),
             child,
             shown: String::new(),
         }
@@ -66,13 +68,15 @@ impl Terminal {
     /// Whether there was more to read: a terminal that no program has open any more is an error to Linux.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        let count = self.device.read(&mut bytes).unwrap_or(0);
+        let device = self.device.as_mut().unwrap();
+        let count = device.read(&mut bytes).unwrap_or(0);
         self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
         count > 0
     }
 
     fn types(&mut self, text: &str) {
-        self.device.write_all(text.as_bytes()).unwrap();
+        let device = self.device.as_mut().unwrap();
+        device.write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads to the end; how the program ended, and what it showed.
@@ -84,6 +88,12 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        // A test that fails leaves no program behind: the hangup ends the tool, which ends its operator.
+        self.device = None;
+        let begin = std::time::Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed() < common::running::PATIENCE {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -214,6 +224,23 @@ fn ctrl_c_ends_a_build_and_all_of_its_processes() {
         assert_eq!(processes_with(target), Vec::<String>::new(), "{command}");
         assert!(!kubeconfig.exists(), "{command}");
     }
+}
+
+#[test]
+#[ignore = "slow: builds and runs the sample"]
+fn a_test_that_fails_leaves_no_operator_behind() {
+    let own = format!("--leader-election-namespace=fails-{}", std::process::id());
+    let failing = std::panic::AssertUnwindSafe(|| {
+        let dir = Dir::named("terminal");
+        let kubeconfig = dir.path.join("kubeconfig");
+        let mut arguments = vec!["run", "local", "--embedded"];
+        arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap(), "--", &own]);
+        let mut terminal = Terminal::start(&sample_dir(), &arguments);
+        terminal.shows("Starting workers");
+        std::panic::resume_unwind(Box::new("a failed assertion"));
+    });
+    assert!(std::panic::catch_unwind(failing).is_err());
+    assert_eq!(processes_with(&own), Vec::<String>::new());
 }
 
 #[test]
