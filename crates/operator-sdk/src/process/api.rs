@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt;
 use http::StatusCode;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::WatchEvent;
+use operator_runtime::manager::{Manager, ManagerError};
 use serde_json::Value;
 
 use crate::failure::Hinted;
@@ -31,6 +32,8 @@ pub(crate) struct ApplyOptions {
 #[derive(Clone)]
 pub(crate) struct Api {
     client: kube::Client,
+    /// The address of the server, for messages.
+    server: String,
 }
 
 /// A request failed.
@@ -38,14 +41,16 @@ pub(crate) struct Api {
 pub(crate) enum ApiError {
     #[error("the kubeconfig {} cannot be used: {reason}", path.display())]
     Kubeconfig { path: PathBuf, reason: String },
-    #[error("no cluster is named: {0}")]
+    #[error("no cluster is configured: {0}")]
     NoCluster(String),
+    #[error("the kubeconfig has no context {name:?}")]
+    NoContext { name: String, known: Vec<String> },
     #[error("{0}")]
     Refused(String),
     #[error("{object} has fields that others manage: {reason}")]
     Conflict { object: String, reason: String },
-    #[error("the API server does not answer: {0}")]
-    Unreachable(String),
+    #[error("cannot reach the API server {server}: {reason}")]
+    Unreachable { server: String, reason: String },
 }
 
 impl Hinted for ApiError {
@@ -56,10 +61,14 @@ impl Hinted for ApiError {
                 "name a kubeconfig with `--kubeconfig`, or start a control plane with `operator-sdk cluster up`"
                     .to_owned()
             }
+            Self::NoContext { known, .. } if known.is_empty() => {
+                "add a context with `kubectl config set-context`".to_owned()
+            }
+            Self::NoContext { known, .. } => format!("use one of its contexts: {}", known.join(", ")),
             Self::Refused(_) => "look at the object that was sent".to_owned(),
             Self::Conflict { .. } => "take these fields over with `--force-conflicts`".to_owned(),
-            Self::Unreachable(_) => {
-                "check that the cluster runs, and that the kubeconfig names it".to_owned()
+            Self::Unreachable { .. } => {
+                "check that the cluster runs, and the address and the certificates in the kubeconfig".to_owned()
             }
         })
     }
@@ -68,44 +77,35 @@ impl Hinted for ApiError {
 // === impl Api ===
 
 impl Api {
+    /// Connects to the current cluster of a kubeconfig. Requests are repeated while the server starts.
     pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, ApiError> {
-        let failed = |reason: String| ApiError::Kubeconfig {
-            path: kubeconfig.to_owned(),
-            reason,
-        };
-        let file = Kubeconfig::read_from(kubeconfig).map_err(|error| failed(error.to_string()))?;
-        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let client = kube::Client::try_from(config).map_err(|error| failed(error.to_string()))?;
-        Ok(Self { client })
+        let config = configuration(Some(kubeconfig), &KubeConfigOptions::default()).await?;
+        Self::with(config).await
     }
 
-    /// The cluster of a kubeconfig (`None`: of `KUBECONFIG`, or the one in the home directory) and of a context of it.
+    /// Connects to the cluster of a kubeconfig (`None`: of `KUBECONFIG`, or the one in the home directory) and of one of
+    /// its contexts.
     pub(crate) async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Self, ApiError> {
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()
         };
-        let mut config = match kubeconfig {
-            Some(path) => {
-                let failed = |reason: String| ApiError::Kubeconfig {
-                    path: path.to_owned(),
-                    reason,
-                };
-                let file = Kubeconfig::read_from(path).map_err(|error| failed(error.to_string()))?;
-                let config = kube::Config::from_custom_kubeconfig(file, &options).await;
-                config.map_err(|error| failed(error.to_string()))?
-            }
-            None => kube::Config::from_kubeconfig(&options)
-                .await
-                .map_err(|error| ApiError::NoCluster(error.to_string()))?,
-        };
-        // A cluster that is not there is said at once.
+        let mut config = configuration(kubeconfig, &options).await?;
+        // An unreachable cluster is reported at once.
         config.default_retry = false;
-        let client =
-            kube::Client::try_from(config).map_err(|error| ApiError::NoCluster(error.to_string()))?;
-        Ok(Self { client })
+        Self::with(config).await
+    }
+
+    /// The client of the runtime: it uses the proxies of the environment and of the kubeconfig as client-go does.
+    async fn with(config: kube::Config) -> Result<Self, ApiError> {
+        let server = config.cluster_url.to_string();
+        let failed = |error: ManagerError| ApiError::Unreachable {
+            server: server.clone(),
+            reason: cause(&error),
+        };
+        let manager = Manager::builder(FIELD_MANAGER).client(config).build().await;
+        let client = manager.map_err(failed)?.client().kube().clone();
+        Ok(Self { client, server })
     }
 
     /// Server-side apply; the object afterwards.
@@ -128,7 +128,7 @@ impl Api {
                     reason: status.message.clone(),
                 }
             }
-            other => described(other),
+            other => self.described(other),
         })
     }
 
@@ -141,7 +141,7 @@ impl Api {
         {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => Ok(false),
-            Err(error) => Err(described(error)),
+            Err(error) => Err(self.described(error)),
         }
     }
 
@@ -167,7 +167,7 @@ impl Api {
                 .client
                 .request_events::<Value>(request)
                 .await
-                .map_err(described)?;
+                .map_err(|error| self.described(error))?;
             let mut events = std::pin::pin!(events);
             // A watch that ends or breaks begins anew with a list.
             while let Ok(Some(event)) = events.try_next().await {
@@ -190,7 +190,7 @@ impl Api {
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.send("GET", path, None, Vec::new()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            answer => Ok(Some(answer.map_err(described)?)),
+            answer => Ok(Some(answer.map_err(|error| self.described(error))?)),
         }
     }
 
@@ -198,19 +198,21 @@ impl Api {
         let body = object.to_string().into_bytes();
         self.send("POST", path, Some("application/json"), body)
             .await
-            .map_err(described)
+            .map_err(|error| self.described(error))
     }
 
     pub(crate) async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
         let body = patch.to_string().into_bytes();
         let form = Some("application/merge-patch+json");
-        self.send("PATCH", path, form, body).await.map_err(described)
+        self.send("PATCH", path, form, body)
+            .await
+            .map_err(|error| self.described(error))
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Result<(), ApiError> {
         self.send("DELETE", path, None, Vec::new())
             .await
-            .map_err(described)?;
+            .map_err(|error| self.described(error))?;
         Ok(())
     }
 
@@ -220,8 +222,23 @@ impl Api {
         let request = request
             .body(Vec::new())
             .map_err(|error| ApiError::Refused(error.to_string()))?;
-        let table: Value = self.client.request(request).await.map_err(described)?;
+        let table: Value = self
+            .client
+            .request(request)
+            .await
+            .map_err(|error| self.described(error))?;
         Ok(print_table(&table))
+    }
+
+    /// The message of the server, or the cause of a failed connection.
+    fn described(&self, error: kube::Error) -> ApiError {
+        match error {
+            kube::Error::Api(status) => ApiError::Refused(status.message.clone()),
+            other => ApiError::Unreachable {
+                server: self.server.clone(),
+                reason: cause(&other),
+            },
+        }
     }
 
     async fn send(
@@ -243,12 +260,43 @@ impl Api {
     }
 }
 
-/// What the server said; a connection's error without its causes repeated.
-fn described(error: kube::Error) -> ApiError {
-    match error {
-        kube::Error::Api(status) => ApiError::Refused(status.message.clone()),
-        other => ApiError::Unreachable(other.to_string()),
+async fn configuration(path: Option<&Path>, options: &KubeConfigOptions) -> Result<kube::Config, ApiError> {
+    let failed = |error: KubeconfigError| match (&path, &options.context) {
+        (Some(path), _) => ApiError::Kubeconfig {
+            path: (*path).to_owned(),
+            reason: cause(&error),
+        },
+        (None, _) => match std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty()) {
+            Some(files) => ApiError::Kubeconfig {
+                path: PathBuf::from(files),
+                reason: cause(&error),
+            },
+            None => ApiError::NoCluster(cause(&error)),
+        },
+    };
+    let file = match path {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let file = file.map_err(failed)?;
+    if let Some(name) = &options.context
+        && file.contexts.iter().all(|context| context.name != *name)
+    {
+        return Err(ApiError::NoContext {
+            name: name.clone(),
+            known: file.contexts.into_iter().map(|context| context.name).collect(),
+        });
     }
+    kube::Config::from_custom_kubeconfig(file, options)
+        .await
+        .map_err(failed)
+}
+
+/// The innermost cause of an error, which names the reason: the outer ones say only that a request failed.
+fn cause(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts = causes.map(ToString::to_string).filter(|text| !text.is_empty());
+    texts.last().unwrap_or_default()
 }
 
 /// Columns of priority 0, three spaces apart, headers in capitals.
