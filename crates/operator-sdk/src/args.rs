@@ -29,12 +29,13 @@ pub(crate) use self::create_api::{CreateApiArgs, ImageArgs};
 pub(crate) use self::create_webhook::{CreateWebhookArgs, DeleteWebhookArgs, WebhookArgs};
 pub(crate) use self::delete::{ConsentArgs, DeleteApiArgs, KindArgs};
 pub(crate) use self::deploy::{
-    ApplyArgs, ClusterArgs, DeleteArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs, UninstallArgs,
+    ApplyArgs, ClusterArgs, DeleteArgs, DeleteCrdsArgs, DeployArgs, InstallArgs, InstallerArgs, UndeployArgs,
+    UninstallArgs,
 };
 pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
-pub(crate) use self::init::{InitArgs, License};
+pub(crate) use self::init::{InitArgs, License, SdkArgs};
 pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
 };

@@ -29,6 +29,7 @@ use crate::args::{
     Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand,
 };
 use crate::failure::Failure;
+use crate::process::signal;
 use crate::report::Report;
 
 fn main() -> ExitCode {
@@ -62,6 +63,8 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
         }
     };
     init_logging();
+    signal::keep_on_file_size_limit();
+    run::upgrade::check_record(&words)?;
     let before = run::upgrade::project_text();
     let code = dispatch(cli, report)?;
     run::upgrade::remember(&words, before.as_deref(), report)?;
@@ -73,9 +76,11 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
 
 /// The log of the embedded control plane: warnings, unless `RUST_LOG` says otherwise.
 fn init_logging() {
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into())
-        .from_env_lossy();
+    // Failed connections are reported as errors of the command.
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(directives) if !directives.is_empty() => tracing_subscriber::EnvFilter::new(directives),
+        _ => tracing_subscriber::EnvFilter::new("warn,kube_client::client::builder=off"),
+    };
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -10,6 +10,7 @@ pub(crate) mod init;
 pub(crate) mod lint;
 pub(crate) mod manifests;
 pub(crate) mod rbac;
+pub(crate) mod sdk;
 
 use crate::failure::Hinted;
 use crate::names::InvalidName;
@@ -54,6 +55,13 @@ pub(crate) enum PlanError {
     },
     #[error("{0}")]
     Usage(String, &'static str),
+    #[error("version {version} of {kind} is served, and the conversion webhook does not convert it to {hub}")]
+    Unconverted {
+        group: String,
+        kind: String,
+        hub: String,
+        version: String,
+    },
     #[error("{} changed since the tool wrote it, and would have to change again", list(.0))]
     Changed(Vec<String>),
     #[error(transparent)]
@@ -81,6 +89,14 @@ impl Hinted for PlanError {
                 "put your changes where they last (a patch of your own), or write over them with `--force`"
                     .to_owned()
             }
+            Self::Unconverted {
+                group,
+                kind,
+                hub,
+                version,
+            } => format!(
+                "add it with `operator-sdk create webhook --group {group} --version {hub} --kind {kind} --conversion --spoke {version}`"
+            ),
             Self::Template(_) => "this is a defect of operator-sdk; please report it".to_owned(),
             Self::Marker(_) => {
                 "as in `// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch`"

@@ -1,30 +1,35 @@
-//! What was scaffolded, kept in the project: the commands, and the texts that they wrote in full, compressed.
+//! The record of what was scaffolded, kept in the project: the commands, and the files as they were written.
 //!
 //! An upgrade needs the scaffold of the version that made the project, and no version has the templates of the others.
+//! Each scaffolded file has a file of its own in the record, so that version control merges changes of several people.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use flate2::Compression;
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-/// Where the record is, relative to the root of the project.
-pub(crate) const PATH: &str = ".operator-sdk/scaffold";
+/// The directory of everything that the tool keeps in a project.
+const DIRECTORY: &str = ".operator-sdk";
+
+/// The file with the commands, relative to the root of the project.
+pub(crate) const PATH: &str = ".operator-sdk/commands.yaml";
+
+/// The directory of the files as they were scaffolded.
+const FILES: &str = ".operator-sdk/base/";
+
+/// The record of earlier versions, in one file.
+const OLD_PATH: &str = ".operator-sdk/scaffold";
 
 const HEADER: &str = "\
-# What operator-sdk scaffolded here, for `operator-sdk upgrade`. Commit it; do not edit it.
-# `files` is gzip of JSON, in base64: the texts as they were written, before you changed them.
+# The commands that scaffolded this project, and in base/ the files as they were written, before you changed them.
+# `operator-sdk upgrade` needs both. Commit them; do not edit them.
 ";
 
-/// Columns of base64.
-const WIDTH: usize = 100;
-
-/// More than this is no scaffold.
+/// Upper bound for the texts of a record.
 const LIMIT: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,17 +44,23 @@ pub(crate) struct Record {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
-    #[error("{PATH} is damaged: {0}")]
-    Damaged(String),
-    #[error("cannot write {PATH}: {source}")]
-    Write { source: io::Error },
+    #[error("{path} is damaged: {reason}")]
+    Damaged { path: &'static str, reason: String },
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Commands {
+    version: String,
+    commands: Vec<Vec<String>>,
+}
+
+/// The record of earlier versions; `files` is gzip of JSON, in base64.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldRecord {
     version: String,
     commands: Vec<Vec<String>>,
     files: String,
@@ -58,27 +69,21 @@ struct File {
 // === impl Record ===
 
 impl Record {
-    pub(crate) fn parse(text: &str) -> Result<Self, RecordError> {
-        let damaged =
-            |reason: String| RecordError::Damaged(reason.lines().next().unwrap_or_default().to_owned());
-        let file: File = serde_saphyr::from_str(text).map_err(|error| damaged(error.to_string()))?;
-        let packed: String = file.files.split_whitespace().collect();
-        let bytes = BASE64_STANDARD
-            .decode(packed)
-            .map_err(|error| damaged(error.to_string()))?;
-        let mut json = Vec::new();
-        GzDecoder::new(bytes.as_slice())
-            .take(LIMIT)
-            .read_to_end(&mut json)
-            .map_err(|error| damaged(error.to_string()))?;
-        Ok(Self {
-            version: file.version,
-            commands: file.commands,
-            files: serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?,
-        })
+    /// Reads the record of the project in `root`; `None` if it has none.
+    pub(crate) fn read(root: &Path) -> Result<Option<Self>, RecordError> {
+        let Some(text) = read(root, PATH)? else {
+            return read(root, OLD_PATH)?.map(|text| old(&text)).transpose();
+        };
+        let commands: Commands = serde_saphyr::from_str(&text).map_err(|error| damaged(PATH, &error))?;
+        Ok(Some(Self {
+            version: commands.version,
+            commands: commands.commands,
+            files: read_files(root)?,
+        }))
     }
 
-    pub(crate) fn render(&self) -> String {
+    /// Returns the files of the record: their paths in the project, and their texts.
+    pub(crate) fn render(&self) -> BTreeMap<String, String> {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let commands: String = self
             .commands
@@ -88,60 +93,100 @@ impl Record {
                 format!("- [{}]\n", words.join(", "))
             })
             .collect();
-        let json = serde_json::to_vec(&self.files).unwrap_or_default();
-        let packed = BASE64_STANDARD.encode(compress(&json));
-        let mut lines = String::new();
-        for (index, character) in packed.chars().enumerate() {
-            if index % WIDTH == 0 {
-                lines.push_str("\n  ");
-            }
-            lines.push(character);
-        }
-        format!(
-            "{HEADER}version: {}\ncommands:\n{commands}files: |-{lines}\n",
+        let head = format!(
+            "{HEADER}version: {}\ncommands:\n{commands}",
             quoted(&self.version)
-        )
+        );
+        let files = self.files.iter();
+        files
+            .map(|(path, text)| (format!("{FILES}{path}"), text.clone()))
+            .chain([(PATH.to_owned(), head)])
+            .collect()
     }
 }
 
-/// Writing to memory does not fail.
-fn compress(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let written = encoder.write_all(bytes);
-    written.and_then(|()| encoder.finish()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let record = Record {
-            version: "0.1.0".to_owned(),
-            commands: vec![
-                vec!["init".to_owned(), "--owner=A \"B\": #c".to_owned()],
-                vec!["x".to_owned()],
-            ],
-            files: (0..50).map(|n| (format!("f{n}"), "text\n".repeat(n))).collect(),
-        };
-        assert_eq!(Record::parse(&record.render()).unwrap(), record);
-        assert_eq!(record.render(), record.render());
-    }
-
-    #[test]
-    fn damage_is_seen() {
-        let good = Record::default().render();
-        for text in [
-            "",
-            "version: 1",
-            &good.replace("files: |-", "files: |-\n  AAAA"),
-            &format!("{good}more: 1\n"),
-        ] {
-            assert!(
-                matches!(Record::parse(text), Err(RecordError::Damaged(_))),
-                "{text}"
-            );
+/// Returns the files of the record in `root` as they are on disk, those of earlier versions included.
+pub(crate) fn on_disk(root: &Path) -> Result<BTreeMap<String, String>, RecordError> {
+    let mut files: BTreeMap<String, String> = read_files(root)?
+        .into_iter()
+        .map(|(path, text)| (format!("{FILES}{path}"), text))
+        .collect();
+    for path in [PATH, OLD_PATH] {
+        if let Some(text) = read(root, path)? {
+            files.insert(path.to_owned(), text);
         }
     }
+    Ok(files)
+}
+
+/// Tells whether a path of the project belongs to the record.
+pub(crate) fn contains(path: &str) -> bool {
+    path.strip_prefix(DIRECTORY)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn damaged(path: &'static str, error: &dyn std::error::Error) -> RecordError {
+    RecordError::Damaged {
+        path,
+        reason: error.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+fn read(root: &Path, path: &str) -> Result<Option<String>, RecordError> {
+    let path = root.join(path);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(RecordError::Read { path, source }),
+    }
+}
+
+fn read_files(root: &Path) -> Result<BTreeMap<String, String>, RecordError> {
+    let base = root.join(FILES);
+    let mut files = BTreeMap::new();
+    let mut folders = vec![base.clone()];
+    while let Some(folder) = folders.pop() {
+        let failed = |source| RecordError::Read {
+            path: folder.clone(),
+            source,
+        };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            if entry.file_type().map_err(failed)?.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(&base) {
+                let text = std::fs::read_to_string(&path).map_err(|source| RecordError::Read {
+                    path: path.clone(),
+                    source,
+                })?;
+                files.insert(name.to_string_lossy().into_owned(), text);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Parses the record of an earlier version.
+fn old(text: &str) -> Result<Record, RecordError> {
+    let file: OldRecord = serde_saphyr::from_str(text).map_err(|error| damaged(OLD_PATH, &error))?;
+    let packed: String = file.files.split_whitespace().collect();
+    let bytes = BASE64_STANDARD
+        .decode(packed)
+        .map_err(|error| damaged(OLD_PATH, &error))?;
+    let mut json = Vec::new();
+    GzDecoder::new(bytes.as_slice())
+        .take(LIMIT)
+        .read_to_end(&mut json)
+        .map_err(|error| damaged(OLD_PATH, &error))?;
+    Ok(Record {
+        version: file.version,
+        commands: file.commands,
+        files: serde_json::from_slice(&json).map_err(|error| damaged(OLD_PATH, &error))?,
+    })
 }

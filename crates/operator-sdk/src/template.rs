@@ -113,15 +113,6 @@ pub(crate) fn header(boilerplate: &str) -> String {
     }
 }
 
-/// How a project depends on the SDK's crates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SdkSource {
-    /// By path, below this directory.
-    Path(String),
-    /// By version, from the registry.
-    Version,
-}
-
 /// The values of the templates of `init`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ProjectValues {
@@ -131,8 +122,8 @@ pub(crate) struct ProjectValues {
     pub(crate) repo: Option<String>,
     pub(crate) license: bool,
     pub(crate) header: String,
-    pub(crate) sdk_path: Option<String>,
-    pub(crate) sdk_version: &'static str,
+    /// The requirement of the SDK's crates in Cargo.toml.
+    pub(crate) sdk: String,
     pub(crate) rust_version: &'static str,
 }
 

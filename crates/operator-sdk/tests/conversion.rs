@@ -36,20 +36,59 @@ fn two_versions_are_converted_by_the_running_operator() {
     let said = dir.ok(&[&["create", "webhook", "--conversion"][..], &kind, &["v1beta1"]].concat());
     assert!(said.contains("Objects of Store are stored in v1beta1"), "{said}");
 
-    // `foo` of v1alpha1 is `label` in v1beta1.
+    // A further version joins the conversion; until then nothing converts it.
+    let output = dir.run(&[&["create", "api"][..], &kind, &["v1"]].concat());
+    let warned = String::from_utf8(output.stderr).unwrap();
+    let missing = "version v1 of Store is served, and the conversion webhook does not convert it to v1beta1";
+    let remedy = "--version v1beta1 --kind Store --conversion --spoke v1";
+    assert!(warned.contains(missing) && warned.contains(remedy), "{warned}");
+    for command in [&["generate", "manifests"][..], &["run", "local", "--embedded"]] {
+        let refused = dir.fails(command);
+        assert!(refused.contains(missing) && refused.contains(remedy), "{refused}");
+    }
+    let spoke = ["--spoke", "v1"];
+    dir.ok(&[
+        &["create", "webhook", "--conversion"][..],
+        &kind,
+        &["v1beta1"],
+        &spoke,
+    ]
+    .concat());
+    let files = dir.files();
+    let (_, chain) = files
+        .iter()
+        .find(|(path, _)| path.starts_with("src/") && path.ends_with("/store_webhook.rs"))
+        .unwrap();
+    assert_eq!(chain.matches(".spoke::<").count(), 2, "{chain}");
+    let again = dir.fails(
+        &[
+            &["create", "webhook", "--conversion"][..],
+            &kind,
+            &["v1beta1"],
+            &spoke,
+        ]
+        .concat(),
+    );
+    assert!(again.contains("exists already"), "{again}");
+    let refused = dir.fails(&["run", "local", "--embedded", "--enable-webhooks=false"]);
+    assert!(refused.contains("fields would be lost"), "{refused}");
+
+    // `foo` of v1alpha1 and v1 is `label` in v1beta1.
     let hub = "src/api/v1beta1/store_types.rs";
     dir.replace(hub, "pub foo: Option<String>", "pub label: Option<String>");
-    let conversion = "src/api/v1alpha1/store_conversion.rs";
-    dir.replace(
-        conversion,
-        "spec: same_fields(&self.spec)?,",
-        "spec: hub::StoreSpec { label: self.spec.foo },",
-    );
-    dir.replace(
-        conversion,
-        "spec: same_fields(&hub.spec)?,",
-        "spec: super::StoreSpec { foo: hub.spec.label },",
-    );
+    for version in ["v1alpha1", "v1"] {
+        let conversion = format!("src/api/{version}/store_conversion.rs");
+        dir.replace(
+            &conversion,
+            "spec: same_fields(&self.spec)?,",
+            "spec: hub::StoreSpec { label: self.spec.foo },",
+        );
+        dir.replace(
+            &conversion,
+            "spec: same_fields(&hub.spec)?,",
+            "spec: super::StoreSpec { foo: hub.spec.label },",
+        );
+    }
     let built = sdk()
         .args(["generate", "manifests"])
         .env("CARGO_TARGET_DIR", target_dir())
@@ -67,19 +106,13 @@ fn two_versions_are_converted_by_the_running_operator() {
         .iter()
         .map(|version| (version["name"].as_str().unwrap(), version["storage"] == true))
         .collect();
-    assert_eq!(versions, [("v1alpha1", false), ("v1beta1", true)]);
+    assert_eq!(versions, [("v1", false), ("v1alpha1", false), ("v1beta1", true)]);
 
+    // Neither webhooks that nobody asked for nor the default port of the probes are in the way of an embedded cluster.
+    let _occupied = std::net::TcpListener::bind("0.0.0.0:8081");
     let mut running = Running::start(
         sdk()
-            .args([
-                "run",
-                "local",
-                "--embedded",
-                "--enable-webhooks",
-                "--kubeconfig",
-                "kubeconfig",
-            ])
-            .args(["--", "--health-probe-bind-address=0"])
+            .args(["run", "local", "--embedded", "--kubeconfig", "kubeconfig"])
             .env("CARGO_TARGET_DIR", target_dir())
             .current_dir(&dir.path),
     );
@@ -112,6 +145,7 @@ fn two_versions_are_converted_by_the_running_operator() {
         ok(&dir, &["get", &resource, "-o", &path])
     };
     assert_eq!(field("v1alpha1", "foo"), "newer older");
+    assert_eq!(field("v1", "foo"), "newer older");
     assert_eq!(field("v1beta1", "label"), "newer older");
     ok(
         &dir,

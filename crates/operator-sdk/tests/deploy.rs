@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 use common::running::{self, Running};
@@ -337,6 +338,120 @@ fn kinds_that_nothing_serves_are_an_error_before_anything_is_written() {
     assert_eq!(scene.labelled(), Vec::<String>::new());
 }
 
+/// The cause of a failed connection, not only that a request failed.
+#[test]
+fn failed_connections_name_their_cause() {
+    let scene = Scene::new();
+    let kubeconfig = scene.dir.read("kubeconfig");
+    let other = Dir::named("other");
+    let (_cluster, _) = running::cluster(&other.path.join("kubeconfig"));
+    let line = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(key));
+        line.unwrap().to_owned()
+    };
+    let exchanged = |key: &str| {
+        let theirs = line(&other.read("kubeconfig"), key);
+        kubeconfig.replace(&line(&kubeconfig, key), &theirs)
+    };
+    let server = line(&kubeconfig, "server:");
+    let unknown = "server: https://no-such-host.invalid:1".to_owned();
+    let cases = [
+        (
+            exchanged("certificate-authority-data:"),
+            "invalid peer certificate",
+        ),
+        (kubeconfig.replace(server.trim(), &unknown), "lookup address"),
+    ];
+    for (text, cause) in cases {
+        assert_ne!(text, kubeconfig);
+        scene.dir.write("kubeconfig", &text);
+        let errors = scene.fails(&["install"]);
+        assert!(errors.contains(cause), "{errors}");
+        assert!(
+            errors.contains("cannot reach the API server https://"),
+            "{errors}"
+        );
+        assert_eq!(errors.lines().count(), 2, "{errors}");
+    }
+}
+
+/// A proxy of the environment is used for clusters elsewhere, and not for those on this machine.
+#[test]
+fn proxies_of_the_environment_are_used() {
+    let scene = Scene::new();
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let install = |directory: &Dir| {
+        let mut command = sdk();
+        command
+            .args(["install", "--timeout", "0"])
+            .env("KUBECONFIG", directory.path.join("kubeconfig"))
+            .env("HTTPS_PROXY", &address)
+            .env_remove("NO_PROXY")
+            .env_remove("no_proxy")
+            .current_dir(&scene.dir.path);
+        command
+    };
+    succeeded(&["install"], install(&scene.dir).output().unwrap());
+
+    let elsewhere = Dir::named("elsewhere");
+    elsewhere.write("kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\nusers:\n- name: a\n  user: {}\nclusters:\n- name: a\n  cluster: {server: 'https://cluster.invalid:6443'}\n");
+    let child = install(&elsewhere).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut connection, _) = proxy.accept().unwrap();
+    let mut request = [0; 64];
+    let count = connection.read(&mut request).unwrap();
+    let request = String::from_utf8_lossy(&request[..count]);
+    assert!(request.starts_with("CONNECT cluster.invalid:6443 "), "{request}");
+    drop(connection);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The objects of users that are deleted with their kinds are counted first.
+#[test]
+fn deleting_kinds_says_how_many_objects_go_with_them() {
+    let scene = Scene::new();
+    let said = |arguments: &[&str]| {
+        let output = scene.run(arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["deploy", "--image", "op:v1"]).contains("are simulated"));
+    assert!(
+        !said(&["undeploy", "--dry-run"]).contains("deleted:"),
+        "there are none"
+    );
+    scene.kubectl(&["apply", "-f", "config/samples/cache_v1alpha1_memcached.yaml"]);
+    for command in ["undeploy", "uninstall"] {
+        let dry = said(&[command, "--dry-run"]);
+        assert!(
+            dry.contains("warning: with their CRDs would be deleted: 1 Memcached\n"),
+            "{dry}"
+        );
+    }
+    let kept = said(&["undeploy", "--keep-crds"]);
+    assert!(!kept.contains("deleted:"), "{kept}");
+    let undeployed = said(&["undeploy"]);
+    assert!(
+        undeployed.contains(
+            "warning: with their CRDs are deleted: 1 Memcached\nhint: keep them with `--keep-crds`\n"
+        ),
+        "{undeployed}"
+    );
+}
+
+#[test]
+fn an_image_that_nobody_named_is_reported() {
+    let scene = Scene::new();
+    let said = |arguments: &[&str]| String::from_utf8(scene.run(arguments).stderr).unwrap();
+    let warned = said(&["deploy", "--dry-run"]);
+    assert!(
+        warned.contains("the operator's image is the placeholder controller:latest"),
+        "{warned}"
+    );
+    assert!(!said(&["deploy", "--dry-run", "--image", "op:v1"]).contains("placeholder"));
+}
+
 #[test]
 fn bad_input() {
     let dir = Dir::project();
@@ -357,7 +472,7 @@ fn bad_input() {
             &["install"],
             &["config/crd/kustomization.yaml does not exist", "create api"],
         ),
-        (&["deploy"], &["no cluster is named", "--kubeconfig"]),
+        (&["deploy"], &["none cannot be used", "--kubeconfig"]),
         (
             &["deploy", "--kubeconfig", "gone"],
             &["the kubeconfig gone cannot be used"],
@@ -371,7 +486,7 @@ fn bad_input() {
             &["deploy", "--kustomization", "config/none"],
             &["config/none cannot be rendered"],
         ),
-        (&["undeploy"], &["no cluster is named"]),
+        (&["undeploy"], &["none cannot be used"]),
         (
             &["generate", "installer", "--kustomization", "."],
             &["kustomization.yaml does not exist"],
@@ -387,6 +502,16 @@ fn bad_input() {
         }
     }
     dir.write("none", "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\nusers:\n- name: a\n  user: {}\nclusters:\n- name: a\n  cluster: {server: 'https://127.0.0.1:1'}\n");
-    let errors = run(&["deploy"]);
-    assert!(errors.contains("the API server does not answer"), "{errors}");
+    let errors = run(&["deploy", "--image", "op:v1"]);
+    assert_eq!(
+        errors,
+        "error: cannot reach the API server https://127.0.0.1:1/: Connection refused (os error 111)\n\
+         hint: check that the cluster runs, and the address and the certificates in the kubeconfig\n"
+    );
+    let errors = run(&["deploy", "--image", "op:v1", "--context", "b"]);
+    assert!(
+        errors.contains("error: the kubeconfig has no context \"b\""),
+        "{errors}"
+    );
+    assert!(errors.contains("hint: use one of its contexts: a\n"), "{errors}");
 }

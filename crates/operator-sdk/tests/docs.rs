@@ -46,8 +46,8 @@ const FILES: &str = "\
 `PROJECT` says what the project holds, in kubebuilder's form (version 3). A file that is damaged, or of a version or
 layout that the tool does not know, is an error, and is never written over.
 
-`.operator-sdk/scaffold` keeps what `init`, `create`, `edit` and `delete` wrote, before you changed it: the commands, and
-the texts (compressed). `upgrade` needs it; commit it, and do not edit it.
+`.operator-sdk` keeps what `init`, `create`, `edit` and `delete` did: the commands (`commands.yaml`), and the files as
+they were written, before you changed them (`base/`). `upgrade` needs it; commit it, and do not edit it.
 ";
 
 fn help(command: &[&str]) -> String {

@@ -10,11 +10,10 @@ use std::process::{Command, Output};
 
 use common::{Dir, sdk, succeeded};
 
-const NEW: [&str; 4] = [
+const NEW: [&str; 3] = [
     "new",
     "memcached-operator",
     "--repo=github.com/example-inc/memcached-operator",
-    "--sdk-path=../../crates",
 ];
 const KIND: [&str; 2] = ["--api-version=cache.example.com/v1alpha1", "--kind=Memcached"];
 

@@ -86,7 +86,7 @@ impl Scene {
     }
 }
 
-const INIT: [&str; 5] = ["init", "--domain", "example.com", "--sdk-path", "../../crates"];
+const INIT: [&str; 3] = ["init", "--domain", "example.com"];
 
 #[test]
 fn a_plugin_takes_part_in_a_project() {

@@ -126,15 +126,7 @@ impl Sample {
     fn written(&self) -> BTreeMap<String, String> {
         let dir = Dir::named(self.name);
         let repo = format!("github.com/example/{}", self.name);
-        let init = [
-            "init",
-            "--domain",
-            "example.com",
-            "--repo",
-            &repo,
-            "--sdk-path",
-            "../../crates",
-        ];
+        let init = ["init", "--domain", "example.com", "--repo", &repo];
         dir.ok(&init);
         for command in self.commands {
             dir.ok(command);

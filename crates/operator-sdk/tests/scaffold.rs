@@ -43,14 +43,8 @@ fn init_takes_the_name_of_the_directory_and_the_flags() {
         "The Cache Authors",
         "--license",
         "none",
-        "--sdk-path",
-        "sdk",
     ]);
     assert!(dir.read("PROJECT").contains("projectName: cache-operator\n"));
-    assert!(
-        dir.read("Cargo.toml")
-            .contains("operator-runtime = { path = \"sdk/operator-runtime\" }")
-    );
     assert!(!dir.read("Cargo.toml").contains("license"));
     assert!(dir.read("src/lib.rs").starts_with("// Copyright 20"));
     assert!(dir.read("src/lib.rs").contains(" The Cache Authors\n\n//! "));
@@ -67,16 +61,87 @@ fn init_keeps_what_a_repository_starts_with() {
     assert!(dir.read("PROJECT").contains("projectName: op"));
 }
 
-#[test]
-fn init_depends_on_the_checkout_that_the_tool_was_built_from() {
-    let dir = Dir::named("op");
-    dir.ok(&["init", "--domain", "example.com"]);
+fn crates() -> String {
     let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let expected = format!(
-        "operator-runtime = {{ path = \"{}/operator-runtime\" }}",
-        crates.display()
+    crates.to_str().unwrap().to_owned()
+}
+
+/// A colleague's clone has another machine's paths nowhere.
+#[test]
+fn a_project_commits_no_path_of_this_machine() {
+    for ignored in ["", "/target\n"] {
+        let dir = Dir::named("op");
+        if !ignored.is_empty() {
+            dir.write(".gitignore", ignored);
+        }
+        dir.ok(&["init", "--domain", "example.com", "--sdk-path", &crates()]);
+        dir.ok(CREATE_MEMCACHED);
+        assert!(dir.read("Cargo.toml").contains("operator-runtime = \"0.1\"\n"));
+        let config = dir.read(".cargo/config.toml");
+        let patch = format!(
+            "operator-runtime = {{ path = \"{}/operator-runtime\" }}",
+            crates()
+        );
+        assert!(config.contains(&patch), "{config}");
+        let git = |arguments: &[&str]| {
+            let output = std::process::Command::new("git")
+                .args(arguments)
+                .current_dir(&dir.path)
+                .output()
+                .unwrap();
+            common::succeeded(arguments, output)
+        };
+        git(&["init", "--quiet"]);
+        git(&["add", "--all"]);
+        let committed = git(&["ls-files"]);
+        assert!(committed.contains(".operator-sdk/commands.yaml"), "{committed}");
+        assert!(!committed.contains(".cargo"), "{committed}");
+        for path in committed.lines() {
+            assert!(!dir.read(path).contains(&crates()), "{path}");
+        }
+        assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+    }
+}
+
+#[test]
+fn the_source_of_the_sdk_can_be_changed() {
+    let dir = Dir::project();
+    let before = dir.files();
+    let config = dir.path.join(".cargo/config.toml");
+    assert!(config.is_file(), "the checkout that the tool was built from");
+    dir.ok(&["edit", "--sdk-registry"]);
+    assert!(!config.exists());
+    assert_eq!(dir.files(), before);
+    dir.ok(&["edit", "--sdk-git", "https://example.com/sdk", "--sdk-rev", "abc"]);
+    let git = "operator-envtest = { git = \"https://example.com/sdk\", rev = \"abc\" }\n";
+    assert!(dir.read("Cargo.toml").contains(git), "{}", dir.read("Cargo.toml"));
+    dir.ok(&["edit", "--sdk-path", &crates()]);
+    assert!(config.is_file());
+    let mut after = dir.files();
+    after.remove("PROJECT");
+    assert!(after.iter().all(|(path, text)| before[path] == *text));
+
+    for wrong in ["/nope", "src"] {
+        let errors = dir.fails(&["edit", "--sdk-path", wrong]);
+        assert!(errors.contains("has no crates of the SDK"), "{errors}");
+    }
+    let errors = Dir::named("op").fails(&["init", "--sdk-path", "/nope"]);
+    assert!(errors.contains("/nope has no crates of the SDK"), "{errors}");
+}
+
+/// A checkout that was moved: not cargo's error alone, but the way out.
+#[test]
+fn a_checkout_of_the_sdk_that_is_gone_is_named() {
+    let dir = Dir::project();
+    dir.replace(".cargo/config.toml", &crates(), "/gone");
+    let output = dir.run(&["generate", "manifests"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("error: the SDK's crates are not where"),
+        "{errors}"
     );
-    assert!(dir.read("Cargo.toml").contains(&expected));
+    assert!(errors.contains("operator-sdk edit --sdk-path DIR"), "{errors}");
 }
 
 #[test]

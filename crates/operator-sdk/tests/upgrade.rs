@@ -5,29 +5,22 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::{CREATE_MEMCACHED, Dir};
+use common::{CREATE_MEMCACHED, Dir, sdk};
 
-const RECORD: &str = ".operator-sdk/scaffold";
+/// The commands of the record, and the files as they were scaffolded.
+const RECORD: &str = ".operator-sdk/commands.yaml";
+const BASE: &str = ".operator-sdk/base";
 
 /// The texts of the record.
 fn recorded(dir: &Dir) -> BTreeMap<String, String> {
-    let text = dir.read(RECORD);
-    let packed: String = text
-        .split("files: |-")
-        .nth(1)
-        .unwrap()
-        .split_whitespace()
-        .collect();
-    let mut json = String::new();
-    let bytes = BASE64_STANDARD.decode(packed).unwrap();
-    flate2::read::GzDecoder::new(bytes.as_slice())
-        .read_to_string(&mut json)
-        .unwrap();
-    serde_json::from_str(&json).unwrap()
+    let mut files = BTreeMap::new();
+    let base = dir.path.join(BASE);
+    common::collect(&base, &base, &mut files);
+    files
 }
 
 /// Has an earlier version have written other texts than this one writes.
@@ -42,13 +35,29 @@ fn written_by_an_earlier_version(dir: &Dir, change: impl FnOnce(&mut BTreeMap<St
             dir.write(path, text);
         }
     }
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(&serde_json::to_vec(&files).unwrap()).unwrap();
-    let packed = BASE64_STANDARD.encode(encoder.finish().unwrap());
-    let text = dir.read(RECORD);
-    let head = text.split("files: |-").next().unwrap().replace("0.1.0", "0.0.9");
-    dir.write(RECORD, &format!("{head}files: |-\n  {packed}\n"));
+    dir.remove(BASE);
+    for (path, text) in &files {
+        let path = dir.path.join(BASE).join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    dir.write(RECORD, &dir.read(RECORD).replace("0.1.0", "0.0.9"));
 }
+
+/// Puts the record into the one file that versions before 0.1.0 wrote.
+fn in_one_file(dir: &Dir) {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder
+        .write_all(&serde_json::to_vec(&recorded(dir)).unwrap())
+        .unwrap();
+    let packed = BASE64_STANDARD.encode(encoder.finish().unwrap());
+    let text = format!("{}files: |-\n  {packed}\n", dir.read(RECORD));
+    dir.remove(".operator-sdk");
+    std::fs::create_dir(dir.path.join(".operator-sdk")).unwrap();
+    dir.write(OLD_RECORD, &text);
+}
+
+const OLD_RECORD: &str = ".operator-sdk/scaffold";
 
 fn project() -> Dir {
     let dir = Dir::project();
@@ -62,7 +71,8 @@ fn a_project_of_this_version_stays_as_it_is() {
     let dir = project();
     let record = dir.read(RECORD);
     assert!(
-        record.contains("[\"init\", \"--domain\", \"example.com\""),
+        record.contains("[\"init\", \"--domain\", \"example.com\"")
+            && record.contains("\"--project-name=memcached-operator\"]"),
         "{record}"
     );
     assert!(
@@ -160,12 +170,8 @@ fn what_cannot_be_upgraded() {
     let good = dir.read(RECORD);
     dir.write(RECORD, &good.replace("\"0.1.0\"", "\"99.0.0\""));
     assert!(dir.fails(&["upgrade"]).contains("made by version 99.0.0"));
-    for damaged in ["", "version: [", &good.replace("files: |-", "files: |-\n  !!")] {
+    for damaged in ["", "version: [", &format!("{good}more: 1\n")] {
         dir.write(RECORD, damaged);
-        assert!(
-            dir.fails(&["upgrade"])
-                .contains(".operator-sdk/scaffold is damaged")
-        );
         let again = [
             "create",
             "api",
@@ -176,11 +182,15 @@ fn what_cannot_be_upgraded() {
             "--kind",
             "Other",
         ];
-        assert!(
-            !dir.run(&again).status.success(),
-            "a damaged record is not written over"
-        );
-        assert_eq!(dir.read(RECORD), damaged);
+        let init = ["init", "--project-name", "other"];
+        for command in [&["upgrade"][..], &again, &["edit", "--multigroup"], &init] {
+            let errors = dir.fails(command);
+            assert!(
+                errors.contains(".operator-sdk/commands.yaml is damaged"),
+                "{errors}"
+            );
+        }
+        assert_eq!(dir.read(RECORD), damaged, "a damaged record is not overwritten");
     }
     dir.write(RECORD, &good.replace("\"--kind\"", "\"--kin\""));
     let errors = dir.fails(&["upgrade"]);
@@ -190,6 +200,80 @@ fn what_cannot_be_upgraded() {
     );
     std::fs::remove_file(dir.path.join(RECORD)).unwrap();
     assert!(dir.fails(&["upgrade"]).contains("is missing"));
+}
+
+/// A clone has another directory, and with it another default for the name.
+#[test]
+fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
+    let dir = project();
+    let clone = dir.path.with_file_name("mc-clone");
+    std::fs::rename(&dir.path, &clone).unwrap();
+    let upgraded = || {
+        let output = sdk().arg("upgrade").current_dir(&clone).output().unwrap();
+        common::succeeded(&["upgrade"], output)
+    };
+    assert!(upgraded().contains("Nothing has changed"));
+    // Records of earlier versions do not name the project.
+    let path = clone.join(RECORD);
+    let record = std::fs::read_to_string(&path).unwrap();
+    let unnamed = record.replace(", \"--project-name=memcached-operator\"", "");
+    assert_ne!(unnamed, record);
+    std::fs::write(&path, unnamed).unwrap();
+    assert!(upgraded().contains("Nothing has changed"));
+}
+
+#[test]
+fn a_record_in_one_file_is_read_and_replaced() {
+    let dir = project();
+    let base = recorded(&dir);
+    in_one_file(&dir);
+    assert!(dir.ok(&["upgrade"]).contains("Nothing has changed"));
+    dir.ok(&["edit", "--multigroup"]);
+    assert!(!dir.path.join(OLD_RECORD).exists());
+    assert_eq!(recorded(&dir)["Makefile"], base["Makefile"]);
+    assert!(dir.read(RECORD).contains("[\"edit\", \"--multigroup\"]"));
+    for damaged in [
+        "",
+        "version: 1",
+        "version: \"0.1.0\"\ncommands: []\nfiles: |-\n  AAAA\n",
+    ] {
+        dir.remove(".operator-sdk");
+        std::fs::create_dir(dir.path.join(".operator-sdk")).unwrap();
+        dir.write(OLD_RECORD, damaged);
+        let errors = dir.fails(&["upgrade"]);
+        assert!(errors.contains(".operator-sdk/scaffold is damaged"), "{errors}");
+    }
+}
+
+/// Each scaffolded file has its own file in the record: a command changes only those of its files.
+#[test]
+fn a_command_changes_few_files_of_the_record() {
+    let dir = project();
+    let before = recorded(&dir);
+    dir.ok(&["edit", "--prometheus"]);
+    let after = recorded(&dir);
+    let changed = before
+        .iter()
+        .filter(|(path, text)| after.get(*path) != Some(*text))
+        .count();
+    assert!((1..5).contains(&changed), "{changed} of {} files", before.len());
+}
+
+/// A write beyond the limit of a file's size fails like every other write.
+#[test]
+fn a_limit_of_the_file_size_leaves_nothing_behind() {
+    let dir = Dir::named("memcached-operator");
+    let limited = "ulimit -f 8 && exec \"$0\" init --domain example.com";
+    let output = std::process::Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_operator-sdk")])
+        .current_dir(&dir.path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("error: cannot write Cargo.lock"), "{errors}");
+    let left: Vec<_> = std::fs::read_dir(&dir.path).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -48,6 +48,14 @@ pub(crate) struct DeleteArgs {
     pub(crate) timeout: Duration,
 }
 
+/// How objects of the project's kinds are protected from being deleted with their CRDs.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct DeleteCrdsArgs {
+    /// Delete the objects of the project's kinds without asking; only a terminal is asked.
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+}
+
 /// Which tree is rendered, and with which changes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RenderArgs {
@@ -74,10 +82,13 @@ pub(crate) struct InstallArgs {
 
 /// Remove the CRDs of the project from the cluster, and with them every object of these kinds.
 ///
-/// While an operator runs, it can end its finalizers: objects that wait for them are named.
+/// At a terminal it asks first if there are objects. While an operator runs, it can end its finalizers: objects that
+/// wait for them are named.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk uninstall --dry-run")]
 pub(crate) struct UninstallArgs {
+    #[command(flatten)]
+    pub(crate) crds: DeleteCrdsArgs,
     #[command(flatten)]
     pub(crate) delete: DeleteArgs,
 }
@@ -103,8 +114,8 @@ pub(crate) struct DeployArgs {
 
 /// Remove the operator from the cluster, with everything that `deploy` brought.
 ///
-/// The kinds go first, so that the operator can still end the finalizers of its objects. A namespace is deleted only
-/// if `deploy` made it.
+/// The CRDs go first, and with them every object of their kinds, so that the operator can still end the finalizers. At
+/// a terminal it asks first if there are objects. A namespace is deleted only if `deploy` made it.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  operator-sdk undeploy --keep-crds")]
 pub(crate) struct UndeployArgs {
@@ -114,9 +125,11 @@ pub(crate) struct UndeployArgs {
     /// The directory with the kustomization.
     #[arg(long, default_value = "config/default", value_name = "DIR")]
     pub(crate) kustomization: String,
-    /// Leave the CRDs, and with them every object of their kinds.
+    /// Keep the CRDs, and with them every object of their kinds.
     #[arg(long)]
     pub(crate) keep_crds: bool,
+    #[command(flatten)]
+    pub(crate) crds: DeleteCrdsArgs,
     #[command(flatten)]
     pub(crate) delete: DeleteArgs,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::License;
+use super::{License, SdkArgs};
 
 /// Change what the project as a whole is.
 ///
@@ -43,6 +43,8 @@ pub(crate) struct EditArgs {
     /// The file with the head of new source files.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["owner", "license"])]
     pub(crate) license_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sdk: SdkArgs,
     /// Write over files that you changed.
     #[arg(long)]
     pub(crate) force: bool,

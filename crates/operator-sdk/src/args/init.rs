@@ -38,10 +38,8 @@ pub(crate) struct InitArgs {
     /// Have the operator watch its own namespace alone, with Roles in place of ClusterRoles.
     #[arg(long)]
     pub(crate) namespaced: bool,
-    /// The directory with the SDK's crates, to depend on them by path; may be relative to the project
-    /// [default: the checkout that this tool was built from, or the published crates].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) sdk_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sdk: SdkArgs,
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -52,6 +50,24 @@ pub(crate) struct InitArgs {
     fetch_deps: Option<bool>,
     #[arg(long, hide = true)]
     skip_go_version_check: bool,
+}
+
+/// Where the SDK's crates come from.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SdkArgs {
+    /// Take the SDK's crates from a checkout on this machine, through .cargo/config.toml, which git ignores; Cargo.toml
+    /// names the published version [default: the checkout that this tool was built from, if there is one].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sdk_path: Option<PathBuf>,
+    /// Take the SDK's crates from a git repository, in the revision of `--sdk-rev`.
+    #[arg(long, value_name = "URL", requires = "sdk_rev", conflicts_with = "sdk_path")]
+    pub(crate) sdk_git: Option<String>,
+    /// The revision of `--sdk-git`: a commit or a tag.
+    #[arg(long, value_name = "REV", requires = "sdk_git")]
+    pub(crate) sdk_rev: Option<String>,
+    /// Take the SDK's crates from the registry, in the minor version of this tool.
+    #[arg(long, conflicts_with_all = ["sdk_path", "sdk_git"])]
+    pub(crate) sdk_registry: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -80,9 +80,9 @@ pub(crate) struct LocalArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WebhookArgs {
     /// Have the cluster call the operator's webhooks on this machine: they are registered by URL, with a certificate
-    /// made for this run, and taken back at the end.
-    #[arg(long)]
-    pub(crate) enable_webhooks: bool,
+    /// made for this run, and removed at the end [default: with `--embedded` if the project has webhooks].
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) enable_webhooks: Option<bool>,
     /// The name or address of this machine as the cluster sees it, such as host.docker.internal for kind
     /// [default: 127.0.0.1].
     #[arg(long, value_name = "HOST", requires = "enable_webhooks")]

@@ -30,11 +30,11 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
     let resource = resource_of(args, project)?;
     check_name(&resource.kind)?;
     let there = resource.webhooks.clone().unwrap_or_default();
-    check_new(args, &there)?;
     let spokes = match args.parts.conversion {
-        true => spokes_of(args, project)?,
+        true => spokes_of(args, &there, project)?,
         false => Vec::new(),
     };
+    check_new(args, &there, &spokes)?;
     let mut draft = Draft::new(&project.tree, args.force);
     let api = values(&resource, project);
     let place = place_of(&args.kind, &project.config);
@@ -44,7 +44,8 @@ pub(crate) fn plan(args: &CreateWebhookArgs, project: &Project) -> Result<Plan, 
         write_spoke(&mut draft, spoke, &api, project, &place)?;
     }
     if args.parts.conversion {
-        write_conversion(&mut draft, &spokes, &api, project, &place)?;
+        let all = joined(&there, args.parts, &spokes).spoke;
+        write_conversion(&mut draft, &all, &api, project, &place)?;
         store_in_hub(&mut draft, &api, project)?;
     }
     let mut changed = project.config.clone();
@@ -130,12 +131,16 @@ fn check_name(kind: &str) -> Result<(), PlanError> {
     }
 }
 
-fn check_new(args: &CreateWebhookArgs, there: &Webhooks) -> Result<(), PlanError> {
+fn check_new(args: &CreateWebhookArgs, there: &Webhooks, spokes: &[String]) -> Result<(), PlanError> {
     let parts = args.parts;
     let again = [
         (parts.defaulting && there.defaulting, "defaulting"),
         (parts.programmatic_validation && there.validation, "validating"),
-        (parts.conversion && there.conversion, "conversion"),
+        // Further versions join a conversion that exists.
+        (
+            parts.conversion && there.conversion && spokes.is_empty(),
+            "conversion",
+        ),
     ];
     match again.iter().find(|(again, _)| *again && !args.force) {
         Some((_, what)) => Err(PlanError::AlreadyThere(format!(
@@ -146,8 +151,13 @@ fn check_new(args: &CreateWebhookArgs, there: &Webhooks) -> Result<(), PlanError
     }
 }
 
-/// The versions that are converted to the hub: those that were named, or all others.
-fn spokes_of(args: &CreateWebhookArgs, project: &Project) -> Result<Vec<String>, PlanError> {
+/// Returns the versions to convert to the hub: those that were named, or all others. Versions that are converted already
+/// are left out without `--force`.
+fn spokes_of(
+    args: &CreateWebhookArgs,
+    there: &Webhooks,
+    project: &Project,
+) -> Result<Vec<String>, PlanError> {
     let kind = &args.kind;
     let others: Vec<&Resource> = project
         .config
@@ -184,10 +194,14 @@ fn spokes_of(args: &CreateWebhookArgs, project: &Project) -> Result<Vec<String>,
             "write one first with `operator-sdk create api --version`",
         ));
     }
-    Ok(match args.spoke.is_empty() {
+    let mut spokes = match args.spoke.is_empty() {
         true => others.iter().map(|there| there.version.clone()).collect(),
         false => args.spoke.clone(),
-    })
+    };
+    if there.conversion && !args.force {
+        spokes.retain(|spoke| !there.spoke.contains(spoke));
+    }
+    Ok(spokes)
 }
 
 fn joined(there: &Webhooks, parts: WebhookArgs, spokes: &[String]) -> Webhooks {

@@ -2,12 +2,20 @@
 
 use super::draft::Draft;
 use super::init::Head;
+use super::sdk::{self, SdkSource};
 use super::{Plan, PlanError, config, create_webhook, manifests};
 use crate::args::EditArgs;
 use crate::project::{Project, layout};
 
 /// Plans the files; `head` is the new head of source files, if there is to be one.
-pub(crate) fn plan(args: &EditArgs, project: &Project, head: Option<&Head>) -> Result<Plan, PlanError> {
+///
+/// `source` is the new source of the SDK's crates, if it changes.
+pub(crate) fn plan(
+    args: &EditArgs,
+    project: &Project,
+    head: Option<&Head>,
+    source: Option<&SdkSource>,
+) -> Result<Plan, PlanError> {
     let mut draft = Draft::new(&project.tree, args.force);
     let mut changed = project.config.clone();
     if args.multigroup == Some(true) && !changed.multigroup {
@@ -53,6 +61,9 @@ pub(crate) fn plan(args: &EditArgs, project: &Project, head: Option<&Head>) -> R
     }
     if let Some(head) = head {
         draft.put(layout::BOILERPLATE, head.boilerplate()?);
+    }
+    if let Some(source) = source {
+        sdk::change(&mut draft, project, source)?;
     }
     draft.put(layout::PROJECT, changed.render());
     Ok(draft.plan)

@@ -6,12 +6,13 @@ use operator_manifests::config::Operator;
 use serde_json::json;
 
 use super::draft::Draft;
+use super::sdk::{self, SdkSource};
 use super::{Plan, PlanError, manifests};
 use crate::args::{InitArgs, License};
 use crate::lock;
 use crate::names;
 use crate::project::{Config, Tree, layout};
-use crate::template::{self, ProjectValues, SdkSource};
+use crate::template::{self, ProjectValues};
 
 /// What `init` needs beside its arguments; all of it is the caller's to find out.
 pub(crate) struct Surroundings {
@@ -80,12 +81,19 @@ pub(crate) fn plan(args: &InitArgs, tree: &Tree, around: &Surroundings) -> Resul
     files.insert(layout::BOILERPLATE.to_owned(), around.head.boilerplate()?);
     files.insert(layout::PROJECT.to_owned(), config.render());
     files.insert(layout::ROLE.to_owned(), manifests::role(&[], args.namespaced));
-    let by_path = matches!(around.sdk, SdkSource::Path(_));
-    if let Some(text) = lock::derive(&name, VERSION, &DEPENDENCIES, by_path) {
+    let lock = match &around.sdk {
+        SdkSource::Registry => lock::derive(&name, VERSION, &DEPENDENCIES, false),
+        SdkSource::Path(_) => lock::derive(&name, VERSION, &DEPENDENCIES, true),
+        // Cargo resolves the revision.
+        SdkSource::Git { .. } => None,
+    };
+    if let Some(text) = lock {
         files.insert("Cargo.lock".to_owned(), text);
     }
     files.extend(config_files(&config)?);
-    written(files, tree)
+    let mut plan = written(files, tree)?;
+    sdk::direct(&mut plan, tree, &around.sdk)?;
+    Ok(plan)
 }
 
 /// The whole `config/` of a project without kinds.
@@ -139,11 +147,7 @@ fn values_of(name: &str, args: &InitArgs, around: &Surroundings) -> Result<Proje
         repo: args.repo.clone(),
         license: args.license == License::Apache2 && args.license_file.is_none(),
         header: template::header(&around.head.boilerplate()?),
-        sdk_path: match &around.sdk {
-            SdkSource::Path(path) => Some(path.clone()),
-            SdkSource::Version => None,
-        },
-        sdk_version: env!("CARGO_PKG_VERSION"),
+        sdk: around.sdk.requirement(),
         rust_version: env!("CARGO_PKG_RUST_VERSION"),
     })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::draft::Draft;
 use super::lint::{self, Lint};
 use super::{Plan, PlanError};
-use crate::project::{Project, Tree, layout};
+use crate::project::{Config, Project, Tree, layout};
 use crate::source::{self, Sources};
 
 /// The annotation that says in a definition which tool wrote it.
@@ -45,6 +45,32 @@ impl Wanted {
         webhooks: false,
         max_description_len: None,
     };
+}
+
+/// Checks that every version of a kind with a conversion webhook is converted. The API server asks the webhook for all
+/// of them, and each request for one that it does not know fails.
+pub(crate) fn check_conversions(config: &Config) -> Result<(), PlanError> {
+    for hub in &config.resources {
+        let Some(webhooks) = hub.webhooks.as_ref().filter(|webhooks| webhooks.conversion) else {
+            continue;
+        };
+        let mut versions = config
+            .resources
+            .iter()
+            .filter(|there| there.api.is_some() && there.is_kind(&hub.group, &hub.kind))
+            .map(|there| &there.version);
+        let unknown = versions.find(|version| **version != hub.version && !webhooks.spoke.contains(version));
+        // Tools that do not record the versions leave the list empty.
+        if let Some(version) = unknown.filter(|_| !webhooks.spoke.is_empty()) {
+            return Err(PlanError::Unconverted {
+                group: hub.group.clone(),
+                kind: hub.kind.clone(),
+                hub: hub.version.clone(),
+                version: version.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn plan(

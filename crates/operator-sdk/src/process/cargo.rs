@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 
 use crate::failure::Hinted;
+use crate::project::layout::SDK_CRATES;
 
 /// How an operator is built.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +34,8 @@ pub(crate) enum BuildError {
     Start { program: String, source: io::Error },
     #[error("the operator does not build")]
     Failed,
+    #[error("the SDK's crates are not where Cargo.toml and .cargo/config.toml name them: {0}")]
+    NoSdk(String),
     #[error("the project builds no program")]
     NoProgram,
     #[error("`{program} manifests` failed: {reason}")]
@@ -44,6 +47,10 @@ impl Hinted for BuildError {
         Some(match self {
             Self::Start { .. } => "install Rust from https://rustup.rs, and check that `cargo --version` works".to_owned(),
             Self::Failed => "correct what the compiler says above, then run the command again".to_owned(),
+            Self::NoSdk(_) => {
+                "name a checkout of the SDK with `operator-sdk edit --sdk-path DIR`, a repository with `--sdk-git URL --sdk-rev REV`, or the published crates with `--sdk-registry`"
+                    .to_owned()
+            }
             Self::NoProgram => "the program begins in src/main.rs; give it back the form that `init` wrote".to_owned(),
             Self::Manifests { .. } => {
                 "its `manifests` command prints the manifests of `operator()` of src/lib.rs; run it by hand to see more".to_owned()
@@ -70,7 +77,7 @@ pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, Buil
         .take()
         .and_then(|output| program_of(root, BufReader::new(output)));
     let status = child.wait().map_err(cannot_start)?;
-    built(status, program)
+    built(root, status, program)
 }
 
 /// As [`build`], unless `end` is there first: then cargo and the compilers end too, and there is no program.
@@ -104,14 +111,30 @@ pub(crate) async fn build_until(
         let _ = child.wait().await;
         return Ok(None);
     };
-    built(status, program_of(root, messages.as_slice())).map(Some)
+    built(root, status, program_of(root, messages.as_slice())).map(Some)
 }
 
-fn built(status: ExitStatus, program: Option<PathBuf>) -> Result<PathBuf, BuildError> {
+fn built(root: &Path, status: ExitStatus, program: Option<PathBuf>) -> Result<PathBuf, BuildError> {
     match status.success() {
         true => program.ok_or(BuildError::NoProgram),
-        false => Err(BuildError::Failed),
+        false => Err(missing_sdk(root).map_or(BuildError::Failed, BuildError::NoSdk)),
     }
+}
+
+/// Returns why cargo cannot resolve the dependencies, if that is about the SDK's crates.
+fn missing_sdk(root: &Path) -> Option<String> {
+    let output = cargo_in(root)
+        .args(["metadata", "--format-version=1", "--quiet"])
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    if output.status.success() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("error: "));
+    let mut about = lines.filter(|line| SDK_CRATES.iter().any(|name| line.contains(name)));
+    about.next().map(str::to_owned)
 }
 
 fn cannot_start(source: io::Error) -> BuildError {

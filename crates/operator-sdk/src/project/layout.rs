@@ -3,6 +3,9 @@
 use super::Config;
 use crate::names::snake_case;
 
+/// The crates of the SDK that a project depends on.
+pub(crate) const SDK_CRATES: [&str; 2] = ["operator-runtime", "operator-envtest"];
+
 pub(crate) const PROJECT: &str = "PROJECT";
 pub(crate) const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
 pub(crate) const LIB: &str = "src/lib.rs";

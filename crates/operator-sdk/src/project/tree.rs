@@ -6,6 +6,9 @@ use std::{fs, io};
 
 use super::ProjectError;
 
+/// Single files in other folders: cargo's configuration of one checkout of the project.
+const FILES: [&str; 2] = [".cargo/config.toml", ".cargo/.gitignore"];
+
 /// The folders that commands look into.
 const FOLDERS: [&str; 4] = ["config", "hack", "src", "tests"];
 
@@ -27,6 +30,12 @@ impl Tree {
             let path = root.join(folder);
             if path.is_dir() && !path.is_symlink() {
                 tree.read_folder(&path, &format!("{folder}/"), true)?;
+            }
+        }
+        for file in FILES {
+            let path = root.join(file);
+            if path.is_file() {
+                tree.0.insert(file.to_owned(), read_text(&path)?);
             }
         }
         Ok(tree)

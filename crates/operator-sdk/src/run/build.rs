@@ -9,6 +9,7 @@ use crate::failure::{Failure, Hinted};
 use crate::oci::elf::{self, ElfError};
 use crate::oci::reference::Reference;
 use crate::oci::{Contents, Image};
+use crate::plan::sdk;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::engine::Engine;
 use crate::process::registry::Repository;
@@ -110,10 +111,15 @@ fn oci_flag(args: &BuildArgs) -> Option<&'static str> {
     flags.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
 }
 
-/// A container's build sees the project's directory and its contexts alone: dependencies by other paths are not there.
+/// Tells whether cargo takes crates from outside of the project, which the build of a container does not see.
 fn is_out_of_reach(project: &Project) -> bool {
     let is_outside = |(_, path): &(String, String)| path.starts_with("..") || path.starts_with('/');
-    sdk_context(project).is_none() && path_dependencies(project).iter().any(is_outside)
+    let uses_checkout = project
+        .tree
+        .get(sdk::CONFIG)
+        .and_then(sdk::patched_path)
+        .is_some();
+    uses_checkout || path_dependencies(project).iter().any(is_outside)
 }
 
 /// The dependencies that Cargo.toml names by path: name and path.
@@ -131,22 +137,11 @@ fn path_dependencies(project: &Project) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The checkout of the SDK as a build context, where the Dockerfile takes the SDK's crates from one.
-fn sdk_context(project: &Project) -> Option<String> {
-    let dockerfile = project.tree.get("Dockerfile")?;
-    let dependencies = path_dependencies(project);
-    let (_, runtime) = dependencies
-        .iter()
-        .find(|(name, _)| name == "operator-runtime" && dockerfile.contains("--from=sdk"))?;
-    Some(format!("--build-context=sdk={runtime}/../.."))
-}
-
 fn with_engine(args: &BuildArgs, project: &Project, engine: Engine, report: &Report) -> Result<(), Failure> {
     if let Some(flag) = oci_flag(args) {
         return Err(ImageError::OtherBuilder(flag, engine.program()).into());
     }
-    let mut arguments = words(args.image_build_args.as_deref().unwrap_or_default())?;
-    arguments.extend(sdk_context(project));
+    let arguments = words(args.image_build_args.as_deref().unwrap_or_default())?;
     engine.build(&project.root, &args.image, &arguments)?;
     if args.push {
         engine.push(&project.root, &args.image)?;

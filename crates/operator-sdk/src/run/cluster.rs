@@ -27,9 +27,11 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
 }
 
 pub(crate) fn ready_line(cluster: &Cluster) -> String {
-    let kubeconfig = cluster.kubeconfig().display();
+    // Commands in other directories use it as well.
+    let kubeconfig = std::path::absolute(cluster.kubeconfig());
     format!(
-        "The control plane is ready: {} KUBECONFIG={kubeconfig}",
-        cluster.url()
+        "The control plane is ready: {} KUBECONFIG={}",
+        cluster.url(),
+        kubeconfig.as_deref().unwrap_or(cluster.kubeconfig()).display()
     )
 }

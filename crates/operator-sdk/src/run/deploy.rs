@@ -75,6 +75,14 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
     let project = Project::read(&current_directory()?)?;
     let mut objects = render::render(&project.root, CRDS, &Overrides::default())?;
     objects.reverse();
+    // A question is no work to interrupt: Ctrl-C ends the tool.
+    let confirmed = super::block_on(async {
+        let mut removal = removal(&project, &args.delete, report).await?;
+        removal.confirmed(&objects, args.crds, None).await
+    })?;
+    if !confirmed {
+        return Ok(ExitCode::SUCCESS);
+    }
     interruptible(report, async {
         let mut removal = removal(&project, &args.delete, report).await?;
         removal.delete(&objects).await
@@ -86,6 +94,15 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
     let project = Project::read(&current_directory()?)?;
     let overrides = render::overrides(args.render.image.as_deref(), args.render.namespace.as_deref());
     let objects = render::render(&project.root, &args.render.kustomization, &overrides)?;
+    if args.render.image.is_none() && objects.iter().any(render::has_placeholder_image) {
+        report.warning(
+            &format!(
+                "the operator's image is the placeholder {}:latest",
+                render::PLACEHOLDER
+            ),
+            Some("name the image with `--image`, or in config/manager/kustomization.yaml"),
+        );
+    }
     interruptible(report, async {
         let mut rollout = rollout(&project, &args.apply, report).await?;
         rollout.apply(&objects).await?;
@@ -103,7 +120,14 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
             let left = removal.left_over(&objects).await?;
             removal.delete(&left).await?;
         }
-        rollout.wait(&objects, args.apply.timeout).await
+        rollout.wait(&objects, args.apply.timeout).await?;
+        if has_only_simulated_nodes(&args.apply).await? {
+            report.warning(
+                "the nodes of this cluster are simulated: pods become ready, but no image runs, so nothing reconciles",
+                Some("run the operator on this machine with `operator-sdk run local --enable-webhooks`"),
+            );
+        }
+        Ok(())
     })
 }
 
@@ -112,17 +136,36 @@ pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode,
     let project = Project::read(&current_directory()?)?;
     let overrides = render::overrides(None, args.namespace.as_deref());
     let rendered = render::render(&project.root, &args.kustomization, &overrides)?;
-    interruptible(report, async {
+    // A question is no work to interrupt: Ctrl-C ends the tool.
+    let (crds, objects, confirmed) = super::block_on(async {
         let mut removal = removal(&project, &args.delete, report).await?;
         let mut objects = removal.everything(&rendered).await?;
         let is_crd = |object: &Value| text(object, "/kind") == "CustomResourceDefinition";
         let crds: Vec<Value> = objects.extract_if(.., |object| is_crd(object)).collect();
+        let hint = Some("keep them with `--keep-crds`");
+        let confirmed = args.keep_crds || removal.confirmed(&crds, args.crds, hint).await?;
+        Ok::<_, Failure>((crds, objects, confirmed))
+    })?;
+    if !confirmed {
+        return Ok(ExitCode::SUCCESS);
+    }
+    interruptible(report, async {
+        let mut removal = removal(&project, &args.delete, report).await?;
         if !args.keep_crds {
             // While the operator is there it can end the finalizers of its objects.
             removal.delete(&crds).await?;
         }
         removal.delete(&objects).await
     })
+}
+
+/// Tells whether no node of the cluster runs containers. Who may not list nodes gets no answer.
+async fn has_only_simulated_nodes(args: &ApplyArgs) -> Result<bool, Failure> {
+    let mut objects = connect(&args.cluster).await?;
+    let nodes = objects.all("v1", "Node").await.unwrap_or_default();
+    let is_simulated =
+        |node: &Value| text(node, "/status/nodeInfo/containerRuntimeVersion").starts_with("simulated://");
+    Ok(!nodes.is_empty() && nodes.iter().all(is_simulated))
 }
 
 /// Runs work against a cluster; a signal ends it, and what was done stays.

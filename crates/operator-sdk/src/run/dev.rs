@@ -35,6 +35,7 @@ const FILES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchai
 pub(crate) fn dev(args: &DevArgs, report: &Report) -> Result<ExitCode, Failure> {
     local::check(&args.local)?;
     let project = Project::read(&current_directory()?)?;
+    local::check_conversions(&project, &args.local, report)?;
     let named = local::kubeconfig(&args.local)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;

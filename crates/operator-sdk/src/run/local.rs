@@ -10,6 +10,7 @@ use super::scaffold::current_directory;
 use super::webhooks::Webhooks;
 use crate::args::{LocalArgs, RunArgs, RunCommand};
 use crate::failure::Failure;
+use crate::plan::{self, PlanError};
 use crate::process::api::Api;
 use crate::process::cargo::{self, BuildOptions};
 use crate::process::cluster::{Cluster, ClusterError, ClusterOptions};
@@ -18,13 +19,15 @@ use crate::process::signal::{Ends, INTERRUPTED};
 use crate::project::{Project, Resource, layout};
 use crate::report::Report;
 
-/// The operator's flag for the port of its webhooks.
+/// The operator's flags for the addresses of its servers.
 const WEBHOOK_PORT: &str = "--webhook-port";
+const PROBES: &str = "--health-probe-bind-address";
 
 /// `operator-sdk run local` in the current directory.
 pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failure> {
     check(args)?;
     let project = Project::read(&current_directory()?)?;
+    check_conversions(&project, args, report)?;
     let named = kubeconfig(args)?;
     super::block_on(async {
         let mut ends = Ends::catch().map_err(ClusterError::from)?;
@@ -62,6 +65,44 @@ pub(crate) fn check(args: &LocalArgs) -> Result<(), LegacyError> {
         return refused("--enable-delve", "Delve is a debugger of Go programs", remedy);
     }
     Ok(())
+}
+
+/// Checks that versions are converted: without the webhook the API server would drop the fields that the other version
+/// does not have.
+pub(crate) fn check_conversions(project: &Project, args: &LocalArgs, report: &Report) -> Result<(), Failure> {
+    plan::manifests::check_conversions(&project.config)?;
+    let converts = |resource: &&Resource| resource.webhooks.as_ref().is_some_and(|all| all.conversion);
+    let Some(hub) = project.config.resources.iter().find(converts) else {
+        return Ok(());
+    };
+    if with_webhooks(project, args) {
+        return Ok(());
+    }
+    if args.embedded {
+        return Err(PlanError::Usage(
+            format!(
+                "the versions of {} are converted by a webhook, and without it fields would be lost",
+                hub.kind
+            ),
+            "omit `--enable-webhooks=false`",
+        )
+        .into());
+    }
+    report.warning(
+        &format!(
+            "the versions of {} are converted by a webhook, which the cluster does not find on this machine",
+            hub.kind
+        ),
+        Some("run with `--enable-webhooks`, and `--webhook-host` if the cluster is not on this machine"),
+    );
+    Ok(())
+}
+
+/// Tells whether the cluster calls the webhooks of the operator on this machine.
+fn with_webhooks(project: &Project, args: &LocalArgs) -> bool {
+    let has_webhooks = || project.config.resources.iter().any(Resource::has_webhooks);
+    let default = || args.embedded && has_webhooks();
+    args.webhooks.enable_webhooks.unwrap_or_else(default)
 }
 
 pub(crate) fn kubeconfig(args: &LocalArgs) -> Result<Option<PathBuf>, Failure> {
@@ -131,12 +172,16 @@ impl<'a> World<'a> {
         let mut arguments: Vec<OsString> = words(text)?.into_iter().map(OsString::from).collect();
         arguments.extend(args.arguments.iter().cloned());
         match webhooks {
-            Some(webhooks) => arguments.extend(webhooks.arguments().map(OsString::from)),
+            Some(webhooks) => arguments.extend(webhooks.arguments().into_iter().map(OsString::from)),
             // Nobody calls them: any port will do, for several operators on one machine.
             None if self.has_webhooks() && !names(&arguments, WEBHOOK_PORT) => {
                 arguments.push(format!("{WEBHOOK_PORT}=0").into());
             }
             None => {}
+        }
+        // Several embedded control planes run beside each other, each with its operator.
+        if args.embedded && !names(&arguments, PROBES) {
+            arguments.push(format!("{PROBES}=127.0.0.1:0").into());
         }
         let enabled = if webhooks.is_some() { "true" } else { "false" };
         let mut environment = vec![("ENABLE_WEBHOOKS".to_owned(), enabled.to_owned())];
@@ -205,7 +250,7 @@ impl<'a> World<'a> {
         args: &LocalArgs,
         report: &Report,
     ) -> Result<Option<Webhooks>, Failure> {
-        if !args.webhooks.enable_webhooks {
+        if !with_webhooks(self.project, args) {
             return Ok(None);
         }
         let described = cargo::manifests(program)?;

@@ -65,6 +65,7 @@ pub(crate) fn kustomize(args: &KustomizeArgs, report: &Report) -> Result<(), Fai
 fn part(wanted: Wanted, dry_run: bool, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let project = Project::read(&root)?;
+    plan::manifests::check_conversions(&project.config)?;
     if wanted.rbac {
         // Before the build, which takes longer.
         source::rbac::markers(&Sources::of(&project.tree)).map_err(PlanError::from)?;
@@ -83,6 +84,7 @@ pub(crate) fn generate_in(
     report: &Report,
 ) -> Result<(), Failure> {
     let project = Project::read(root)?;
+    plan::manifests::check_conversions(&project.config)?;
     let operator = ask(root, options)?;
     check(&project, &operator, false, report)?;
     let plan = plan::manifests::plan(&project, &operator, Wanted::ALL)?;

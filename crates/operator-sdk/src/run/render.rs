@@ -16,7 +16,7 @@ use crate::project::{Project, ProjectError};
 use crate::report::Report;
 
 /// The image that the scaffolded manifests name.
-const PLACEHOLDER: &str = "controller";
+pub(crate) const PLACEHOLDER: &str = "controller";
 
 /// A tree could not be rendered.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,18 @@ impl Hinted for RenderError {
             Self::Namespace(_) => "use lower case letters, digits and `-`, such as `--namespace my-operator`".to_owned(),
         })
     }
+}
+
+/// Tells whether a workload still has the image that the scaffold names.
+pub(crate) fn has_placeholder_image(object: &Value) -> bool {
+    let containers = object
+        .pointer("/spec/template/spec/containers")
+        .and_then(Value::as_array);
+    let latest = format!("{PLACEHOLDER}:latest");
+    containers
+        .into_iter()
+        .flatten()
+        .any(|container| [PLACEHOLDER, &latest].contains(&container["image"].as_str().unwrap_or_default()))
 }
 
 /// The objects of a directory of the project, in the order in which they are created.

@@ -6,14 +6,15 @@ use super::prompt;
 use crate::apply::{self, Applied};
 use crate::args::{
     ConsentArgs, CreateApiArgs, CreateWebhookArgs, DeleteApiArgs, DeleteWebhookArgs, EditArgs, InitArgs,
-    License,
+    License, SdkArgs,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, Hinted};
 use crate::plan::init::{Head, Surroundings};
-use crate::plan::{self, Plan};
-use crate::project::{Project, ProjectError, Tree};
+use crate::plan::sdk::SdkSource;
+use crate::plan::{self, Plan, PlanError};
+use crate::project::{Project, ProjectError, Tree, layout};
+use crate::record;
 use crate::report::Report;
-use crate::template::SdkSource;
 
 /// The directory of the SDK's crates, if this tool was built in a checkout.
 const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
@@ -37,7 +38,7 @@ fn plan_init(root: &Path, args: &InitArgs) -> Result<Plan, Failure> {
     let tree = Tree::read(root)?;
     let around = Surroundings {
         directory: directory_name(root),
-        sdk: sdk_source(args.sdk_path.as_deref()),
+        sdk: sdk_source(root, &args.sdk)?.unwrap_or_else(default_source),
         head: head(args.owner.as_deref(), args.license, args.license_file.as_deref())?,
     };
     Ok(plan::init::plan(args, &tree, &around)?)
@@ -72,7 +73,8 @@ pub(crate) fn edit(args: &EditArgs, report: &Report) -> Result<(), Failure> {
             )
         })
         .transpose()?;
-    let plan = plan::edit::plan(args, &project, head.as_ref())?;
+    let source = sdk_source(&root, &args.sdk)?;
+    let plan = plan::edit::plan(args, &project, head.as_ref(), source.as_ref())?;
     if plan.is_empty() {
         report.line("Nothing has changed: the project is so already.");
         return Ok(());
@@ -136,7 +138,10 @@ pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Fa
     let args = &asked(args)?;
     finish(&root, &plan_create_api(&root, args)?, args.dry_run, report)?;
     if !args.dry_run {
-        report.line("Next: operator-sdk run local --embedded");
+        match plan::manifests::check_conversions(&Project::read(&root)?.config) {
+            Ok(()) => report.line("Next: operator-sdk run local --embedded"),
+            Err(unconverted) => report.warning(&unconverted.to_string(), unconverted.hint().as_deref()),
+        }
     }
     Ok(())
 }
@@ -171,7 +176,11 @@ pub(crate) fn finish(root: &Path, plan: &Plan, dry_run: bool, report: &Report) -
     if dry_run {
         report.text(&apply::diff_of(plan));
     } else {
-        report.applied(&apply::apply(root, plan)?);
+        let mut applied = apply::apply(root, plan)?;
+        applied
+            .files
+            .retain(|(_, path)| !path.to_str().is_some_and(record::contains));
+        report.applied(&applied);
     }
     Ok(())
 }
@@ -191,14 +200,42 @@ fn directory_name(root: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// By the path that was asked for, or of the checkout that this tool comes from, or by version.
-fn sdk_source(asked: Option<&Path>) -> SdkSource {
-    if let Some(path) = asked {
-        return SdkSource::Path(path.to_string_lossy().trim_end_matches('/').to_owned());
+/// Returns the source of the SDK's crates that the arguments name; `None` if they name none.
+fn sdk_source(root: &Path, args: &SdkArgs) -> Result<Option<SdkSource>, PlanError> {
+    if args.sdk_registry {
+        return Ok(Some(SdkSource::Registry));
     }
-    let crates = Path::new(BUILT_IN).parent();
-    match crates.filter(|crates| crates.join("operator-runtime/Cargo.toml").is_file()) {
+    if let (Some(url), Some(rev)) = (&args.sdk_git, &args.sdk_rev) {
+        return Ok(Some(SdkSource::Git {
+            url: url.clone(),
+            rev: rev.clone(),
+        }));
+    }
+    let Some(path) = &args.sdk_path else {
+        return Ok(None);
+    };
+    let given = root.join(path);
+    let candidates = [given.clone(), given.join("crates")];
+    let crates = candidates.iter().find(|path| has_sdk(path));
+    let crates = crates.and_then(|path| path.canonicalize().ok());
+    let crates = crates.ok_or_else(|| {
+        PlanError::Usage(
+            format!("{} has no crates of the SDK", path.display()),
+            "name a checkout of the SDK, or its directory `crates`",
+        )
+    })?;
+    Ok(Some(SdkSource::Path(crates.to_string_lossy().into_owned())))
+}
+
+/// Returns the checkout that this tool was built from, or else the registry.
+fn default_source() -> SdkSource {
+    match Path::new(BUILT_IN).parent().filter(|crates| has_sdk(crates)) {
         Some(crates) => SdkSource::Path(crates.to_string_lossy().into_owned()),
-        None => SdkSource::Version,
+        None => SdkSource::Registry,
     }
+}
+
+fn has_sdk(crates: &Path) -> bool {
+    let is_there = |name: &&str| crates.join(name).join("Cargo.toml").is_file();
+    layout::SDK_CRATES.iter().all(is_there)
 }

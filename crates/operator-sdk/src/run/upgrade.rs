@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use super::legacy::Scratch;
 use super::scaffold::{current_directory, finish};
 use super::texts;
+use crate::apply;
 use crate::args::UpgradeArgs;
 use crate::failure::{Failure, Hinted};
 use crate::merge::{self, Sides};
@@ -18,11 +19,11 @@ use crate::report::Report;
 
 /// What the source makes, or cargo: no part of the scaffold.
 const GENERATED: [&str; 5] = [
+    ".cargo/",
     "Cargo.lock",
     "config/crd/bases/",
     "config/rbac/role.yaml",
     "config/webhook/manifests.yaml",
-    record::PATH,
 ];
 
 /// Set for the commands that are replayed: they do not record themselves.
@@ -49,7 +50,7 @@ impl Hinted for UpgradeError {
                 "take it back from version control; without it, scaffold anew beside the project and compare by hand"
                     .to_owned()
             }
-            Self::Replay { .. } => "the commands are in .operator-sdk/scaffold: correct the one that has become wrong".to_owned(),
+            Self::Replay { .. } => format!("the commands are in {}: correct the one that no longer works", record::PATH),
             Self::Uncommitted(_) => "commit them first, so that the upgrade can be looked at and taken back, or use `--force`".to_owned(),
             Self::Newer(..) => "use that version, or a later one".to_owned(),
         })
@@ -58,6 +59,18 @@ impl Hinted for UpgradeError {
 
 /// Commands that scaffold.
 const SCAFFOLDING: [&str; 4] = ["init", "create", "edit", "delete"];
+
+/// Checks before a command that scaffolds that it can be added to the record.
+pub(crate) fn check_record(line: &[OsString]) -> Result<(), Failure> {
+    let scaffolds = line
+        .first()
+        .and_then(|word| word.to_str())
+        .is_some_and(|word| word == "add" || SCAFFOLDING.contains(&word));
+    if scaffolds && std::env::var_os(REPLAY).is_none() {
+        recorded(&current_directory()?)?;
+    }
+    Ok(())
+}
 
 /// The PROJECT file here, if there is one.
 pub(crate) fn project_text() -> Option<String> {
@@ -93,11 +106,15 @@ pub(crate) fn remember_in(root: &Path, words: &[String], report: &Report) -> Res
         // A project from before the record: half of one would be wrong.
         None => return Ok(()),
     };
-    let mut words = absolute(root, words);
+    let mut words = portable(&absolute(root, words));
+    if words == ["edit"] {
+        return Ok(());
+    }
     if words.first().is_some_and(|word| word == "delete") {
         words.push("--yes".to_owned());
     }
     record.commands.push(words);
+    record.commands = named(root, record.commands);
     // The command itself has succeeded.
     if let Err(failure) = keep(root, record) {
         report.progress(&format!(
@@ -120,20 +137,61 @@ pub(crate) fn set_domain(root: &Path, domain: &str) -> Result<(), Failure> {
 }
 
 fn recorded(root: &Path) -> Result<Option<Record>, UpgradeError> {
-    match std::fs::read_to_string(root.join(record::PATH)) {
-        Ok(text) => Ok(Some(Record::parse(&text)?)),
-        Err(_) => Ok(None),
+    Ok(Record::read(root)?)
+}
+
+/// Names the project in its `init`, whose default is the name of the directory: a clone may have another one.
+fn named(root: &Path, mut commands: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    const FLAG: &str = "--project-name";
+    let Some(init) = commands
+        .first_mut()
+        .filter(|words| words.first().is_some_and(|word| word == "init"))
+    else {
+        return commands;
+    };
+    let is_named = init
+        .iter()
+        .any(|word| word == FLAG || word.starts_with("--project-name="));
+    if !is_named && let Ok(project) = Project::read(root) {
+        init.push(format!("{FLAG}={}", project.config.project_name));
     }
+    commands
 }
 
 fn keep(root: &Path, mut record: Record) -> Result<(), Failure> {
     record.files = scaffold(root, &record.commands)?;
     env!("CARGO_PKG_VERSION").clone_into(&mut record.version);
-    let path = root.join(record::PATH);
-    let folder = path.parent().unwrap_or(root);
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, record.render()));
-    written.map_err(|source| UpgradeError::from(RecordError::Write { source }))?;
+    let mut plan = Plan::default();
+    change_record(&mut plan, root, &record)?;
+    apply::apply(root, &plan)?;
     Ok(())
+}
+
+/// Adds the changes of the files of the record to a plan.
+fn change_record(plan: &mut Plan, root: &Path, record: &Record) -> Result<(), UpgradeError> {
+    let before = record::on_disk(root)?;
+    let after = record.render();
+    for path in before.keys().filter(|path| !after.contains_key(*path)) {
+        plan.remove(path, before.get(path).map(String::as_str));
+    }
+    for (path, text) in after {
+        plan.put(&path, before.get(&path).map(String::as_str), text);
+    }
+    Ok(())
+}
+
+/// Removes where the SDK is on this machine: the record is committed.
+fn portable(words: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--sdk-path" => drop(words.next()),
+            path if path.starts_with("--sdk-path=") => {}
+            _ => out.push(word.clone()),
+        }
+    }
+    out
 }
 
 /// Files that a command reads are named so that it can be done elsewhere.
@@ -199,9 +257,8 @@ fn is_generated(path: &str) -> bool {
 pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure> {
     let project = Project::read(&current_directory()?)?;
     let root = &project.root;
-    let path = root.join(record::PATH);
-    let text = std::fs::read_to_string(&path).map_err(|_| UpgradeError::NoRecord)?;
-    let record = Record::parse(&text).map_err(UpgradeError::from)?;
+    let mut record = recorded(root)?.ok_or(UpgradeError::NoRecord)?;
+    record.commands = named(root, record.commands);
     let current = env!("CARGO_PKG_VERSION");
     if is_newer(&record.version, current) {
         return Err(UpgradeError::Newer(record.version, current).into());
@@ -222,7 +279,9 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
         commands: record.commands.clone(),
         files: theirs,
     };
-    outcome.plan.put(record::PATH, Some(&text), fresh.render());
+    if !args.dry_run {
+        change_record(&mut outcome.plan, root, &fresh)?;
+    }
     finish(root, &outcome.plan, args.dry_run, report)?;
     for path in &outcome.removed {
         report.line(&format!(

@@ -89,12 +89,17 @@ impl Webhooks {
         }))
     }
 
-    /// What the operator is to be told.
-    pub(crate) fn arguments(&self) -> [String; 2] {
-        [
+    /// Returns the operator's flags for its webhook server. Only a cluster elsewhere needs more than the loopback
+    /// interface.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
             format!("--webhook-cert-path={}", self.certificates.path().display()),
             format!("--webhook-port={}", self.port),
-        ]
+        ];
+        if self.host == THIS_MACHINE {
+            arguments.push(format!("--webhook-host={THIS_MACHINE}"));
+        }
+        arguments
     }
 
     /// Registers the webhooks, once the operator listens.

@@ -44,7 +44,7 @@ impl Dir {
         Self { _root: root, path }
     }
 
-    /// A new project, with the SDK at a path that does not depend on the machine.
+    /// A new project, with the SDK of this checkout.
     pub fn project() -> Self {
         Self::project_with(&[])
     }
@@ -58,8 +58,6 @@ impl Dir {
             "example.com",
             "--repo",
             "github.com/example/memcached-operator",
-            "--sdk-path",
-            "../../crates",
         ];
         dir.ok(&[&init, flags].concat());
         dir
@@ -229,8 +227,8 @@ pub fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>)
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-        // What an upgrade needs, and no reader of a snapshot.
-        if [".operator-sdk", ".git"].contains(&name.as_str()) {
+        // What an upgrade needs, and what is not committed.
+        if [".cargo", ".operator-sdk", ".git"].contains(&name.as_str()) {
             continue;
         }
         if path.is_dir() && name != "target" {

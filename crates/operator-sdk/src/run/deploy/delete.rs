@@ -6,9 +6,11 @@ use operator_manifests::kustomize::order;
 use serde_json::Value;
 
 use super::{DeployError, LABEL, identities, identity};
+use crate::args::DeleteCrdsArgs;
 use crate::failure::Failure;
 use crate::process::objects::{Objects, Place, name_of, text};
 use crate::report::Report;
+use crate::run::prompt;
 
 /// Kinds that operators are deployed with; objects of other kinds are found if the tree has one of the kind.
 const KINDS: [(&str, &str); 21] = [
@@ -37,6 +39,14 @@ const KINDS: [(&str, &str); 21] = [
     ("cert-manager.io/v1", "Certificate"),
     ("scheduling.k8s.io/v1", "PriorityClass"),
 ];
+
+/// Returns the API version in which the objects of a definition can be read.
+fn served_version(definition: &Value) -> Option<String> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
+    let version = versions.iter().find(|version| version["served"] == true)?;
+    let group = text(definition, "/spec/group");
+    Some(format!("{group}/{}", text(version, "/name")))
+}
 
 /// Namespaces of the cluster itself.
 const KEPT_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -135,6 +145,41 @@ impl Removal<'_> {
         Ok(all)
     }
 
+    /// Reports which objects go with definitions, and at a terminal asks whether they may; false is no.
+    pub(super) async fn confirmed(
+        &mut self,
+        definitions: &[Value],
+        args: DeleteCrdsArgs,
+        hint: Option<&str>,
+    ) -> Result<bool, Failure> {
+        let mut counts = Vec::new();
+        for definition in definitions {
+            let kind = text(definition, "/spec/names/kind");
+            let count = match served_version(definition) {
+                Some(api_version) => self.objects.all(&api_version, kind).await?.len(),
+                None => 0,
+            };
+            if count > 0 {
+                counts.push(format!("{count} {kind}"));
+            }
+        }
+        if counts.is_empty() {
+            return Ok(true);
+        }
+        let verb = if self.dry_run { "would be" } else { "are" };
+        let all = counts.join(", ");
+        self.report
+            .warning(&format!("with their CRDs {verb} deleted: {all}"), hint);
+        if self.dry_run || args.yes || !prompt::is_possible() {
+            return Ok(true);
+        }
+        let confirmed = prompt::confirm("Delete them", false)?;
+        if !confirmed {
+            self.report.line("Nothing was deleted.");
+        }
+        Ok(confirmed)
+    }
+
     /// Deletes the objects in their order, then waits until all of them are gone.
     pub(super) async fn delete(&mut self, objects: &[Value]) -> Result<(), Failure> {
         let mut gone = Vec::new();
@@ -196,14 +241,9 @@ impl Removal<'_> {
 
     /// The objects that keep a definition from going.
     async fn holders(&mut self, object: &Value) -> String {
-        let version = object
-            .pointer("/spec/versions")
-            .and_then(Value::as_array)
-            .and_then(|versions| versions.iter().find(|version| version["served"] == true));
-        let Some(version) = version else {
+        let Some(api_version) = served_version(object) else {
             return "it is still there".to_owned();
         };
-        let api_version = format!("{}/{}", text(object, "/spec/group"), text(version, "/name"));
         let kind = text(object, "/spec/names/kind");
         let left = self.objects.all(&api_version, kind).await.unwrap_or_default();
         let held: Vec<String> = left
