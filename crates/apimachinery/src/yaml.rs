@@ -5,6 +5,7 @@
 
 mod emit;
 mod located;
+mod order;
 mod scalar;
 
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
 
-pub use emit::{in_order, to_string};
+pub use emit::{commented, to_documents, to_string};
 pub use located::{Document, Place, documents};
 
 use crate::json::{self, DEPTH_MAX, Parsed};

@@ -1,273 +1,409 @@
-//! Trees to YAML text in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, lists not indented under their key.
+//! Writes trees as YAML in the style of `sigs.k8s.io/yaml`: sorted keys, two spaces, sequences not indented, long lines
+//! folded. A tree reads back as the same tree.
 
-use std::cmp::Ordering;
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 
+use super::order::in_order;
 use super::scalar;
 
-/// Writes a tree as one YAML document, with a final line break.
+/// The column after which a space becomes a line break.
+const FOLD_COLUMN: usize = 80;
+
+/// Writes one value as a document, with a line break at the end.
 ///
-/// Every text that YAML 1.1 would read as something else is quoted, so that [`super::parse`] gives the tree again.
+/// ```
+/// let role = serde_json::json!({"verbs": ["get", "list"], "apiGroups": [""]});
+/// assert_eq!(
+///     apimachinery::yaml::to_string(&role),
+///     "apiGroups:\n- \"\"\nverbs:\n- get\n- list\n"
+/// );
+/// ```
 pub fn to_string(value: &Value) -> String {
-    let mut text = String::new();
+    commented(value, &[])
+}
+
+/// Renders one value with comments: each goes above the place that its JSON pointer names, in lines of its own.
+///
+/// The empty pointer is the head of the document. A pointer that names nothing, or the first key of an item of a
+/// sequence, is ignored: the comment of an item belongs to the item.
+///
+/// ```
+/// let role = serde_json::json!({"verbs": ["get"]});
+/// let comments = [("", "Who may read."), ("/verbs/0", "No more than this.")];
+/// assert_eq!(
+///     apimachinery::yaml::commented(&role, &comments),
+///     "# Who may read.\nverbs:\n# No more than this.\n- get\n"
+/// );
+/// ```
+pub fn commented(value: &Value, comments: &[(&str, &str)]) -> String {
+    let mut emitter = Emitter {
+        comments: comments.iter().copied().collect(),
+        ..Emitter::default()
+    };
+    emitter.comment(0);
     match value {
-        Value::Object(fields) if !fields.is_empty() => mapping(&mut text, value, 0),
-        Value::Array(items) if !items.is_empty() => sequence(&mut text, value, 0),
+        Value::Object(map) if !map.is_empty() => emitter.mapping(map, 0, Start::OwnLine),
+        Value::Array(items) if !items.is_empty() => emitter.sequence(items, 0, Start::OwnLine),
         scalar => {
-            inline(&mut text, scalar, 0);
-            text.push('\n');
+            emitter.scalar(scalar, 2);
+            emitter.line_break();
         }
     }
-    text
+    emitter.out
 }
 
-fn indent(text: &mut String, depth: usize) {
-    text.extend(std::iter::repeat_n("  ", depth));
+/// Renders values as documents of one file, each after a `---` line.
+pub fn to_documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
+    values
+        .into_iter()
+        .map(|value| format!("---\n{}", to_string(value)))
+        .collect()
 }
 
-fn mapping(text: &mut String, value: &Value, depth: usize) {
-    let Value::Object(fields) = value else { return };
-    for (position, name) in in_order(fields.keys().collect()).into_iter().enumerate() {
-        // The first field of a list item stands behind its dash.
-        if position > 0 || text.ends_with('\n') || text.is_empty() {
-            indent(text, depth);
-        }
-        key(text, name);
-        text.push(':');
-        if let Some(value) = fields.get(name) {
-            field_value(text, value, depth);
+/// Where a block collection begins.
+#[derive(Clone, Copy, PartialEq)]
+enum Start {
+    /// On a line of its own, which is still to be indented.
+    OwnLine,
+    /// After the `- ` of a sequence's item.
+    AfterDash,
+}
+
+#[derive(Default)]
+struct Emitter<'a> {
+    out: String,
+    column: usize,
+    /// By JSON pointer.
+    comments: BTreeMap<&'a str, &'a str>,
+    /// The pointer of what is being written; kept only where there are comments.
+    pointer: String,
+}
+
+// === impl Emitter ===
+
+impl Emitter<'_> {
+    fn mapping(&mut self, map: &Map<String, Value>, indent: usize, start: Start) {
+        let keys = in_order(map.keys().collect()).into_iter();
+        let entries = keys.filter_map(|key| map.get_key_value(key));
+        for (index, (key, value)) in entries.enumerate() {
+            let outer = self.enter(key);
+            if index > 0 || start == Start::OwnLine {
+                self.comment(indent);
+                self.indent(indent);
+            }
+            self.key(key);
+            self.value(value, indent);
+            self.pointer.truncate(outer);
         }
     }
-}
 
-fn field_value(text: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            text.push('\n');
-            mapping(text, value, depth + 1);
+    /// Enters a key or an item; returns the length of the pointer to go back to.
+    fn enter(&mut self, step: &str) -> usize {
+        let outer = self.pointer.len();
+        if !self.comments.is_empty() {
+            let escaped = step.replace('~', "~0").replace('/', "~1");
+            self.pointer.push('/');
+            self.pointer.push_str(&escaped);
         }
-        Value::Array(items) if !items.is_empty() => {
-            text.push('\n');
-            sequence(text, value, depth);
-        }
-        scalar => {
-            text.push(' ');
-            inline(text, scalar, depth + 1);
-            text.push('\n');
+        outer
+    }
+
+    /// The comment of the place that is being written.
+    fn comment(&mut self, indent: usize) {
+        let Some(text) = self.comments.get(self.pointer.as_str()) else {
+            return;
+        };
+        for line in text.lines() {
+            self.out.push_str(&" ".repeat(indent));
+            self.out.push_str(format!("# {line}").trim_end());
+            self.out.push('\n');
         }
     }
-}
 
-fn sequence(text: &mut String, value: &Value, depth: usize) {
-    let Value::Array(items) = value else { return };
-    for (position, item) in items.iter().enumerate() {
-        // The first item of a list in a list stands behind the outer dash.
-        if position > 0 || text.ends_with('\n') || text.is_empty() {
-            indent(text, depth);
-        }
-        text.push_str("- ");
-        match item {
-            Value::Object(fields) if !fields.is_empty() => mapping(text, item, depth + 1),
-            Value::Array(items) if !items.is_empty() => sequence(text, item, depth + 1),
+    fn value(&mut self, value: &Value, indent: usize) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                self.line_break();
+                self.mapping(map, indent + 2, Start::OwnLine);
+            }
+            Value::Array(items) if !items.is_empty() => {
+                self.line_break();
+                self.sequence(items, indent, Start::OwnLine);
+            }
             scalar => {
-                inline(text, scalar, depth + 1);
-                text.push('\n');
+                self.push(" ");
+                self.scalar(scalar, indent + 2);
+                self.line_break();
             }
         }
     }
-}
 
-fn inline(text: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::String(string) if is_block(string) => block(text, string, depth),
-        Value::String(string) => folded(text, string, depth),
-        Value::Object(_) => text.push_str("{}"),
-        Value::Array(_) => text.push_str("[]"),
-        other => {
-            let _ = write!(text, "{other}");
+    fn sequence(&mut self, items: &[Value], indent: usize, start: Start) {
+        for (index, item) in items.iter().enumerate() {
+            let outer = self.enter(&index.to_string());
+            if index > 0 || start == Start::OwnLine {
+                self.comment(indent);
+                self.indent(indent);
+            }
+            self.push("- ");
+            match item {
+                Value::Object(map) if !map.is_empty() => self.mapping(map, indent + 2, Start::AfterDash),
+                Value::Array(items) if !items.is_empty() => {
+                    self.sequence(items, indent + 2, Start::AfterDash);
+                }
+                scalar => {
+                    self.scalar(scalar, indent + 2);
+                    self.line_break();
+                }
+            }
+            self.pointer.truncate(outer);
         }
+    }
+
+    fn key(&mut self, key: &str) {
+        match Style::of(key) {
+            Style::Plain => self.push(key),
+            Style::SingleQuoted => self.push(&format!("'{}'", key.replace('\'', "''"))),
+            Style::Literal | Style::DoubleQuoted => self.push(&format!("\"{}\"", escaped(key))),
+        }
+        self.push(":");
+    }
+
+    fn scalar(&mut self, value: &Value, indent: usize) {
+        match value {
+            Value::Null => self.push("null"),
+            Value::Bool(boolean) => self.push(if *boolean { "true" } else { "false" }),
+            Value::Number(number) => self.push(&number_text(number)),
+            Value::String(text) => self.string(text, indent),
+            Value::Array(_) => self.push("[]"),
+            Value::Object(_) => self.push("{}"),
+        }
+    }
+
+    fn string(&mut self, text: &str, indent: usize) {
+        match Style::of(text) {
+            Style::Plain => self.folded(text, indent, Break::BetweenWords),
+            Style::Literal => self.literal(text, indent),
+            Style::SingleQuoted => {
+                self.push("'");
+                self.folded(&text.replace('\'', "''"), indent, Break::InsideText);
+                self.push("'");
+            }
+            Style::DoubleQuoted => {
+                self.push("\"");
+                self.folded(&escaped(text), indent, Break::InsideText);
+                self.push("\"");
+            }
+        }
+    }
+
+    /// Writes text of one line; a lone space beyond the fold column becomes a line break.
+    fn folded(&mut self, text: &str, indent: usize, breaks: Break) {
+        let characters: Vec<char> = text.chars().collect();
+        for (index, character) in characters.iter().enumerate() {
+            let lone = *character == ' '
+                && index > 0
+                && index + 1 < characters.len()
+                && characters.get(index - 1) != Some(&' ')
+                && characters.get(index + 1) != Some(&' ');
+            // A word that begins with a backslash would read as the escape of the line break before it.
+            let safe = breaks == Break::BetweenWords || characters.get(index + 1) != Some(&'\\');
+            if lone && safe && self.column > FOLD_COLUMN {
+                self.line_break();
+                self.indent(indent);
+            } else {
+                self.out.push(*character);
+                self.column += 1;
+            }
+        }
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        let hint = if text.starts_with([' ', '\n']) { "2" } else { "" };
+        let body = text.trim_end_matches('\n');
+        let chomp = match text.len() - body.len() {
+            0 => "-",
+            1 => "",
+            _ => "+",
+        };
+        self.push(&format!("|{hint}{chomp}"));
+        let lines = text.strip_suffix('\n').unwrap_or(text);
+        for line in lines.split('\n') {
+            self.line_break();
+            if !line.is_empty() {
+                self.indent(indent);
+                self.push(line);
+            }
+        }
+    }
+
+    fn indent(&mut self, spaces: usize) {
+        self.push(&" ".repeat(spaces));
+    }
+
+    fn push(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    fn line_break(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
     }
 }
 
-/// A text of several lines that a literal block can hold.
-fn is_block(string: &str) -> bool {
-    let plain =
-        |letter: char| letter == '\n' || letter == '\t' || (!letter.is_control() && letter != '\u{feff}');
-    string.contains('\n') && !string.starts_with([' ', '\n', '\t']) && string.chars().all(plain)
+#[derive(Clone, Copy, PartialEq)]
+enum Break {
+    BetweenWords,
+    InsideText,
 }
 
-fn block(text: &mut String, string: &str, depth: usize) {
-    let trimmed = string.trim_end_matches('\n');
-    text.push_str(match string.len() - trimmed.len() {
-        0 => "|-",
-        1 => "|",
-        _ => "|+",
-    });
-    let body = string.strip_suffix('\n').unwrap_or(string);
-    for line in body.split('\n') {
-        text.push('\n');
-        if !line.is_empty() {
-            indent(text, depth);
-            text.push_str(line);
+/// The form of a string.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Style {
+    Plain,
+    SingleQuoted,
+    DoubleQuoted,
+    Literal,
+}
+
+// === impl Style ===
+
+impl Style {
+    fn of(text: &str) -> Self {
+        if text.chars().any(|c| c != '\n' && !is_printable(c)) {
+            return Style::DoubleQuoted;
         }
-    }
-}
-
-/// Lines are broken at the first space behind this column.
-const WIDTH: usize = 80;
-
-/// A key stands on one line.
-fn key(text: &mut String, string: &str) {
-    text.push_str(&scalar_text(string));
-}
-
-/// A value is folded; `depth` is that of its continuation lines.
-fn folded(text: &mut String, string: &str, depth: usize) {
-    let whole = scalar_text(string);
-    let double = whole.starts_with('"') && !looks_like_another_type(string);
-    let quoted = whole.starts_with(['\'', '"']) && whole != string;
-    let mut column = text.chars().rev().take_while(|letter| *letter != '\n').count();
-    let mut letters = whole.chars();
-    let mut after_space = false;
-    while let Some(letter) = letters.next() {
-        let mut ahead = letters.clone();
-        let next = ahead.next();
-        let is_last = quoted && ahead.next().is_none();
-        let next_is_word = next.is_some_and(|next| next != ' ') && !is_last;
-        if letter == ' ' && !after_space && column > WIDTH && next_is_word && !double {
-            text.push('\n');
-            indent(text, depth);
-            column = depth * 2;
+        if text.contains('\n') {
+            return if is_block_safe(text) {
+                Style::Literal
+            } else {
+                Style::DoubleQuoted
+            };
+        }
+        if reads_as_another_type(text) {
+            Style::DoubleQuoted
+        } else if has_indicator(text) || text.starts_with(' ') || text.ends_with(' ') {
+            Style::SingleQuoted
         } else {
-            text.push(letter);
-            column += 1;
+            Style::Plain
         }
-        after_space = letter == ' ';
     }
 }
 
-/// A scalar on one line, quoted if it would be read as something else.
-fn scalar_text(string: &str) -> String {
-    if needs_double_quotes(string) {
-        Value::from(string).to_string()
-    } else if !needs_quotes(string) {
-        string.to_owned()
-    } else if looks_like_another_type(string) {
-        // As Go's encoder does.
-        format!("\"{string}\"")
-    } else {
-        format!("'{}'", string.replace('\'', "''"))
-    }
+fn is_printable(character: char) -> bool {
+    matches!(character, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Sorts keys as Go's YAML encoder does: letters after other characters, runs of digits by their value.
-///
-/// That order is not transitive, for example for `1`, `1a` and `01a`; the sort of the standard library may panic on it.
-pub fn in_order(keys: Vec<&String>) -> Vec<&String> {
-    if keys.len() > INSERTION_MAX {
-        let mut left = keys;
-        let right = left.split_off(left.len() / 2);
-        let (left, right) = (in_order(left), in_order(right));
-        let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
-        return std::iter::from_fn(|| match (left.peek(), right.peek()) {
-            (Some(a), Some(b)) if natural(b, a).is_lt() => right.next(),
-            (Some(_), _) => left.next(),
-            (None, _) => right.next(),
-        })
-        .collect();
-    }
-    let mut sorted: Vec<&String> = Vec::with_capacity(keys.len());
-    for key in keys {
-        let after = sorted.iter().rposition(|before| !natural(key, before).is_lt());
-        sorted.insert(after.map_or(0, |after| after + 1), key);
-    }
-    sorted
+/// Reports whether a text of several lines survives a literal block: no line ends in a space, and there is a line with text.
+fn is_block_safe(text: &str) -> bool {
+    !text.split('\n').any(|line| line.ends_with(' ')) && !text.trim_matches('\n').is_empty()
 }
 
-/// Go sorts up to this number of keys by insertion.
-const INSERTION_MAX: usize = 12;
+/// Reports whether a plain form of the text would be read as YAML punctuation.
+fn has_indicator(text: &str) -> bool {
+    let characters: Vec<char> = text.chars().collect();
+    let blank_at = |index: usize| characters.get(index).is_none_or(|c| *c == ' ');
+    let first = characters.first().is_some_and(|c| match c {
+        '-' | '?' | ':' => blank_at(1),
+        other => "#,[]{}&*!|>'\"%@`".contains(*other),
+    });
+    let inner = characters.iter().enumerate().any(|(index, c)| match c {
+        ':' => blank_at(index + 1),
+        '#' => index > 0 && blank_at(index - 1),
+        _ => false,
+    });
+    first || inner || text.starts_with("---") || text.starts_with("...")
+}
 
-/// The order of keys: letters after everything else, runs of digits by their value.
-fn natural(a: &str, b: &str) -> Ordering {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
-        return a.len().cmp(&b.len());
+/// Reports whether a plain form of the text would be read as null, a boolean, a number or a time. `<<` and `=` are special
+/// to some readers.
+fn reads_as_another_type(text: &str) -> bool {
+    matches!(text, "<<" | "=")
+        || is_sexagesimal(text)
+        || is_time(text)
+        || !matches!(scalar::resolve(text, true, None), Ok(Value::String(_)))
+}
+
+/// Numbers of base 60, which YAML 1.1 has: `12:30`.
+fn is_sexagesimal(text: &str) -> bool {
+    let mut parts = text.trim_start_matches(['-', '+']).split(':');
+    let first = parts.next().unwrap_or_default();
+    let mut rest: Vec<&str> = parts.collect();
+    if let Some(last) = rest.last_mut() {
+        *last = last.split('.').next().unwrap_or_default();
+    }
+    let is_number = first.starts_with(|c: char| c.is_ascii_digit())
+        && first.chars().all(|c| c.is_ascii_digit() || c == '_');
+    let below_60 = |part: &&str| (1..=2).contains(&part.len()) && part.parse().is_ok_and(|n: u8| n < 60);
+    is_number && !rest.is_empty() && rest.iter().all(below_60)
+}
+
+/// Times in the forms that Go's decoder knows: a date, or a date and a time after `T` with a zone, or after a space
+/// without one.
+fn is_time(text: &str) -> bool {
+    let digits = |part: &str, lengths: std::ops::RangeInclusive<usize>| {
+        lengths.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
     };
-    let (Some(x), Some(y)) = (a.get(at), b.get(at)) else {
-        return Ordering::Equal;
+    let mut parts = text.splitn(3, '-');
+    let [Some(year), Some(month), Some(rest)] = [parts.next(), parts.next(), parts.next()] else {
+        return false;
     };
-    match (x.is_alphabetic(), y.is_alphabetic()) {
-        (true, true) => x.cmp(y),
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => number_at(&a, at).cmp(&number_at(&b, at)).then(x.cmp(y)),
+    let length = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (day, clock) = rest.split_at(length);
+    let is_clock = |clock: &str| {
+        let (whole, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+        digits(fraction, 1..=9)
+            && whole.split(':').count() == 3
+            && whole.split(':').all(|part| digits(part, 1..=2))
+    };
+    let is_zoned = |clock: &str| match clock.strip_suffix('Z') {
+        Some(clock) => is_clock(clock),
+        None => clock.rsplit_once(['-', '+']).is_some_and(|(clock, zone)| {
+            let zone = zone.split_once(':');
+            is_clock(clock)
+                && zone.is_some_and(|(hours, minutes)| digits(hours, 2..=2) && digits(minutes, 2..=2))
+        }),
+    };
+    digits(year, 4..=4)
+        && digits(month, 1..=2)
+        && digits(day, 1..=2)
+        && match clock.strip_prefix(['T', 't']) {
+            Some(clock) => is_zoned(clock),
+            None => clock.is_empty() || clock.strip_prefix(' ').is_some_and(is_clock),
+        }
+}
+
+fn number_text(number: &Number) -> String {
+    match number.as_f64() {
+        // `1.0` and `1` are one number in JSON; schemas say the latter.
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
+        _ => number.to_string(),
     }
 }
 
-/// The run of digits that begins at a position: its value, then its length. Zeros inside a number count for it.
-fn number_at(letters: &[char], at: usize) -> (u128, usize) {
-    let before = letters.get(..at).unwrap_or_default();
-    let inside = before
-        .iter()
-        .rev()
-        .take_while(|letter| letter.is_ascii_digit())
-        .any(|digit| *digit != '0');
-    let digits = letters
-        .get(at..)
-        .unwrap_or_default()
-        .iter()
-        .map_while(|letter| letter.to_digit(10))
-        .take(30);
-    digits.fold((u128::from(inside), 0), |(value, length), digit| {
-        (
-            value.saturating_mul(10).saturating_add(u128::from(digit)),
-            length + 1,
-        )
-    })
-}
-
-fn needs_double_quotes(string: &str) -> bool {
-    string
-        .chars()
-        .any(|letter| letter.is_control() || matches!(letter, '\u{feff}' | '\u{2028}' | '\u{2029}'))
-}
-
-fn needs_quotes(string: &str) -> bool {
-    let indicator = |first: char| "-?:,[]{}#&*!|>'\"%@`".contains(first);
-    let starts_special = match string.strip_prefix(['-', '?', ':']) {
-        Some(rest) => rest.is_empty() || rest.starts_with([' ', ',', '[', ']', '{', '}']),
-        None => string.starts_with(indicator),
-    };
-    looks_like_another_type(string)
-        || starts_special
-        || string == "<<"
-        || string == "="
-        || string.starts_with([' ', '\t'])
-        || string.ends_with([' ', '\t', ':'])
-        || string.contains(": ")
-        || string.contains(" #")
-        || string.starts_with("---")
-        || string.starts_with("...")
-}
-
-fn looks_like_another_type(string: &str) -> bool {
-    looks_like_a_time(string) || !matches!(scalar::resolve(string, true, None), Ok(Value::String(_)))
-}
-
-/// YAML 1.1 has a type for dates, which Go's encoder keeps texts from.
-fn looks_like_a_time(string: &str) -> bool {
-    let bytes = string.as_bytes();
-    let shape = |range: std::ops::Range<usize>| {
-        bytes
-            .get(range)
-            .is_some_and(|part| part.iter().all(u8::is_ascii_digit))
-    };
-    bytes.len() >= 10
-        && shape(0..4)
-        && bytes.get(4) == Some(&b'-')
-        && shape(5..7)
-        && bytes.get(7) == Some(&b'-')
-        && shape(8..10)
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0' => out.push_str("\\0"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\u{1b}' => out.push_str("\\e"),
+            c if is_printable(c) => out.push(c),
+            c if u32::from(c) <= 0xff => out.push_str(&format!("\\x{:02X}", u32::from(c))),
+            c if u32::from(c) <= 0xffff => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+    }
+    out
 }

@@ -1,0 +1,21 @@
+//! Strings are written as kube-apiserver 1.36.2 wrote them, in the data of a ConfigMap that was read as YAML.
+//!
+//! Recorded without strings that are written in another form on purpose: `<<` and `=`, which some readers take for
+//! more than a text, a lone line break, and line separators of Unicode.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use apimachinery::yaml;
+use serde_json::Value;
+
+#[test]
+fn strings_are_written_as_the_server_writes_them() {
+    let data: Value = serde_json::from_str(include_str!("recorded/strings.json")).unwrap();
+    let written = yaml::to_string(&data);
+    let recorded = include_str!("recorded/strings.yaml");
+    for (ours, theirs) in written.lines().zip(recorded.lines()) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(written, recorded);
+    assert_eq!(yaml::parse(&written).unwrap().value, data);
+}
