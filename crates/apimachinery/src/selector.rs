@@ -72,6 +72,49 @@ impl LabelSelector {
     }
 }
 
+/// Evaluates a `metav1.LabelSelector` on labels without parsing it first: an empty selector selects everything, and a value
+/// that is no object selects nothing. `label` returns the value of a label.
+///
+/// ```
+/// use apimachinery::selector::selects;
+/// let selector = serde_json::json!({"matchLabels": {"app": "web"}});
+/// assert!(selects(&selector, |name| (name == "app").then_some("web")));
+/// ```
+pub fn selects<'a>(selector: &Value, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let Some(selector) = selector.as_object() else {
+        return false;
+    };
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    let mut labels = labels.into_iter().flatten();
+    labels.all(|(name, value)| label(name).is_some_and(|found| value == found))
+        && expressions.into_iter().flatten().all(|expression| {
+            let value = label(object::text(expression, &["key"]));
+            expression_holds(expression, value)
+        })
+}
+
+/// Evaluates an expression of a label selector or of a node selector term on the value of its key. An unknown operator
+/// never holds.
+pub fn expression_holds(expression: &Value, value: Option<&str>) -> bool {
+    let values = expression.get("values").and_then(Value::as_array);
+    let values = values.map_or(&[][..], Vec::as_slice);
+    let is_listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
+    let numbers = || -> Option<(i64, i64)> {
+        let bound = values.first()?.as_str()?;
+        Some((value?.parse().ok()?, bound.parse().ok()?))
+    };
+    match object::text(expression, &["operator"]) {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
+        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
 impl Requirement {
     fn from_expression(expression: &Value) -> Option<Self> {
         let values = expression.get("values").and_then(Value::as_array);

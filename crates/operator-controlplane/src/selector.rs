@@ -1,50 +1,32 @@
-//! Label selectors and scheduling terms: whether a set of labels is meant.
+//! Label selectors and scheduling terms on the labels of indexed objects.
 
+use apimachinery::selector;
 use serde_json::Value;
 
 use crate::object::Object;
 
-/// Whether a `metav1.LabelSelector` selects labels. An empty selector selects everything, a missing one nothing.
+/// Reports whether a `metav1.LabelSelector` selects labels. An empty selector selects everything, a missing one nothing.
 pub(crate) fn selects(selector: Option<&Value>, labels: &[(&str, &str)]) -> bool {
-    let Some(selector) = selector.filter(|selector| selector.is_object()) else {
-        return false;
-    };
-    let mut wanted = selector.texts("/matchLabels").into_iter();
-    wanted.all(|pair| labels.contains(&pair)) && expressions(selector.items("/matchExpressions"), labels)
+    selector.is_some_and(|selector| selector::selects(selector, |name| value_of(labels, name)))
 }
 
-/// Whether a plain map of labels, as Services have it, selects labels; an empty map selects nothing.
+/// Reports whether a plain map of labels, as Services have it, selects labels; an empty map selects nothing.
 pub(crate) fn selects_map(wanted: &[(&str, &str)], labels: &[(&str, &str)]) -> bool {
     !wanted.is_empty() && wanted.iter().all(|pair| labels.contains(pair))
 }
 
-/// Whether every expression of a list holds.
+/// Reports whether every expression of a list holds.
 pub(crate) fn expressions(expressions: &[Value], labels: &[(&str, &str)]) -> bool {
-    expressions.iter().all(|expression| holds(expression, labels))
-}
-
-fn holds(expression: &Value, labels: &[(&str, &str)]) -> bool {
-    let key = expression.text("/key");
-    let found = labels
+    expressions
         .iter()
-        .find(|(name, _)| *name == key)
-        .map(|(_, value)| *value);
-    let values = expression.items("/values");
-    let listed = found.is_some_and(|found| values.iter().any(|value| value == found));
-    match expression.text("/operator") {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => found.is_some(),
-        "DoesNotExist" => found.is_none(),
-        "Gt" => compare(found, values).is_some_and(|(found, bound)| found > bound),
-        "Lt" => compare(found, values).is_some_and(|(found, bound)| found < bound),
-        _ => false,
-    }
+        .all(|expression| selector::expression_holds(expression, value_of(labels, expression.text("/key"))))
 }
 
-fn compare(found: Option<&str>, values: &[Value]) -> Option<(i64, i64)> {
-    let bound = values.first()?.as_str()?;
-    Some((found?.parse().ok()?, bound.parse().ok()?))
+fn value_of<'a>(labels: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    labels
+        .iter()
+        .find(|(label, _)| *label == name)
+        .map(|(_, value)| *value)
 }
 
 #[cfg(test)]

@@ -292,26 +292,12 @@ pub(super) fn selector_is_valid(selector: &Value) -> bool {
     check.errors.is_empty()
 }
 
-/// Whether a selector selects some labels. Null selects nothing, an empty selector everything.
+/// Reports whether a selector selects labels. Null selects nothing, an empty selector everything.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
-    if selector.is_null() {
-        return false;
-    }
-    let equal = |(key, value): (&String, &Value)| at(labels, &[key]) == value;
-    let holds = |expression: &Value| {
-        let value = at(labels, &[text(expression, &["key"])]);
-        let listed = list(expression, &["values"]).contains(value);
-        match text(expression, &["operator"]) {
-            "In" => listed,
-            "NotIn" => !listed,
-            "Exists" => !value.is_null(),
-            _ => value.is_null(),
-        }
-    };
-    entries(selector, &["matchLabels"]).all(equal) && list(selector, &["matchExpressions"]).iter().all(holds)
+    apimachinery::selector::selects(selector, |name| at(labels, &[name]).as_str())
 }
 
-/// Whether a selector has no requirement at all.
+/// Reports whether a selector has no requirement.
 pub fn is_empty_selector(selector: &Value) -> bool {
     ["matchLabels", "matchExpressions"]
         .iter()
