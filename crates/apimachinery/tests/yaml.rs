@@ -3,8 +3,6 @@
 //! Recorded without strings that are written in another form on purpose: `<<` and `=`, which some readers take for
 //! more than a text, a lone line break, and line separators of Unicode.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-
 use apimachinery::yaml;
 use serde_json::Value;
 
