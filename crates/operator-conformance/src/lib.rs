@@ -1,11 +1,11 @@
 //! Replays recorded behaviour of kube-apiserver against another API server, in-process.
 //!
-//! A recording is a scenario: steps, and on each what a stock kube-apiserver answered. [`replay`] sends the steps to a
+//! A recording is a scenario: a list of steps, each with the answer of a stock kube-apiserver. [`replay`] sends the steps to a
 //! server that is a [`tower::Service`], normalises the answers as the recordings are normalised (uids, resource
 //! versions, times, generated names, addresses, tokens), and returns the differences. [`suite`] runs a folder of
 //! recordings and holds them against a list of known differences.
 //!
-//! Rooms: [`scenario`] (what is read from a file) → `session` (requests and watches) → `normalise` → `diff` → [`suite`].
+//! Modules: [`scenario`] (the content of a file) → `session` (requests and watches) → `normalise` → `diff` → [`suite`].
 
 mod diff;
 mod normalise;

@@ -1,10 +1,10 @@
 //! Controllers and simulated nodes for the embedded Kubernetes API server.
 //!
-//! What kube-controller-manager, kube-scheduler and kubelets do beside a real API server, as far as operators can see
-//! it: namespaces go away, garbage is collected, Deployments become ReplicaSets become Pods, and Pods become Ready
-//! without anything being run.
+//! The crate does the work of kube-controller-manager, kube-scheduler and kubelets, as far as operators can see it:
+//! terminating namespaces are emptied, garbage is collected, Deployments get ReplicaSets and Pods, and Pods become Ready
+//! without running anything.
 //!
-//! Every controller is a pure function from what is known (a shared index of all objects) to a plan of writes; one
+//! Every controller is a pure function from a shared index of all objects to a plan of writes; one
 //! engine feeds the index, calls the functions and carries the plans out. Nothing polls: an idle control plane uses no
 //! CPU.
 

@@ -1,16 +1,16 @@
 //! Server-side apply and managed fields as pure logic: values in, values out, no clock and no I/O.
 //!
 //! The semantics are those of `structured-merge-diff` v6 and of the API server's field manager (Kubernetes 1.36).
-//! [`FieldManager`] is the way in; the rooms below are listed in the order in which a write walks them:
+//! [`FieldManager`] is the entry point. The modules, in the order in which a write passes through them:
 //!
 //! * [`builtin`]: the types of Kubernetes 1.36 as one compact table
-//! * [`path`] and [`field_set`]: which field, and which fields; `FieldsV1` text both ways
-//! * [`schema`]: how a type merges: built-in kinds, structural schemas, deduced
+//! * [`path`] and [`field_set`]: paths of fields and sets of paths, to and from `FieldsV1`
+//! * [`schema`]: the merge rules of a type: of built-in kinds, of structural schemas, deduced
 //! * [`typed`]: validate, merge, compare, remove and list the fields of a value of some type
 //! * [`managed_fields`]: `metadata.managedFields` and the managers in it
-//! * [`field_manager`]: what a write does to the object and to its managers
+//! * [`field_manager`]: the effect of a write on the object and its managers
 //! * [`strategic`]: strategic merge patches
-//! * [`go`]: values in Go's words
+//! * [`go`]: values as Go prints them
 //! * [`scale`]: managers seen through a scale subresource
 
 pub mod builtin;
