@@ -38,6 +38,11 @@ pub(crate) fn package_version(bundle: &Bundle) -> Result<(String, version::Versi
     Ok((package.package.clone(), version))
 }
 
+/// Checks the form of properties whose type is known.
+pub(crate) fn check_properties(properties: &[Property]) -> Result<(), String> {
+    property::packages(properties).map(|_| ())
+}
+
 /// Schema of a package.
 pub const SCHEMA_PACKAGE: &str = "olm.package";
 /// Schema of a channel.

@@ -1,0 +1,232 @@
+//! A bundle as the `olm.bundle` document of a catalog.
+
+use std::collections::BTreeMap;
+
+use apimachinery::go;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::bundle::{Bundle, list, text};
+use crate::catalog::{self, Property, RelatedImage};
+
+/// Renders a bundle. With an empty image the document contains the objects, so that OLM needs no image.
+///
+/// # Errors
+/// A kind that the bundle owns is not defined in it, or a name or property has no valid form.
+pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
+    let provided = provided(bundle);
+    check_owned(bundle, &provided)?;
+    let mut properties = Properties::default();
+    for value in bundle.properties() {
+        properties.add(
+            text(value, "/type"),
+            value.get("value").cloned().unwrap_or_default(),
+        );
+    }
+    if let Some(annotation) = bundle.csv_annotation("olm.properties") {
+        let written: Value = serde_json::from_str(annotation)
+            .map_err(|error| format!("failed to unmarshal properties annotation: {error}"))?;
+        for value in list(&written, "") {
+            properties.add(
+                text(value, "/type"),
+                value.get("value").cloned().unwrap_or_default(),
+            );
+        }
+    }
+    for kind in provided {
+        properties.add("olm.gvk", kind.gvk());
+    }
+    for kind in required(bundle).map_err(|error| get_properties(bundle, &error))? {
+        properties.add("olm.gvk.required", kind.gvk());
+    }
+    for dependency in bundle.dependencies() {
+        let value = dependency.get("value").cloned().unwrap_or_default();
+        match text(dependency, "/type") {
+            "olm.gvk" => properties.add("olm.gvk.required", value),
+            "olm.package" => {
+                let (package, range) = (text(&value, "/packageName"), text(&value, "/version"));
+                let value = json!({"packageName": package, "versionRange": range});
+                properties.add("olm.package.required", value);
+            }
+            other => properties.add(other, value),
+        }
+    }
+    if !properties.has("olm.package") {
+        let version = text(bundle.csv_manifest().value(), "/spec/version");
+        let package = bundle.annotations.package();
+        properties.add("olm.package", json!({"packageName": package, "version": version}));
+    }
+    let mut properties = properties.sorted();
+    catalog::check_properties(&properties).map_err(|error| get_properties(bundle, &error))?;
+    let mut objects: Vec<String> = bundle
+        .manifests
+        .iter()
+        .map(|manifest| STANDARD.encode(go::json(manifest.value())))
+        .collect();
+    objects.sort_unstable();
+    properties.extend(objects.into_iter().map(|data| Property {
+        kind: "olm.bundle.object".to_owned(),
+        value: json!({"data": data}),
+    }));
+    Ok(catalog::Bundle {
+        name: bundle.name().to_owned(),
+        package: bundle.annotations.package().to_owned(),
+        image: image.to_owned(),
+        properties,
+        related_images: related_images(bundle, image),
+    })
+}
+
+fn get_properties(bundle: &Bundle, error: &str) -> String {
+    format!("get properties for bundle {}: {error}", go::quote(bundle.name()))
+}
+
+/// A kind that a bundle provides or requires.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+    plural: &'a str,
+}
+
+impl<'a> Kind<'a> {
+    /// Reads an entry of the definitions of a ClusterServiceVersion, which is named `plural.group`.
+    fn of_definition(entry: &'a Value) -> Result<Self, String> {
+        let name = text(entry, "/name");
+        let (plural, group) = name
+            .split_once('.')
+            .ok_or_else(|| format!("couldn't parse plural.group from crd name: {name}"))?;
+        let (version, kind) = (text(entry, "/version"), text(entry, "/kind"));
+        Ok(Self {
+            group,
+            version,
+            kind,
+            plural,
+        })
+    }
+
+    fn of_service(entry: &'a Value) -> Self {
+        Self {
+            group: text(entry, "/group"),
+            version: text(entry, "/version"),
+            kind: text(entry, "/kind"),
+            plural: text(entry, "/name"),
+        }
+    }
+
+    fn gvk(&self) -> Value {
+        json!({"group": self.group, "kind": self.kind, "version": self.version})
+    }
+
+    fn show(&self) -> String {
+        format!("{}/{}/{} ({})", self.group, self.version, self.kind, self.plural)
+    }
+}
+
+fn provided(bundle: &Bundle) -> Vec<Kind<'_>> {
+    let mut kinds = Vec::new();
+    for (_, definition) in &bundle.crds {
+        for version in list(definition, "/spec/versions") {
+            kinds.push(Kind {
+                group: text(definition, "/spec/group"),
+                version: text(version, "/name"),
+                kind: text(definition, "/spec/names/kind"),
+                plural: text(definition, "/spec/names/plural"),
+            });
+        }
+    }
+    let services = bundle.csv_list("/spec/apiservicedefinitions/owned");
+    kinds.extend(services.iter().map(Kind::of_service));
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+fn required(bundle: &Bundle) -> Result<Vec<Kind<'_>>, String> {
+    let definitions = bundle.csv_list("/spec/customresourcedefinitions/required");
+    let mut kinds = definitions
+        .iter()
+        .map(Kind::of_definition)
+        .collect::<Result<Vec<_>, _>>();
+    if let Ok(kinds) = &mut kinds {
+        let services = bundle.csv_list("/spec/apiservicedefinitions/required");
+        kinds.extend(services.iter().map(Kind::of_service));
+    }
+    kinds.map_err(|error| format!("get required apis: {error}"))
+}
+
+fn check_owned(bundle: &Bundle, provided: &[Kind<'_>]) -> Result<(), String> {
+    let fault = |error: String| {
+        format!(
+            "error checking provided apis in bundle {}: {error}",
+            bundle.name()
+        )
+    };
+    for entry in bundle.csv_list("/spec/customresourcedefinitions/owned") {
+        let kind = Kind::of_definition(entry).map_err(fault)?;
+        if !provided.contains(&kind) {
+            let found: Vec<String> = provided
+                .iter()
+                .map(|kind| format!("{}:{{}}", kind.show()))
+                .collect();
+            let kind = kind.show();
+            return Err(fault(format!(
+                "couldn't find {kind} in bundle. found: map[{}]",
+                found.join(" ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Properties without duplicates, by type and the text of the value.
+#[derive(Default)]
+struct Properties(BTreeMap<(String, String), Value>);
+
+impl Properties {
+    fn add(&mut self, kind: &str, value: Value) {
+        self.0.insert((kind.to_owned(), value.to_string()), value);
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.0.keys().any(|(known, _)| known == kind)
+    }
+
+    fn sorted(self) -> Vec<Property> {
+        let properties = self.0.into_iter();
+        properties
+            .map(|((kind, _), value)| Property { kind, value })
+            .collect()
+    }
+}
+
+/// Returns the images by reference: those that the ClusterServiceVersion lists, the bundle's, those of containers.
+fn related_images(bundle: &Bundle, image: &str) -> Vec<RelatedImage> {
+    let mut images: BTreeMap<&str, &str> = BTreeMap::new();
+    for related in bundle.csv_list("/spec/relatedImages") {
+        images.insert(text(related, "/image"), text(related, "/name"));
+    }
+    if !image.is_empty() {
+        images.entry(image).or_default();
+    }
+    for deployment in bundle.csv_list("/spec/install/spec/deployments") {
+        for pointer in [
+            "/spec/template/spec/containers",
+            "/spec/template/spec/initContainers",
+        ] {
+            for container in list(deployment, pointer) {
+                images.entry(text(container, "/image")).or_default();
+            }
+        }
+    }
+    images.remove("");
+    let images = images.into_iter();
+    images
+        .map(|(image, name)| RelatedImage {
+            name: name.to_owned(),
+            image: image.to_owned(),
+        })
+        .collect()
+}
