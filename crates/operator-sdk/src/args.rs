@@ -1,6 +1,7 @@
 //! What was typed: one file per command, clap types only.
 
 mod build;
+mod catalog;
 mod cluster;
 mod completion;
 mod crd;
@@ -11,6 +12,7 @@ mod deploy;
 mod edit;
 mod envtest;
 mod generate;
+mod generate_bundle;
 pub(crate) mod go_flags;
 mod init;
 mod legacy;
@@ -22,6 +24,10 @@ mod upgrade;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
+pub(crate) use self::catalog::{
+    CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
+    CatalogValidateArgs,
+};
 pub(crate) use self::cluster::{ControllersArg, UpArgs};
 pub(crate) use self::completion::CompletionArgs;
 pub(crate) use self::crd::{CrdCommand, DiffArgs, LintArgs, OutputArg, ValidateArgs};
@@ -35,6 +41,7 @@ pub(crate) use self::deploy::{
 pub(crate) use self::edit::EditArgs;
 pub(crate) use self::envtest::{AssetsArgs, EnvtestCommand};
 pub(crate) use self::generate::{CrdsArgs, KustomizeArgs, ManifestsArgs, RbacArgs, WebhooksArgs};
+pub(crate) use self::generate_bundle::{GenerateBundleArgs, PackagemanifestsArgs};
 pub(crate) use self::init::{InitArgs, License, SdkArgs};
 pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
@@ -80,6 +87,8 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(ClusterCommand),
     #[command(subcommand, arg_required_else_help = true)]
+    Catalog(CatalogCommand),
+    #[command(subcommand, arg_required_else_help = true)]
     Crd(CrdCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Rbac(RbacCommand),
@@ -121,6 +130,9 @@ pub(crate) enum GenerateCommand {
     Rbac(RbacArgs),
     Webhooks(WebhooksArgs),
     Kustomize(KustomizeArgs),
+    Bundle(Box<GenerateBundleArgs>),
+    #[command(hide = true)]
+    Packagemanifests(PackagemanifestsArgs),
     Installer(InstallerArgs),
     /// Nothing: in Rust there is no code to generate for a type (legacy).
     #[command(hide = true)]

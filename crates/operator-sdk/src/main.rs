@@ -114,6 +114,10 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Generate(GenerateCommand::Webhooks(args)) => run::manifests::webhooks(&args, report)?,
         Command::Generate(GenerateCommand::Kustomize(args)) => run::manifests::kustomize(&args, report)?,
         Command::Generate(GenerateCommand::Installer(args)) => run::render::installer(&args, report)?,
+        Command::Generate(GenerateCommand::Bundle(args)) => run::generate_bundle::generate(&args, report)?,
+        Command::Generate(GenerateCommand::Packagemanifests(_)) => {
+            return Err(run::generate_bundle::packagemanifests());
+        }
         Command::Build(args) => run::build::build(&args, report)?,
         Command::Install(args) => return run::deploy::install(&args, report),
         Command::Uninstall(args) => return run::deploy::uninstall(&args, report),
@@ -123,6 +127,7 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Run(args) => return run::local::run_command(&args, report),
         Command::Dev(args) => return run::dev::dev(&args, report),
         Command::Cluster(ClusterCommand::Up(args)) => run::cluster::up(&args, report)?,
+        Command::Catalog(command) => return run::catalog::run(&command, report),
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Rbac(command) => return run::rbac::run(&command, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,

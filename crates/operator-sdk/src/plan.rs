@@ -6,6 +6,7 @@ pub(crate) mod create_webhook;
 pub(crate) mod delete;
 mod draft;
 pub(crate) mod edit;
+pub(crate) mod generate_bundle;
 pub(crate) mod init;
 pub(crate) mod lint;
 pub(crate) mod manifests;

@@ -10,7 +10,7 @@ mod tree;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::config::{Api, Config, ConfigError, NamedController, Resource, Webhooks};
+pub(crate) use self::config::{Api, Config, ConfigError, LAYOUT, NamedController, Resource, Webhooks};
 pub(crate) use self::tree::Tree;
 use crate::failure::Hinted;
 

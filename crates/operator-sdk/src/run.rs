@@ -1,11 +1,13 @@
 //! Commands, from their arguments to their report.
 
 pub(crate) mod build;
+pub(crate) mod catalog;
 pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod envtest;
+pub(crate) mod generate_bundle;
 pub(crate) mod legacy;
 pub(crate) mod local;
 pub(crate) mod manifests;

@@ -1,0 +1,98 @@
+//! `operator-sdk catalog`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Make and check file-based catalogs of OLM.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum CatalogCommand {
+    Init(CatalogInitArgs),
+    Add(CatalogAddArgs),
+    Render(CatalogRenderArgs),
+    Validate(CatalogValidateArgs),
+    Diff(CatalogDiffArgs),
+}
+
+/// Start a catalog: write the document of a package to DIR/catalog.yaml.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CatalogInitArgs {
+    /// Directory of the catalog.
+    pub(crate) dir: PathBuf,
+    /// Name of the package.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) package: String,
+    /// Channel that users get if they choose none.
+    #[arg(long, default_value = "alpha", value_name = "CHANNEL")]
+    pub(crate) default_channel: String,
+    /// File with the description of the package, in Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) description: Option<PathBuf>,
+}
+
+/// Add a bundle to a catalog and an entry to each of its channels, and validate the result.
+///
+/// Without --image the objects of the bundle become part of the catalog, and OLM installs it without an image.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk catalog add catalog bundle --image registry.example.com/cache-bundle:v0.1.0"
+)]
+pub(crate) struct CatalogAddArgs {
+    /// Directory of the catalog.
+    pub(crate) dir: PathBuf,
+    /// Directory of the bundle.
+    pub(crate) bundle: PathBuf,
+    /// Image of the bundle.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "REF")]
+    pub(crate) image: String,
+    /// Channels to add the bundle to, separated by commas [default: those of the bundle].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) channels: Vec<String>,
+    /// Show what would change, as a diff, and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// The form in which a catalog is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CatalogForm {
+    /// A stream of JSON documents.
+    Json,
+    /// A stream of YAML documents.
+    #[default]
+    Yaml,
+    /// The upgrade graphs as a Mermaid diagram.
+    Mermaid,
+}
+
+/// Print a catalog, a rendered template or a rendered bundle.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CatalogRenderArgs {
+    /// Directories of catalogs or bundles, files of catalogs, or templates (olm.semver, olm.template.basic).
+    ///
+    /// The images of templates are directories of bundles, relative to the template, or are found in --bundles.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Catalog in which the images of templates are found.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bundles: Option<PathBuf>,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: CatalogForm,
+}
+
+/// Check a catalog: references between its documents, versions, and the upgrade graph of each channel.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CatalogValidateArgs {
+    /// Directory or file of the catalog.
+    pub(crate) path: PathBuf,
+}
+
+/// List the packages, channels, entries and bundles that differ. Exits with 1 if there are differences.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CatalogDiffArgs {
+    /// Directory or file of the old catalog.
+    pub(crate) old: PathBuf,
+    /// Directory or file of the new catalog.
+    pub(crate) new: PathBuf,
+}
