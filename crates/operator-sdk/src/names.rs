@@ -140,7 +140,7 @@ pub(crate) fn check_project(name: &str) -> Result<(), InvalidName> {
         ));
     }
     if RESERVED_PACKAGES.contains(&name) {
-        let rule = "it is a word of Rust, or the name of a crate that the project uses";
+        let rule = "it is a keyword of Rust, or the name of a crate that the project uses";
         return Err(invalid(
             rule,
             format!("choose another with `--project-name {name}-operator`"),

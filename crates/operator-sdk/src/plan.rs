@@ -82,8 +82,12 @@ impl Hinted for PlanError {
             Self::AlreadyThere(_) => {
                 "write its files again with `--force`, or choose another name".to_owned()
             }
-            Self::NoSuchKind(_) => "leave `--resource=false` away to write its type too".to_owned(),
-            Self::NotThere(_) => "PROJECT lists what the project has; look for another spelling".to_owned(),
+            Self::NoSuchKind(_) => {
+                "write its type with `operator-sdk create api`, without `--resource=false`".to_owned()
+            }
+            Self::NotThere(_) => {
+                "PROJECT lists what the project has; check the group, the version and the kind".to_owned()
+            }
             Self::Edit { remedy, .. } => remedy.clone(),
             Self::Usage(_, hint) => (*hint).to_owned(),
             Self::Changed(_) => {

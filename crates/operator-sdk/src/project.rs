@@ -25,7 +25,7 @@ pub(crate) struct Project {
 /// A project cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {
-    #[error("{} is no operator project: it has no PROJECT file", .0.display())]
+    #[error("{} is not an operator project: it has no PROJECT file", .0.display())]
     Missing(PathBuf),
     #[error("the PROJECT file cannot be used: {0}")]
     Config(#[from] ConfigError),

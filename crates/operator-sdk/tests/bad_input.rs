@@ -171,7 +171,7 @@ fn kinds_of_others() {
     );
     check(
         &create(&["--group=x", "--kind=Cert", "--external-api-path=a b"]),
-        &["\"a b\" is no path"],
+        &["\"a b\" is not the path"],
     );
     check(
         &create(&[

@@ -164,6 +164,56 @@ fn a_kubeconfig_that_does_not_exist() {
     assert!(errors.contains("--embedded"), "{errors}");
 }
 
+/// Cargo takes two projects of one name in one target directory for each other.
+#[test]
+fn projects_of_one_name_may_share_a_target_directory() {
+    let target = Dir::named("target");
+    let project = |says: &str| {
+        let dir = Dir::project();
+        dir.write(
+            "Cargo.toml",
+            "[package]\nname = \"memcached-operator\"\nversion = \"0.0.1\"\nedition = \"2024\"\n[workspace]\n",
+        );
+        dir.write(
+            "src/lib.rs",
+            &format!("pub fn says() -> &'static str {{ {says:?} }}\n"),
+        );
+        dir.write(
+            "src/main.rs",
+            "fn main() { println!(\"{}\", memcached_operator::says()) }\n",
+        );
+        dir.write("kubeconfig", "");
+        std::fs::remove_file(dir.path.join("Cargo.lock")).unwrap();
+        dir
+    };
+    // Both are older than either build.
+    let projects = ["one", "two"].map(|says| (says, project(says)));
+    let built = |dir: &Dir| {
+        let output = sdk()
+            .args(["run", "local", "--kubeconfig", "kubeconfig"])
+            .env("CARGO_TARGET_DIR", &target.path)
+            .current_dir(&dir.path)
+            .output()
+            .unwrap();
+        common::succeeded(&["run", "local"], output)
+    };
+    for _ in 0..2 {
+        for (says, dir) in &projects {
+            assert_eq!(built(dir), format!("{says}\n"));
+        }
+    }
+    // A build that nobody recorded is not trusted either.
+    let (_, one) = &projects[0];
+    let status = common::cargo()
+        .args(["build", "--quiet"])
+        .env("CARGO_TARGET_DIR", &target.path)
+        .current_dir(&one.path)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(built(&projects[1].1), "two\n");
+}
+
 #[test]
 fn a_directory_that_is_no_project() {
     for command in [&["run", "local", "--embedded"][..], &["generate", "manifests"]] {

@@ -502,7 +502,7 @@ fn assets_are_renewed_but_not_those_of_others() {
     theirs.write("etcd", "the real one");
     let errors = theirs.fails(&["envtest", "assets", "."]);
     assert!(
-        errors.contains("etcd exists and is not of the Operator SDK"),
+        errors.contains("etcd exists and was not written by the Operator SDK"),
         "{errors}"
     );
 }

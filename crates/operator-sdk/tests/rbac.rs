@@ -54,7 +54,7 @@ fn permissions_follow_what_the_tests_ask() {
         "of services is asked and not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
         "    fix: add above `fn controller` (src/controller/memcached_controller.rs:",
         "        #[rbac(groups = \"core\", resources = \"services\", verbs = \"get;list;watch\")]",
-        "src/lib.rs:10: warning: get, delete of jobs.batch is granted and never asked",
+        "src/lib.rs:10: warning: get, delete of jobs.batch is granted and never requested",
         "1 missing, 1 never asked, in what 2 tests recorded",
     ] {
         assert!(out.contains(wanted), "{wanted:?} is missing: {out}");

@@ -22,7 +22,7 @@ pub(crate) enum OutputArg {
     Json,
 }
 
-/// Find what is wrong with definitions: all that an API server refuses, and what it accepts but goes wrong later.
+/// Find what is wrong with definitions: all that an API server refuses, and what it accepts but fails later.
 ///
 /// Exits with 1 if there are errors; warnings alone do not fail.
 #[derive(Clone, Debug, Args)]

@@ -133,7 +133,7 @@ fn check_free_text(flag: &str, text: Option<&str>) -> Result<(), PlanError> {
     match text {
         Some(text) if text.trim().is_empty() || text.chars().any(char::is_control) => Err(PlanError::Usage(
             format!("the text of `{flag}` is empty or has line breaks"),
-            "give one line of text, or leave the flag away",
+            "give one line of text, or omit the flag",
         )),
         _ => Ok(()),
     }

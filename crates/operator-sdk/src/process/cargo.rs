@@ -1,5 +1,7 @@
 //! Building a project's operator with cargo.
 
+mod shared;
+
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 
+use self::shared::Shared;
 use crate::failure::Hinted;
 use crate::project::layout::SDK_CRATES;
 
@@ -71,13 +74,15 @@ struct Message {
 
 /// Builds the project in `root`, with cargo's own progress on standard error; the path of the program.
 pub(crate) fn build(root: &Path, options: &BuildOptions) -> Result<PathBuf, BuildError> {
+    let shared = Shared::of(root, options);
+    shared.iter().for_each(Shared::prepare);
     let mut child = command(root, options).spawn().map_err(cannot_start)?;
     let program = child
         .stdout
         .take()
         .and_then(|output| program_of(root, BufReader::new(output)));
     let status = child.wait().map_err(cannot_start)?;
-    built(root, status, program)
+    built(root, status, program, shared.as_ref())
 }
 
 /// As [`build`], unless `end` is there first: then cargo and the compilers end too, and there is no program.
@@ -86,6 +91,8 @@ pub(crate) async fn build_until(
     options: &BuildOptions,
     end: impl Future<Output = ()>,
 ) -> Result<Option<PathBuf>, BuildError> {
+    let shared = Shared::of(root, options);
+    shared.iter().for_each(Shared::prepare);
     let mut command = tokio::process::Command::from(command(root, options));
     // A group of its own: Ctrl-C comes here alone, and all of the group gets one signal from here.
     command.process_group(0).kill_on_drop(true);
@@ -111,14 +118,24 @@ pub(crate) async fn build_until(
         let _ = child.wait().await;
         return Ok(None);
     };
-    built(root, status, program_of(root, messages.as_slice())).map(Some)
+    let program = program_of(root, messages.as_slice());
+    built(root, status, program, shared.as_ref()).map(Some)
 }
 
-fn built(root: &Path, status: ExitStatus, program: Option<PathBuf>) -> Result<PathBuf, BuildError> {
-    match status.success() {
-        true => program.ok_or(BuildError::NoProgram),
-        false => Err(missing_sdk(root).map_or(BuildError::Failed, BuildError::NoSdk)),
+fn built(
+    root: &Path,
+    status: ExitStatus,
+    program: Option<PathBuf>,
+    shared: Option<&Shared>,
+) -> Result<PathBuf, BuildError> {
+    if !status.success() {
+        return Err(missing_sdk(root).map_or(BuildError::Failed, BuildError::NoSdk));
     }
+    let program = program.ok_or(BuildError::NoProgram)?;
+    if let Some(shared) = shared {
+        shared.record(&program);
+    }
+    Ok(program)
 }
 
 /// Returns why cargo cannot resolve the dependencies, if that is about the SDK's crates.

@@ -48,8 +48,8 @@ impl Hinted for ImageError {
             Self::Go(_) => "give cargo its arguments with `--cargo-build-args`".to_owned(),
             Self::Label(_) => "write it as in `--label team=blue`".to_owned(),
             Self::Epoch(_) => "set it to seconds since 1970, such as the time of a commit, or unset it".to_owned(),
-            Self::OtherBuilder(..) => "add `--builder oci`, or leave the flag away".to_owned(),
-            Self::NoEngine => "leave it away, or choose an engine with `--builder`".to_owned(),
+            Self::OtherBuilder(..) => "add `--builder oci`, or omit the flag".to_owned(),
+            Self::NoEngine => "omit it, or choose an engine with `--builder`".to_owned(),
             Self::Quote(_) => "write the arguments as in a shell".to_owned(),
         })
     }

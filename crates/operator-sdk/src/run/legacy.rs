@@ -111,13 +111,13 @@ pub(crate) fn new(args: &NewArgs, report: &Report) -> Result<(), Failure> {
             "--dep-manager",
             args.dep_manager.is_some(),
             "cargo is the one manager of dependencies",
-            "leave it away",
+            "omit it",
         ),
         (
             "--cluster-scoped",
             args.cluster_scoped,
             "an operator sees the whole cluster unless it is told otherwise",
-            "leave it away; for kinds without a namespace use `create api --namespaced=false`",
+            "omit it; for kinds without a namespace use `create api --namespaced=false`",
         ),
     ])?;
     let api = args.api_version.as_deref().map(split).transpose()?;
@@ -243,7 +243,7 @@ fn check_add(args: &AddArgs) -> Result<(), LegacyError> {
             "--header-file",
             args.header_file.is_some(),
             "the head of new files is in hack/boilerplate.rs.txt",
-            "write it there, and leave the flag away",
+            "write it there, and omit the flag",
         ),
     ])
 }
@@ -417,7 +417,7 @@ pub(crate) fn test(command: &TestCommand, report: &Report) -> Result<ExitCode, F
 
 fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
     const OWN: &str = "each test has a control plane of its own";
-    const AWAY: &str = "leave it away";
+    const AWAY: &str = "omit it";
     const IN_TEST: &str = "a test makes what it needs through its control plane";
     let other_directory = args.directory.as_ref().is_some_and(|directory| {
         !["tests", "test/e2e"]
@@ -467,7 +467,7 @@ fn check_test(args: &TestLocalArgs) -> Result<(), LegacyError> {
             "the directory",
             other_directory,
             "cargo finds tests in `tests`",
-            "leave it away, or choose a test with `--cargo-test-flags \"--test NAME\"`",
+            "omit it, or choose a test with `--cargo-test-flags \"--test NAME\"`",
         ),
     ])
 }
@@ -478,7 +478,7 @@ pub(crate) fn print_deps(args: &PrintDepsArgs, report: &Report) -> Result<(), Fa
         "--dep-manager",
         args.dep_manager.is_some(),
         "cargo is the one manager of dependencies",
-        "leave it away",
+        "omit it",
     )])?;
     let folder = Scratch::new("my-operator")?;
     let mut init: Vec<OsString> = vec!["operator-sdk".into(), "init".into()];

@@ -11,7 +11,7 @@ pub(crate) struct NobodyThere(&'static str);
 
 impl Hinted for NobodyThere {
     fn hint(&self) -> Option<String> {
-        Some("say it on the command line: `--yes`".to_owned())
+        Some("confirm on the command line with `--yes`".to_owned())
     }
 }
 

@@ -183,7 +183,7 @@ fn missing_text(missing: &Missing) -> String {
 
 fn unused_text(unused: &Unused) -> String {
     format!(
-        "{}: warning: {} of {} is granted and never asked\n    fix: take it out, or test what needs it",
+        "{}: warning: {} of {} is granted and never requested\n    fix: take it out, or test what needs it",
         unused.place,
         unused.verbs.join(", "),
         qualified(&unused.group, &unused.resource)

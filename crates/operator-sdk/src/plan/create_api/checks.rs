@@ -84,7 +84,7 @@ fn origin_of<'a>(args: &'a CreateApiArgs, project: &Project) -> Result<Origin<'a
     if let Some(path) = &args.external.external_api_path {
         if syn::parse_str::<syn::Path>(path).is_err() {
             return Err(PlanError::Usage(
-                format!("{path:?} is no path of a Rust module"),
+                format!("{path:?} is not the path of a Rust module"),
                 "write it as `--external-api-path cert_manager::v1`",
             ));
         }
@@ -243,7 +243,7 @@ fn values(
     if image.is_some() && !namespaced {
         return Err(PlanError::Usage(
             "`--image` needs a kind that lives in namespaces, as its Deployment does".to_owned(),
-            "leave `--namespaced=false` away, or write the controller yourself without `--image`",
+            "omit `--namespaced=false`, or write the controller yourself without `--image`",
         ));
     }
     let mut api = base_values(&args.group, &args.version, &args.kind, project);

@@ -18,7 +18,7 @@ const MARKER: &str = ".operator-sdk";
 enum AssetsError {
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("{} exists and is not of the Operator SDK", .0.display())]
+    #[error("{} exists and was not written by the Operator SDK", .0.display())]
     Foreign(PathBuf),
     #[error("cannot find the running program: {0}")]
     Program(#[source] io::Error),
