@@ -1,6 +1,6 @@
 //! `generate bundle` and `catalog` on the project of the tutorial.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 
