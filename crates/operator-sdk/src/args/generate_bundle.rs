@@ -58,10 +58,6 @@ pub(crate) struct GenerateBundleArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PackagemanifestsArgs {
     /// Ignored.
-    #[expect(
-        dead_code,
-        reason = "any arguments are accepted, so that the reason is printed"
-    )]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     pub(crate) rest: Vec<String>,
 }
