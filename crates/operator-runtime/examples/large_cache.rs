@@ -6,12 +6,16 @@
 //! KUBECONFIG=kubeconfig cargo run --release --example large_cache -- --objects 100000
 //! ```
 //!
-//! The operator is a process of its own with one thread. Its longest step is the most CPU time that passes between two
-//! turns of a task that is always ready.
+//! The operator is a process of its own with one thread. Its longest turn is the most CPU time that passes between two
+//! polls of a task that is always ready: every other task that is ready may be polled once between them. Built with
+//! `RUSTFLAGS="--cfg tokio_unstable"` it also prints the longest step, which is one poll of one task, and where the task
+//! was spawned.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(tokio_unstable)]
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
@@ -86,11 +90,18 @@ fn main() -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     // Timers are looked at after each turn of a task, so that a step is the turn of one task.
     runtime.event_interval(1);
-    runtime.enable_all().build()?.block_on(async {
-        match args.step {
-            Some(Step::Operate) => operate(&args).await,
-            None => measure(&args).await,
-        }
+    let steps = Steps::default();
+    #[cfg(tokio_unstable)]
+    steps.measure(&mut runtime);
+    runtime.enable_all().build()?.block_on(async move {
+        // Spawned, so that its own steps are measured too.
+        let run = tokio::spawn(async move {
+            match args.step {
+                Some(Step::Operate) => operate(&args, steps).await,
+                None => measure(&args).await,
+            }
+        });
+        run.await?
     })
 }
 
@@ -139,7 +150,7 @@ async fn create(items: &Api<Item>, number: usize) -> Result<()> {
     Ok(())
 }
 
-async fn operate(args: &Args) -> Result<()> {
+async fn operate(args: &Args, steps: Steps) -> Result<()> {
     let options = CacheOptions {
         sync_period: Some(RESYNC),
         page_size: 500,
@@ -152,8 +163,8 @@ async fn operate(args: &Args) -> Result<()> {
         .build()
         .await?;
     manager.add_controller(Controller::new(reconcile).max_concurrent_reconciles(8))?;
-    let longest = watch_steps();
-    let mut phase = Phase::begin(&longest);
+    watch_turns(&steps);
+    let mut phase = Phase::begin(&steps);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(manager.clone().run_until(async {
         let _ = stopped.await;
@@ -183,7 +194,12 @@ async fn operate(args: &Args) -> Result<()> {
     phase.end("index that is added");
     let listed = manager.client().list::<Item>().await?;
     phase.end("list of all");
-    drop(listed);
+    // So many objects take a while to drop, which is the program's own step.
+    for object in listed {
+        drop(object);
+        tokio::task::yield_now().await;
+    }
+    phase.end("dropping the list");
     until_reconciled(&manager, "item", first_resync).await;
     phase.end("resync, and the wait for it");
     manager.client().dynamic(&Kind::of::<Item>()).list(None).await?;
@@ -213,27 +229,69 @@ async fn until_reconciled(manager: &Manager, controller: &str, times: usize) {
     }
 }
 
-/// Measures the longest step from now on, in nanoseconds.
-fn watch_steps() -> Arc<AtomicU64> {
-    let longest = Arc::new(AtomicU64::new(0));
-    let measured = longest.clone();
+/// The longest turn and step since the last phase ended, in nanoseconds.
+#[derive(Clone, Default)]
+struct Steps {
+    turn: Arc<AtomicU64>,
+    #[cfg(tokio_unstable)]
+    poll: Arc<Mutex<(u64, String)>>,
+}
+
+// === impl Steps ===
+
+impl Steps {
+    #[cfg(tokio_unstable)]
+    fn measure(&self, runtime: &mut tokio::runtime::Builder) {
+        let begin = Arc::new(AtomicU64::new(0));
+        let (began, longest) = (begin.clone(), self.poll.clone());
+        runtime.on_before_task_poll(move |_| began.store(cpu_of_thread(), Ordering::Relaxed));
+        runtime.on_after_task_poll(move |task| {
+            let step = cpu_of_thread() - begin.load(Ordering::Relaxed);
+            let mut longest = longest.lock().unwrap_or_else(PoisonError::into_inner);
+            if step > longest.0 {
+                *longest = (step, task.spawned_at().to_string());
+            }
+        });
+    }
+
+    /// Describes them, and begins anew.
+    fn take(&self) -> String {
+        let turn = milliseconds(self.turn.swap(0, Ordering::Relaxed));
+        #[cfg(tokio_unstable)]
+        {
+            let mut longest = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
+            let (step, place) = std::mem::take(&mut *longest);
+            format!("longest turn {turn}, step {} of {place}", milliseconds(step))
+        }
+        #[cfg(not(tokio_unstable))]
+        format!("longest turn {turn}")
+    }
+}
+
+fn milliseconds(nanoseconds: u64) -> String {
+    format!(
+        "{:.1} ms",
+        Duration::from_nanos(nanoseconds).as_secs_f64() * 1000.0
+    )
+}
+
+fn watch_turns(steps: &Steps) {
+    let longest = steps.turn.clone();
     tokio::spawn(async move {
         let mut before = cpu_of_thread();
         loop {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let now = cpu_of_thread();
-            measured.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
+            longest.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
             before = now;
         }
     });
-    longest
 }
 
-/// The CPU time of this thread in nanoseconds; zero where the system does not say it.
+/// The CPU time of this thread in nanoseconds.
 fn cpu_of_thread() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let first = text.split(' ').next().unwrap_or_default();
-    first.parse().unwrap_or_default()
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
 }
 
 fn memory() -> f64 {
@@ -245,26 +303,25 @@ fn memory() -> f64 {
 
 /// One part of the measurement.
 struct Phase<'a> {
-    longest: &'a AtomicU64,
+    steps: &'a Steps,
     begin: Instant,
     cpu: u64,
 }
 
 impl<'a> Phase<'a> {
-    fn begin(longest: &'a AtomicU64) -> Self {
-        longest.store(0, Ordering::Relaxed);
+    fn begin(steps: &'a Steps) -> Self {
         let (begin, cpu) = (Instant::now(), cpu_of_thread());
-        Self { longest, begin, cpu }
+        Self { steps, begin, cpu }
     }
 
     /// Prints the part that ends, and begins the next one.
     fn end(&mut self, name: &str) {
         println!(
-            "  {name}: {:.2} s, CPU {:.2} s, longest step {:.1} ms",
+            "  {name}: {:.2} s, CPU {:.2} s, {}",
             self.begin.elapsed().as_secs_f64(),
             Duration::from_nanos(cpu_of_thread() - self.cpu).as_secs_f64(),
-            Duration::from_nanos(self.longest.load(Ordering::Relaxed)).as_secs_f64() * 1000.0,
+            self.steps.take(),
         );
-        *self = Self::begin(self.longest);
+        *self = Self::begin(self.steps);
     }
 }

@@ -1,6 +1,6 @@
 //! Indexes: the objects of a kind by a value that a function makes of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use super::packed::Packed;
 /// The values of an object, of which there may be none.
 pub(super) type Values = Arc<dyn Fn(&Arc<dyn Item>) -> Vec<String> + Send + Sync>;
 
-/// One index of one kind; it costs two words an object and value, and nothing where there is none.
+/// One index of one kind. The objects of a value are a tree: a hash table of very many would be hashed anew in one step
+/// when it grows.
 pub(super) struct Index {
     values: Values,
-    objects: HashMap<String, HashSet<ByKey<Packed>>>,
+    objects: HashMap<String, BTreeSet<ByKey<Packed>>>,
 }
 
 // === impl Index ===

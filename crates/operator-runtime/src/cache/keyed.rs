@@ -1,6 +1,7 @@
 //! Sets of objects by namespace and name, which they carry themselves: no key is kept beside an object.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 use kube::core::ObjectMeta;
@@ -82,6 +83,19 @@ impl PartialEq for dyn Keyed + '_ {
 
 impl Eq for dyn Keyed + '_ {}
 
+/// By namespace and then by name, as keys are sorted.
+impl Ord for dyn Keyed + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.namespace(), self.name()).cmp(&(other.namespace(), other.name()))
+    }
+}
+
+impl PartialOrd for dyn Keyed + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl<T: Keyed> Hash for ByKey<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self as &dyn Keyed).hash(state);
@@ -95,6 +109,18 @@ impl<T: Keyed> PartialEq for ByKey<T> {
 }
 
 impl<T: Keyed> Eq for ByKey<T> {}
+
+impl<T: Keyed> Ord for ByKey<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self as &dyn Keyed).cmp(other as &dyn Keyed)
+    }
+}
+
+impl<T: Keyed> PartialOrd for ByKey<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl<'a, T: Keyed + 'a> Borrow<dyn Keyed + 'a> for ByKey<T> {
     fn borrow(&self) -> &(dyn Keyed + 'a) {

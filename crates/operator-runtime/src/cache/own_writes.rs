@@ -1,6 +1,6 @@
 //! What the operator wrote and deleted, until the watches have passed it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::item::Arrived;
 use super::keyed::Keyed;
@@ -38,7 +38,7 @@ pub(crate) struct Deletion {
 /// The last write of each object that a watch has not passed.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
-    by_object: HashMap<ObjectKey, Written>,
+    by_object: BTreeMap<ObjectKey, Written>,
     order: HashMap<Scope, Order>,
 }
 

@@ -3,7 +3,7 @@
 //! the type of some reader, who does without them.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
@@ -34,7 +34,7 @@ struct State {
     /// How many objects the store leaves out.
     left_out: usize,
     /// What readers complain about.
-    complaints: HashMap<ObjectKey, Vec<Complaint>>,
+    complaints: BTreeMap<ObjectKey, Vec<Complaint>>,
 }
 
 /// A reader's type, and why an object is none.

@@ -3,7 +3,7 @@
 //! with, and the part of the object that mattered. When the watch brings a state in which that part is different, the
 //! request is reconciled again, whatever the predicates of the controller say. Pure.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) struct State {
 /// The skipped writes of one kind that may have to be repeated.
 #[derive(Default)]
 pub(super) struct Skips {
-    by_object: HashMap<ByKey<ObjectKey>, Vec<Skip>>,
+    by_object: BTreeMap<ByKey<ObjectKey>, Vec<Skip>>,
     interests: Vec<Arc<Interest>>,
     /// The requests that have to be reconciled again.
     due: Vec<Origin>,

@@ -1,9 +1,8 @@
 //! Rate limiters: how long a key that failed, or asked for it, waits until it is tried again. They are pure: time comes
 //! in as an argument.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,7 +57,7 @@ pub struct Backoff {
 #[derive(Debug)]
 pub(crate) struct Exponential<K> {
     backoff: Backoff,
-    failures: HashMap<K, u32>,
+    failures: BTreeMap<K, u32>,
 }
 
 /// All keys share tokens that come back at a steady pace. A wait is a token that is taken before it is there.
@@ -143,12 +142,12 @@ impl Backoff {
 
 impl<K> Exponential<K> {
     pub(crate) fn new(backoff: Backoff) -> Self {
-        let failures = HashMap::new();
+        let failures = BTreeMap::new();
         Self { backoff, failures }
     }
 }
 
-impl<K: Clone + Eq + Hash + fmt::Debug + Send> RateLimiter<K> for Exponential<K> {
+impl<K: Clone + Ord + fmt::Debug + Send> RateLimiter<K> for Exponential<K> {
     fn when(&mut self, key: &K, _: Instant) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let wait = self.backoff.wait(*failures);

@@ -1,10 +1,9 @@
 //! The queue as a value: time comes in as an argument, the next key or the next moment to look goes out.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,9 +18,6 @@ const REMEMBERED_PRIORITIES: usize = 25;
 
 /// What no clock can add to now is this far away.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-/// Room for so many keys is kept when the queue is empty.
-const KEPT: usize = 256;
 
 /// How a key is added; by default at once, with priority 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,11 +130,11 @@ type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + S
 pub struct Queue<K> {
     limiter: Box<dyn RateLimiter<K>>,
     patience: Duration,
-    entries: HashMap<K, Entry>,
+    entries: BTreeMap<K, Entry>,
     ready: BTreeMap<(Reverse<i32>, Instant, u64), K>,
     by_age: BTreeMap<(Instant, u64), K>,
     waiting: BTreeSet<(Instant, u64, K)>,
-    running: HashSet<K>,
+    running: BTreeSet<K>,
     /// How many keys of each priority are ready.
     depth: BTreeMap<i32, usize>,
     counts: Counts,
@@ -168,18 +164,18 @@ enum Place {
 
 // === impl Queue ===
 
-impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
+impl<K: Clone + Ord + Debug> Queue<K> {
     /// Creates an empty queue. While keys have been ready for longer than `patience`, every tenth key that is served is the
     /// oldest of them, whatever its priority.
     pub fn new(limiter: Box<dyn RateLimiter<K>>, patience: Duration) -> Self {
         Self {
             limiter,
             patience,
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             ready: BTreeMap::new(),
             by_age: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            running: HashSet::new(),
+            running: BTreeSet::new(),
             depth: BTreeMap::new(),
             counts: Counts::default(),
             sequence: 0,
@@ -324,10 +320,6 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
 
     fn remove(&mut self, key: &K, entry: Entry) {
         self.entries.remove(key);
-        // The first list fills the queue once; at rest it is empty.
-        if self.entries.is_empty() {
-            self.entries.shrink_to(KEPT);
-        }
         if entry.counted
             && let Some(count) = self.depth.get_mut(&entry.priority)
         {
@@ -382,7 +374,7 @@ impl<K: Clone + Eq + Hash + Ord + Debug> Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord + Debug + Send> RateLimitingQueue<K> for Queue<K> {
+impl<K: Clone + Ord + Debug + Send> RateLimitingQueue<K> for Queue<K> {
     fn add(&mut self, key: K, add: Add, now: Instant) {
         Queue::add(self, key, add, now);
     }
