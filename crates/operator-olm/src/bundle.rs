@@ -12,8 +12,9 @@ use crate::files::{self, Files};
 use crate::shape;
 
 mod load;
-mod size;
+pub(crate) mod size;
 
+pub(crate) use load::read_annotations;
 pub use size::Size;
 
 /// The prefix of the labels of a bundle.

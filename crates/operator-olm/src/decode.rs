@@ -39,12 +39,15 @@ pub(crate) struct DecodeError {
 pub(crate) fn decode(shape: Shape, value: &Value) -> Result<Value, DecodeError> {
     Decoder {
         pointer: String::new(),
+        owner: "ClusterServiceVersion",
     }
     .shape(shape, value)
 }
 
 struct Decoder {
     pointer: String,
+    /// The struct that is decoded, in messages.
+    owner: &'static str,
 }
 
 impl Decoder {
@@ -73,7 +76,8 @@ impl Decoder {
         };
         let field = self.pointer.trim_start_matches('/').replace('/', ".");
         self.fail(format!(
-            "json: cannot unmarshal {found} into field {field} of type {wanted}"
+            "json: cannot unmarshal {found} into Go struct field {}.{field} of type {wanted}",
+            self.owner
         ))
     }
 
@@ -183,6 +187,8 @@ impl Decoder {
         let Value::Object(fields) = value else {
             return self.wrong(value, kind.name.rsplit('.').next().unwrap_or_default());
         };
+        let name = kind.name.rsplit('.').next().unwrap_or_default();
+        let outer = std::mem::replace(&mut self.owner, name);
         let mut decoded = Map::new();
         for (name, value) in fields {
             if let Some(field) = kind.field(name) {
@@ -192,6 +198,7 @@ impl Decoder {
                 }
             }
         }
+        self.owner = outer;
         Ok(Value::Object(decoded))
     }
 
@@ -226,7 +233,6 @@ impl Decoder {
 }
 
 /// Returns true if the value is the zero value of its Go type. Lists and maps that are given are not zero.
-#[allow(dead_code, reason = "validators use it")]
 pub(crate) fn is_zero(shape: Shape, value: Option<&Value>) -> bool {
     match (shape, value) {
         (_, None | Some(Value::Null | Value::Bool(false))) => true,

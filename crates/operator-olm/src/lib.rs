@@ -1,6 +1,8 @@
 //! Operator Lifecycle Manager data as pure logic, without I/O and clocks; only [`files::read`] reads a directory.
 //!
 //! * [`bundle`]: registry+v1 bundles with the positions of their nodes
+//! * [`validator`] and [`finding`]: the checks of `bundle validate`
+//! * [`scorecard`]: the built-in scorecard tests
 //! * [`catalog`]: file-based catalogs: loading, validation, written form, upgrade graph
 //! * [`generate`]: bundles from the objects of an operator
 //! * [`mod@render`]: a bundle as a document of a catalog
@@ -11,7 +13,10 @@ pub mod catalog;
 pub mod files;
 pub mod generate;
 pub mod render;
+pub mod finding;
+pub mod scorecard;
 pub mod template;
+pub mod validator;
 
 mod decode;
 mod document;

@@ -210,3 +210,12 @@ const OLD_COLUMNS: Shape = List(&Struct(&[
     ("priority", Int),
     ("JSONPath", Text),
 ]));
+
+/// The shape of a PodDisruptionBudget.
+pub(crate) const POD_DISRUPTION_BUDGET: Shape = Builtin("io.k8s.api.policy.v1.PodDisruptionBudget");
+/// The shape of a PriorityClass.
+pub(crate) const PRIORITY_CLASS: Shape = Builtin("io.k8s.api.scheduling.v1.PriorityClass");
+/// The shape of a Role.
+pub(crate) const ROLE: Shape = Builtin("io.k8s.api.rbac.v1.Role");
+/// The shape of a ClusterRole.
+pub(crate) const CLUSTER_ROLE: Shape = Builtin("io.k8s.api.rbac.v1.ClusterRole");

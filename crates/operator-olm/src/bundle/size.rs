@@ -41,7 +41,6 @@ impl Write for Counter {
 
 /// Returns a number of bytes in units of 1000: `913.9 kB`.
 #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
-#[allow(dead_code, reason = "validators use it")]
 pub(crate) fn shown(bytes: u64) -> String {
     if bytes < 1000 {
         return format!("{bytes} B");

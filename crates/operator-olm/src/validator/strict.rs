@@ -1,0 +1,161 @@
+//! `strict`: mistakes that the other validators accept although OLM or a catalog refuses them later.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::removed_apis::quoted_list;
+use super::{Options, annotations_manifest, escaped};
+use crate::bundle::{Bundle, list, text};
+use crate::catalog::version::Range;
+use crate::finding::{Finding, Findings, Level};
+
+const KIND: &str = "ValidationFailed";
+
+pub(super) fn validate(bundle: &Bundle, _: &Options) -> Vec<Finding> {
+    let mut findings = Findings::new("strict");
+    check_install_modes(bundle, &mut findings);
+    check_labels(bundle, &mut findings);
+    check_webhooks(bundle, &mut findings);
+    check_upgrades(bundle, &mut findings);
+    findings.list
+}
+
+fn check_install_modes(bundle: &Bundle, findings: &mut Findings) {
+    const MODES: [&str; 4] = [
+        "OwnNamespace",
+        "SingleNamespace",
+        "MultiNamespace",
+        "AllNamespaces",
+    ];
+    let mut seen = BTreeSet::new();
+    for (index, mode) in bundle.csv_list("/spec/installModes").iter().enumerate() {
+        let (name, pointer) = (text(mode, "/type"), format!("/spec/installModes/{index}"));
+        if !MODES.contains(&name) {
+            let detail = format!("unknown install mode {name:?}: use one of {}", MODES.join(", "));
+            findings.failed(Level::Error, bundle, detail, &pointer);
+        } else if !seen.insert(name) {
+            let detail = format!("install mode {name} is given twice: OLM refuses the bundle");
+            findings.failed(Level::Error, bundle, detail, &pointer);
+        }
+    }
+}
+
+fn check_labels(bundle: &Bundle, findings: &mut Findings) {
+    let manifest = annotations_manifest(bundle);
+    let annotations = &bundle.annotations;
+    let mut add = |level: Level, label: &str, detail: String| {
+        let name = format!("operators.operatorframework.io.bundle.{label}");
+        let pointer = format!("/annotations/{}", escaped(&name));
+        let value = Some(bundle.csv_name().to_owned());
+        findings.add(level, KIND, value, detail, (&manifest, pointer.as_str()));
+    };
+    if annotations.package().is_empty() {
+        add(Level::Error, "package.v1", "the package name is empty".to_owned());
+    }
+    for (label, wanted) in [("manifests.v1", "manifests"), ("metadata.v1", "metadata")] {
+        let value = annotations.label(label).unwrap_or_default();
+        if crate::files::clean(value) != wanted {
+            let detail = format!("the label {label} is {value:?}; OLM expects {wanted:?}");
+            add(Level::Warning, label, detail);
+        }
+    }
+    let channels = annotations.channels();
+    if channels.iter().any(|channel| channel.trim() != *channel) {
+        let detail = "a channel name begins or ends with a blank, which becomes a part of the name";
+        add(Level::Error, "channels.v1", detail.to_owned());
+    }
+    let default = annotations.default_channel();
+    if !default.is_empty() && !channels.contains(&default) {
+        let detail = format!("the default channel {default:?} is none of the channels of the bundle");
+        add(Level::Warning, "channel.default.v1", detail);
+    }
+    let recommended = ["candidate", "fast", "stable"];
+    let others: Vec<String> = channels
+        .into_iter()
+        .filter(|channel| !recommended.iter().any(|prefix| channel.starts_with(prefix)))
+        .map(str::to_owned)
+        .collect();
+    if !others.is_empty() {
+        let detail = format!(
+            "channel(s) {} are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming",
+            quoted_list(&others)
+        );
+        add(Level::Warning, "channels.v1", detail);
+    }
+}
+
+fn check_webhooks(bundle: &Bundle, findings: &mut Findings) {
+    let deployments = bundle.csv_list("/spec/install/spec/deployments");
+    let deployments: BTreeSet<&str> = deployments
+        .iter()
+        .map(|deployment| text(deployment, "/name"))
+        .collect();
+    let mut names = BTreeSet::new();
+    for (index, webhook) in bundle.csv_list("/spec/webhookdefinitions").iter().enumerate() {
+        let pointer = format!("/spec/webhookdefinitions/{index}");
+        let mut fail = |field: &str, detail: String| {
+            findings.failed(Level::Error, bundle, detail, &format!("{pointer}/{field}"));
+        };
+        let deployment = text(webhook, "/deploymentName");
+        if !deployments.contains(deployment) {
+            let detail = format!(
+                "the webhook is served by deployment {deployment:?}, which the bundle does not install"
+            );
+            fail("deploymentName", detail);
+        }
+        let name = text(webhook, "/generateName");
+        if name.is_empty() || !names.insert(name) {
+            fail(
+                "generateName",
+                format!("the webhook needs a generateName of its own, not {name:?}"),
+            );
+        }
+        let side_effects = text(webhook, "/sideEffects");
+        if !matches!(side_effects, "None" | "NoneOnDryRun") {
+            fail(
+                "sideEffects",
+                format!("sideEffects must be None or NoneOnDryRun, not {side_effects:?}"),
+            );
+        }
+        if list(webhook, "/admissionReviewVersions").is_empty() {
+            fail(
+                "admissionReviewVersions",
+                "admissionReviewVersions must not be empty".to_owned(),
+            );
+        }
+        let timeout = webhook.get("timeoutSeconds").and_then(Value::as_i64);
+        if timeout.is_some_and(|timeout| !(1..=30).contains(&timeout)) {
+            fail(
+                "timeoutSeconds",
+                "timeoutSeconds must be between 1 and 30".to_owned(),
+            );
+        }
+        let port = webhook.get("containerPort").and_then(Value::as_i64);
+        if port.is_some_and(|port| !(1..=65535).contains(&port)) {
+            fail(
+                "containerPort",
+                "containerPort must be between 1 and 65535".to_owned(),
+            );
+        }
+    }
+}
+
+fn check_upgrades(bundle: &Bundle, findings: &mut Findings) {
+    if let Some(range) = bundle.csv_annotation("olm.skipRange")
+        && let Err(reason) = Range::parse(range)
+    {
+        let detail = format!("olm.skipRange {range:?} is no range of versions: {reason}");
+        findings.failed(
+            Level::Error,
+            bundle,
+            detail,
+            "/metadata/annotations/olm.skipRange",
+        );
+    }
+    let replaces = text(&bundle.csv, "/spec/replaces");
+    if !replaces.is_empty() && replaces == bundle.csv_name() {
+        let detail = "the bundle replaces itself";
+        findings.failed(Level::Error, bundle, detail, "/spec/replaces");
+    }
+}
