@@ -11,9 +11,9 @@
 pub mod bundle;
 pub mod catalog;
 pub mod files;
+pub mod finding;
 pub mod generate;
 pub mod render;
-pub mod finding;
 pub mod scorecard;
 pub mod template;
 pub mod validator;

@@ -2,7 +2,7 @@
 //!
 //! `recorded/bundles.json` holds two bundles, and for each case the operations that change one of them.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 

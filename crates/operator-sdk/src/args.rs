@@ -1,6 +1,7 @@
 //! What was typed: one file per command, clap types only.
 
 mod build;
+mod bundle;
 mod catalog;
 mod cluster;
 mod completion;
@@ -24,6 +25,9 @@ mod upgrade;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
+pub(crate) use self::bundle::{
+    BundleCommand, BundleOutputArg, BundleValidateArgs, ScoreOutputArg, ScorecardArgs,
+};
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,
     CatalogValidateArgs,
@@ -92,6 +96,9 @@ pub(crate) enum Command {
     Crd(CrdCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Rbac(RbacCommand),
+    #[command(subcommand, arg_required_else_help = true)]
+    Bundle(BundleCommand),
+    Scorecard(ScorecardArgs),
     #[command(subcommand, arg_required_else_help = true)]
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),

@@ -130,6 +130,8 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Catalog(command) => return run::catalog::run(&command, report),
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Rbac(command) => return run::rbac::run(&command, report),
+        Command::Bundle(command) => return run::bundle::run(&command, report),
+        Command::Scorecard(args) => return run::scorecard::run(&args, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,
         Command::Completion(args) => report.text(&args.script()),

@@ -1,6 +1,7 @@
 //! Commands, from their arguments to their report.
 
 pub(crate) mod build;
+pub(crate) mod bundle;
 pub(crate) mod catalog;
 pub(crate) mod cluster;
 pub(crate) mod crd;
@@ -17,6 +18,7 @@ pub(crate) mod quickstart;
 pub(crate) mod rbac;
 pub(crate) mod render;
 pub(crate) mod scaffold;
+pub(crate) mod scorecard;
 pub(crate) mod texts;
 pub(crate) mod upgrade;
 pub(crate) mod webhooks;

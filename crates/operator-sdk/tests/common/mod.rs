@@ -127,8 +127,11 @@ impl Dir {
         let _ = std::fs::remove_dir_all(self.path.join(path));
     }
 
+    /// Writes a file, and the folders that lead to it.
     pub fn write(&self, path: &str, text: &str) {
-        std::fs::write(self.path.join(path), text).unwrap();
+        let path = self.path.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 }
 

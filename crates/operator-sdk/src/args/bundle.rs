@@ -1,0 +1,87 @@
+//! `operator-sdk bundle` and `operator-sdk scorecard`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Check bundles of the Operator Lifecycle Manager.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum BundleCommand {
+    Validate(BundleValidateArgs),
+}
+
+/// The form of findings about a bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BundleOutputArg {
+    /// Log lines, each with the file, line and column of the finding.
+    #[default]
+    Text,
+    /// The JSON document of operator-sdk.
+    #[value(name = "json-alpha1")]
+    JsonAlpha1,
+    /// A SARIF 2.1.0 document for code scanning.
+    Sarif,
+}
+
+/// Validate a bundle directory: its format, its ClusterServiceVersion, its definitions and its other objects.
+///
+/// Exits with 1 if there are errors; warnings alone do not fail.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:\n  operator-sdk bundle validate bundle\n  operator-sdk bundle validate bundle --select-optional suite=operatorframework --optional-values k8s-version=1.25"
+)]
+pub(crate) struct BundleValidateArgs {
+    /// The bundle directory.
+    #[arg(value_name = "DIR|IMAGE", required_unless_present = "list_optional")]
+    pub(crate) bundle: Option<String>,
+    /// Run the optional validators with these labels: `name=NAME` or `suite=operatorframework`.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) select_optional: Option<String>,
+    /// Values for optional validators, such as k8s-version=1.25 or index-path=bundle.Dockerfile.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub(crate) optional_values: Vec<String>,
+    /// List the optional validators.
+    #[arg(long)]
+    pub(crate) list_optional: bool,
+    /// Correct what can be corrected without a decision: the case of names, incomplete versions.
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// The form of the findings.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: BundleOutputArg,
+}
+
+/// The form of scorecard results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScoreOutputArg {
+    /// Blocks of text.
+    #[default]
+    Text,
+    /// A TestList.
+    Json,
+    /// An XML report with a suite for each test.
+    Xunit,
+}
+
+/// Run the built-in scorecard tests of a bundle directory, without a cluster.
+///
+/// Exits with 1 unless all tests pass.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  operator-sdk scorecard bundle --selector suite=olm")]
+pub(crate) struct ScorecardArgs {
+    /// The bundle directory.
+    #[arg(value_name = "DIR|IMAGE")]
+    pub(crate) bundle: String,
+    /// Run the tests with these labels only.
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
+    pub(crate) selector: String,
+    /// The configuration [default: tests/scorecard/config.yaml of the bundle].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// List the tests and do not run them.
+    #[arg(short = 'L', long)]
+    pub(crate) list: bool,
+    /// The form of the results.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: ScoreOutputArg,
+}

@@ -1,0 +1,223 @@
+//! `bundle validate`: a bundle directory against the validators of the Operator Lifecycle Manager.
+
+mod output;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use apimachinery::selector::LabelSelector;
+use operator_olm::bundle::{self, Bundle, LoadError};
+use operator_olm::files::{self, Files, ReadError};
+use operator_olm::finding::Finding;
+use operator_olm::validator::{self, OPTIONAL, Optional, Options};
+
+use crate::args::{BundleCommand, BundleValidateArgs};
+use crate::failure::{Failure, Hinted};
+use crate::report::Report;
+
+/// Bytes of a file that an option names.
+const FILE_MAX: u64 = 1 << 20;
+
+/// A bundle that cannot be read, or arguments that do not fit.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BundleError {
+    #[error("invalid command args: an image tag or directory is a required argument")]
+    Missing,
+    #[error("{0} is not a directory")]
+    Image(String),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{error}")]
+    Load { error: LoadError, place: String },
+    #[error("invalid command args: selector {0:?} does not match any validator labels")]
+    Selector(String),
+    #[error("invalid selector {selector:?}: {reason}")]
+    SelectorSyntax { selector: String, reason: String },
+    #[error("invalid value {0:?} of --optional-values: it must be KEY=VALUE")]
+    Value(String),
+    #[error("cannot read {path}: {reason}")]
+    File { path: String, reason: String },
+}
+
+impl Hinted for BundleError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Missing => "name the bundle directory, such as `bundle`".to_owned(),
+            Self::Image(image) => format!(
+                "bundle images are not pulled: extract the image and name the directory, for example `docker create --name bundle {image} - && docker cp bundle:/ bundle`"
+            ),
+            Self::Read(_) => "name a directory with metadata/ and manifests/".to_owned(),
+            Self::Load { place, .. } => {
+                format!("correct {place}, and run the command again for the other findings")
+            }
+            Self::Selector(_) => "list the labels with --list-optional".to_owned(),
+            Self::SelectorSyntax { .. } => "write labels such as name=good-practices".to_owned(),
+            Self::Value(_) => "write, for example, --optional-values k8s-version=1.25".to_owned(),
+            Self::File { .. } => "name a file that exists and can be read".to_owned(),
+        })
+    }
+}
+
+/// A bundle directory that was read.
+pub(crate) struct Loaded {
+    pub(crate) files: Files,
+    pub(crate) bundle: Bundle,
+}
+
+/// Loads the bundle in a directory.
+pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
+    if !Path::new(place).is_dir() {
+        return Err(BundleError::Image(place.to_owned()));
+    }
+    let files = files::read(Path::new(place))?;
+    let bundle = bundle::load(&files).map_err(|error| BundleError::Load {
+        place: match &error.path {
+            Some(path) => files.shown(path),
+            None => place.to_owned(),
+        },
+        error,
+    })?;
+    Ok(Loaded { files, bundle })
+}
+
+/// `operator-sdk bundle`.
+pub(crate) fn run(command: &BundleCommand, report: &Report) -> Result<ExitCode, Failure> {
+    match command {
+        BundleCommand::Validate(args) => validate(args, report),
+    }
+}
+
+fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Failure> {
+    if args.list_optional {
+        output::list(report);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let place = args.bundle.as_deref().ok_or(BundleError::Missing)?;
+    let selected = selected(args.select_optional.as_deref())?;
+    let options = options(&args.optional_values)?;
+    let mut loaded = load(place)?;
+    let mut findings = findings(&loaded, &selected, &options);
+    if args.fix {
+        for _ in 0..FIXES_MAX {
+            if !fix(place, &loaded, &findings, report)? {
+                break;
+            }
+            loaded = load(place)?;
+            findings = self::findings(&loaded, &selected, &options);
+        }
+    }
+    output::print(&loaded.files, &findings, args.output, report);
+    Ok(if findings.iter().any(Finding::is_error) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Each round of fixes corrects at least one finding of each file.
+const FIXES_MAX: usize = 100;
+
+fn findings(loaded: &Loaded, selected: &[&Optional], options: &Options) -> Vec<Finding> {
+    let mut findings = validator::format(&loaded.files);
+    findings.extend(validator::validate(&loaded.bundle));
+    for optional in selected {
+        findings.extend(validator::warnings_first(optional.run(&loaded.bundle, options)));
+    }
+    findings
+}
+
+fn selected(selector: Option<&str>) -> Result<Vec<&'static Optional>, BundleError> {
+    let Some(selector) = selector else {
+        return Ok(Vec::new());
+    };
+    let parsed: LabelSelector = selector.parse().map_err(|reason| BundleError::SelectorSyntax {
+        selector: selector.to_owned(),
+        reason,
+    })?;
+    let matches = |optional: &&Optional| {
+        let object = serde_json::json!({"metadata": {"labels": optional.labels()}});
+        parsed.matches(&object)
+    };
+    let selected: Vec<&Optional> = OPTIONAL.iter().filter(matches).collect();
+    if selected.is_empty() {
+        return Err(BundleError::Selector(selector.to_owned()));
+    }
+    Ok(selected)
+}
+
+fn options(values: &[String]) -> Result<Options, BundleError> {
+    let pair = |value: &String| match value.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(BundleError::Value(value.clone())),
+    };
+    let values: BTreeMap<String, String> = values.iter().map(pair).collect::<Result<_, _>>()?;
+    let index = values.get("index-path").map(|path| read(path));
+    let categories = match std::env::var("OPERATOR_BUNDLE_CATEGORIES") {
+        Ok(path) if !path.is_empty() => Some(categories(&path)?),
+        _ => None,
+    };
+    Ok(Options {
+        values,
+        categories,
+        index,
+    })
+}
+
+fn read(path: &str) -> Result<String, String> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut content = String::new();
+    let read = file.take(FILE_MAX).read_to_string(&mut content);
+    read.map_err(|error| error.to_string())?;
+    Ok(content)
+}
+
+/// Reads the categories of a file `{"categories": ["a", "b"]}`.
+fn categories(path: &str) -> Result<Vec<String>, BundleError> {
+    let fail = |reason: String| BundleError::File {
+        path: path.to_owned(),
+        reason,
+    };
+    let content = read(path).map_err(fail)?;
+    let parsed = apimachinery::json::parse(content.as_bytes()).map_err(fail)?;
+    let list = parsed
+        .value
+        .get("categories")
+        .and_then(serde_json::Value::as_array);
+    let list = list.ok_or_else(|| fail("it has no list `categories`".to_owned()))?;
+    Ok(list
+        .iter()
+        .filter_map(|item| Some(item.as_str()?.to_owned()))
+        .collect())
+}
+
+/// Applies the first fix of each file; false if there is none.
+fn fix(place: &str, loaded: &Loaded, findings: &[Finding], report: &Report) -> Result<bool, BundleError> {
+    let mut fixed: BTreeMap<&str, String> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| finding.fix.is_some()) {
+        if fixed.contains_key(finding.path.as_str()) {
+            continue;
+        }
+        let content = loaded.files.content(&finding.path).unwrap_or_default();
+        let Some(new) = std::str::from_utf8(content)
+            .ok()
+            .and_then(|content| finding.fixed(content))
+        else {
+            continue;
+        };
+        if let Some(fix) = &finding.fix {
+            let (file, line) = (loaded.files.shown(&finding.path), finding.place.line);
+            report.progress(&format!("fixed {file}:{line}: {} is now {}", fix.from, fix.to));
+        }
+        fixed.insert(&finding.path, new);
+    }
+    for (path, content) in &fixed {
+        let path = Path::new(place).join(path);
+        std::fs::write(&path, content).map_err(|error| BundleError::File {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(!fixed.is_empty())
+}

@@ -1,0 +1,97 @@
+//! `bundle validate` and `scorecard`: what they print, and how they end.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+
+mod common;
+
+use common::Dir;
+use serde_json::Value;
+
+const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
+
+/// A project with the recorded bundle `memcached`.
+fn bundle() -> Dir {
+    let dir = Dir::named("bundle");
+    let recorded = include_str!("../../operator-olm/tests/recorded/bundles.json");
+    let recorded: Value = serde_json::from_str(recorded).unwrap();
+    for (path, text) in recorded["base"]["memcached"].as_object().unwrap() {
+        dir.write(&format!("bundle/{path}"), text.as_str().unwrap());
+    }
+    dir
+}
+
+fn printed(dir: &Dir, arguments: &[&str]) -> (i32, String) {
+    let output = dir.run(arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code().unwrap(), text)
+}
+
+#[test]
+fn a_valid_bundle_passes() {
+    let dir = bundle();
+    assert_eq!(
+        printed(&dir, &["bundle", "validate", "bundle"]),
+        (0, String::new())
+    );
+    let json = "{\n    \"passed\": true,\n    \"outputs\": null\n}\n";
+    assert_eq!(
+        printed(&dir, &["bundle", "validate", "bundle", "-o", "json-alpha1"]),
+        (0, json.to_owned())
+    );
+}
+
+#[test]
+fn findings_have_positions_and_can_be_fixed() {
+    let dir = bundle();
+    dir.replace(CSV, "minKubeVersion: 1.25.0", "minKubeVersion: v1.25");
+    dir.replace(CSV, "capabilities: Basic Install", "capabilities: basic install");
+    let arguments = [
+        "bundle",
+        "validate",
+        "bundle",
+        "--select-optional",
+        "name=capabilities",
+    ];
+    let (code, text) = printed(&dir, &arguments);
+    assert_eq!(code, 1);
+    assert!(
+        text.contains("csv.Spec.MinKubeVersion has an invalid value: v1.25"),
+        "{text}"
+    );
+    assert!(text.contains(&format!(" at={CSV}:")), "{text}");
+    let sarif = [&arguments[..], &["-o", "sarif"]].concat();
+    let sarif: Value = serde_json::from_str(&printed(&dir, &sarif).1).unwrap();
+    assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().len(), 2);
+    let fix = [&arguments[..], &["--fix"]].concat();
+    assert_eq!(printed(&dir, &fix), (0, String::new()));
+    assert!(dir.read(CSV).contains("minKubeVersion: 1.25.0"));
+    assert!(dir.read(CSV).contains("capabilities: Basic Install"));
+}
+
+#[test]
+fn wrong_arguments_are_errors_with_hints() {
+    let dir = bundle();
+    let text = dir.fails(&["bundle", "validate", "bundle", "--select-optional", "name=none"]);
+    assert!(text.contains("does not match any validator labels"), "{text}");
+    let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1"]);
+    assert!(text.contains("bundle images are not pulled"), "{text}");
+}
+
+#[test]
+fn the_scorecard_runs_the_tests_that_are_selected() {
+    let dir = bundle();
+    let (code, text) = printed(&dir, &["scorecard", "bundle"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("State: pass").count(), 6, "{text}");
+    let arguments = [
+        "scorecard",
+        "bundle",
+        "-l",
+        "test=basic-check-spec-test",
+        "-o",
+        "json",
+    ];
+    let json: Value = serde_json::from_str(&printed(&dir, &arguments).1).unwrap();
+    assert_eq!(json["items"][0]["status"]["results"][0]["state"], "pass");
+    assert_eq!(json["items"].as_array().unwrap().len(), 1);
+}
