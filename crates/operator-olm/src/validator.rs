@@ -29,7 +29,7 @@ pub(crate) use csv::api_of;
 pub(crate) use example::{Examples, examples};
 pub use format::format;
 
-/// What a validator needs to know beside the bundle.
+/// The input of a validator beside the bundle.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The values of `--optional-values`.

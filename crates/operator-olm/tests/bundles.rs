@@ -94,7 +94,7 @@ fn problems(case: &Value, files: &Files) -> Vec<String> {
     problems
 }
 
-/// What follows is the text of Go's decoders.
+/// The rest of such an error is the text of Go's decoders.
 fn up_to_decoder(text: &str) -> &str {
     let ends = ["while decoding JSON:", "converting YAML to JSON:"];
     let end = ends

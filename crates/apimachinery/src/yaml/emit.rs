@@ -62,7 +62,7 @@ pub fn to_documents<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
         .collect()
 }
 
-/// Where a block collection begins.
+/// The place at which a block collection begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     /// On a line of its own, which is still to be indented.

@@ -48,7 +48,7 @@ pub(crate) struct DeleteArgs {
     pub(crate) timeout: Duration,
 }
 
-/// How objects of the project's kinds are protected from being deleted with their CRDs.
+/// Protection of the objects of the project's kinds against deletion with their CRDs.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct DeleteCrdsArgs {
     /// Delete the objects of the project's kinds without asking; only a terminal is asked.

@@ -52,7 +52,7 @@ pub(crate) struct InitArgs {
     skip_go_version_check: bool,
 }
 
-/// Where the SDK's crates come from.
+/// The source of the SDK's crates.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SdkArgs {
     /// Take the SDK's crates from a checkout on this machine, through .cargo/config.toml, which git ignores; Cargo.toml

@@ -1,4 +1,4 @@
-//! How a project depends on the crates of the SDK.
+//! The dependencies of a project on the crates of the SDK.
 //!
 //! Cargo.toml, which is committed, names a version or a git revision and never a path of a machine. A checkout of the SDK
 //! takes the place of the version through a `[patch]` in `.cargo/config.toml`, which git ignores.

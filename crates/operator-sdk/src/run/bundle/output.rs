@@ -10,7 +10,7 @@ use crate::report::Report;
 
 /// Prints the optional validators.
 pub(super) fn list(report: &Report) {
-    report.line(&format!("{:<24}{:<48}DESCRIPTION", "NAME", "LABELS"));
+    report.line(&format!("{:<24}{:<52}DESCRIPTION", "NAME", "LABELS"));
     for optional in OPTIONAL {
         let labels: Vec<String> = optional
             .labels()
@@ -18,7 +18,7 @@ pub(super) fn list(report: &Report) {
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
         let (name, labels) = (optional.name, labels.join(","));
-        report.line(&format!("{name:<24}{labels:<48}{}", optional.description));
+        report.line(&format!("{name:<24}{labels:<52}{}", optional.description));
     }
 }
 
