@@ -128,7 +128,7 @@ fn what_cannot_be_rendered_is_named() {
     let cases = [
         (
             "== kustomization.yaml\nresources:\n- gone.yaml\n",
-            "gone.yaml/kustomization.yaml does not exist",
+            "gone.yaml does not exist",
         ),
         (
             "== kustomization.yaml\nconfigMapGenerator:\n- name: a\n",

@@ -62,6 +62,9 @@ pub(crate) use self::upgrade::UpgradeArgs;
 #[derive(Debug, Parser)]
 #[command(name = "operator-sdk", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    /// Log more on the standard error: what `RUST_LOG=info` logs.
+    #[arg(long, global = true, hide = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

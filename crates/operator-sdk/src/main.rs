@@ -62,7 +62,7 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
             return Ok(code);
         }
     };
-    init_logging();
+    init_logging(cli.verbose);
     signal::keep_on_file_size_limit();
     run::upgrade::check_record(&words)?;
     let before = run::upgrade::project_text();
@@ -75,10 +75,11 @@ fn run(report: &Report) -> Result<ExitCode, Failure> {
 }
 
 /// The log of the embedded control plane: warnings, unless `RUST_LOG` says otherwise.
-fn init_logging() {
+fn init_logging(verbose: bool) {
     // Failed connections are reported as errors of the command.
     let filter = match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => tracing_subscriber::EnvFilter::new(directives),
+        _ if verbose => tracing_subscriber::EnvFilter::new("info"),
         _ => tracing_subscriber::EnvFilter::new("warn,kube_client::client::builder=off"),
     };
     let log = tracing_subscriber::fmt()

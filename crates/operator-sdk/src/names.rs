@@ -224,10 +224,15 @@ pub(crate) fn check_kind_syntax(kind: &str) -> Result<(), InvalidName> {
     if well_formed {
         return Ok(());
     }
+    let rule = if kind.len() > 63 {
+        "a kind has at most 63 characters"
+    } else {
+        "a kind is in CamelCase: a capital first, then letters and digits"
+    };
     Err(InvalidName {
         what: "kind",
         given: kind.to_owned(),
-        rule: "a kind is in CamelCase: a capital first, then letters and digits",
+        rule,
         suggestion: Some(format!("use `--kind {}`", nearest_kind(kind))),
     })
 }
@@ -280,9 +285,27 @@ pub(crate) fn check_plural(plural: &str) -> Result<(), InvalidName> {
     })
 }
 
-/// The plural of a kind by the common rules of English, in lower case.
+/// Last words of kinds whose plural follows no rule.
+const IRREGULAR_PLURALS: [(&str, &str); 8] = [
+    ("data", "data"),
+    ("equipment", "equipment"),
+    ("information", "information"),
+    ("series", "series"),
+    ("species", "species"),
+    ("child", "children"),
+    ("mouse", "mice"),
+    ("person", "people"),
+];
+
+/// Returns the plural of a kind by the common rules of English, in lower case.
 pub(crate) fn plural_of(kind: &str) -> String {
     let word = kind.to_lowercase();
+    let irregular = IRREGULAR_PLURALS
+        .iter()
+        .find_map(|(singular, plural)| Some(format!("{}{plural}", word.strip_suffix(singular)?)));
+    if let Some(plural) = irregular {
+        return plural;
+    }
     let stem = |suffix: &str| word.strip_suffix(suffix).map(str::to_owned);
     let vowel_before_y = ["ay", "ey", "iy", "oy", "uy"]
         .iter()
@@ -361,7 +384,17 @@ mod tests {
 
     #[test]
     fn plurals_follow_english() {
-        let kinds = ["Memcached", "Policy", "Gateway", "Ingress", "Mesh", "Box"];
+        let kinds = [
+            "Memcached",
+            "Policy",
+            "Gateway",
+            "Ingress",
+            "Mesh",
+            "Box",
+            "Data",
+            "Metadata",
+            "ComputerMouse",
+        ];
         let plurals = [
             "memcacheds",
             "policies",
@@ -369,6 +402,9 @@ mod tests {
             "ingresses",
             "meshes",
             "boxes",
+            "data",
+            "metadata",
+            "computermice",
         ];
         assert_eq!(kinds.map(plural_of), plurals);
     }

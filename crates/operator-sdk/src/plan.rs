@@ -82,9 +82,7 @@ impl Hinted for PlanError {
             Self::AlreadyThere(_) => {
                 "write its files again with `--force`, or choose another name".to_owned()
             }
-            Self::NoSuchKind(_) => {
-                "write its type with `operator-sdk create api`, without `--resource=false`".to_owned()
-            }
+            Self::NoSuchKind(_) => "add the kind first, with `operator-sdk create api --resource`".to_owned(),
             Self::NotThere(_) => {
                 "PROJECT lists what the project has; check the group, the version and the kind".to_owned()
             }

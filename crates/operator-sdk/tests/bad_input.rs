@@ -50,6 +50,108 @@ fn a_kind_in_lower_case() {
 }
 
 #[test]
+fn a_kind_that_is_too_long() {
+    let kind = format!("K{}", "a".repeat(70));
+    check(&create_api(&[("--kind", &kind)]), &["at most 63 characters"]);
+}
+
+#[test]
+fn a_group_with_the_domain_of_the_project() {
+    let dir = Dir::project();
+    let arguments = [
+        "create",
+        "api",
+        "--group=g.example.com",
+        "--version=v1",
+        "--kind=Foo",
+        "--dry-run",
+    ];
+    let said = String::from_utf8(dir.run(&arguments).stderr).unwrap();
+    check(
+        &said,
+        &[
+            "warning: the API group is g.example.com.example.com",
+            "`--group g`",
+        ],
+    );
+    let arguments = [
+        "create",
+        "api",
+        "--group=g.example.org",
+        "--version=v1",
+        "--kind=Foo",
+        "--dry-run",
+    ];
+    assert!(dir.run(&arguments).stderr.is_empty());
+}
+
+#[test]
+fn a_data_directory_that_is_a_file() {
+    let dir = Dir::named("op");
+    dir.write("file", "");
+    check(
+        &dir.fails(&["cluster", "up", "--data-dir", "file"]),
+        &["the data directory file is not a directory", "--data-dir"],
+    );
+}
+
+/// Flags of kubebuilder and of the operator-sdk in Go are taken, or refused with the reason.
+#[test]
+fn flags_of_projects_in_go() {
+    let dir = Dir::named("op");
+    let cases: [(&[&str], &[&str]); 4] = [
+        (
+            &["init", "--plugins=go/v3"],
+            &["go/v3 scaffolds projects in Go", "omit `--plugins`"],
+        ),
+        (
+            &["init", "--plugins", "helm.sdk.operatorframework.io/v1"],
+            &["Helm charts"],
+        ),
+        (
+            &["init", "--plugins=deploy-image/v1-alpha"],
+            &["create api --image"],
+        ),
+        (
+            &["init", "--component-config"],
+            &["`--component-config` is not supported", "flags"],
+        ),
+    ];
+    for (arguments, parts) in cases {
+        check(&dir.fails(arguments), parts);
+    }
+    dir.ok(&[
+        "init",
+        "--domain=example.com",
+        "--component-config=false",
+        "--verbose",
+    ]);
+    for make in ["--make", "--make=false"] {
+        dir.ok(&[
+            "create",
+            "api",
+            "--group=g",
+            "--version=v1",
+            "--kind=Foo",
+            "--dry-run",
+            make,
+        ]);
+    }
+    for command in [
+        &["init"][..],
+        &["create", "api"],
+        &["create", "webhook"],
+        &["edit"],
+    ] {
+        let help = dir.ok(&[command, &["--help"]].concat());
+        assert!(
+            help.contains("--plugins <NAME/VERSION,...>"),
+            "{command:?}: {help}"
+        );
+    }
+}
+
+#[test]
 fn an_invalid_group() {
     check(
         &create_api(&[("--group", "Cache_1")]),
@@ -180,7 +282,7 @@ fn kinds_of_others() {
             "--external-api-path=a::b",
             "--resource",
         ]),
-        &["somebody else's"],
+        &["belongs to another project"],
     );
     check(
         &create(&[
@@ -250,7 +352,10 @@ fn webhooks_that_cannot_be() {
     check(&webhook(&[]), &["no webhook was named", "--defaulting"]);
     check(
         &webhook(&["--defaulting"]),
-        &["cache/v1alpha1 Memcached is not a kind of this project"],
+        &[
+            "cache/v1alpha1 Memcached is not a kind of this project",
+            "create api --resource`",
+        ],
     );
     dir.ok(CREATE_MEMCACHED);
     check(&webhook(&["--conversion"]), &["no other version", "create api"]);

@@ -202,7 +202,7 @@ fn refused(dir: &Dir) {
     let cases: [(&[&str], &[&str]); 9] = [
         (
             &["build", "Op"],
-            &["\"Op\" is no name of an image", "registry.example.com"],
+            &["\"Op\" is not the name of an image", "registry.example.com"],
         ),
         (&["build", "op@sha256:00"], &["gets its digest afterwards"]),
         (&["build"], &["IMAGE"]),

@@ -172,6 +172,9 @@ fn an_operator_is_deployed_changed_pruned_and_undeployed() {
     assert_eq!(scene.labelled(), Vec::<String>::new());
     let namespaces = scene.kubectl(&["get", "namespaces", "-o", "name"]);
     assert!(!namespaces.contains(NAMESPACE), "{namespaces}");
+    let output = scene.run(&["undeploy"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, format!("namespace/{NAMESPACE} not found\n"));
 }
 
 #[test]
@@ -467,7 +470,24 @@ fn bad_input() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let cases: [(&[&str], &[&str]); 8] = [
+    let digest = format!("op@sha256:{}", "a".repeat(64));
+    let cases: [(&[&str], &[&str]); 12] = [
+        (
+            &["deploy", "--image", "UPPER case"],
+            &[
+                "\"UPPER case\" is not the name of an image",
+                "registry.example.com",
+            ],
+        ),
+        (
+            &["generate", "installer", "--image", "a:b:c"],
+            &["\"a:b:c\" is not the name of an image"],
+        ),
+        (
+            &["deploy", "--image", "op@sha256:abc"],
+            &["its digest is not `sha256:` and 64"],
+        ),
+        (&["deploy", "--image", &digest], &["none cannot be used"]),
         (
             &["install"],
             &["config/crd/kustomization.yaml does not exist", "create api"],
@@ -501,6 +521,15 @@ fn bad_input() {
             );
         }
     }
+    let role = "config/rbac/role.yaml";
+    let text = dir.read(role);
+    std::fs::remove_file(dir.path.join(role)).unwrap();
+    let errors = run(&["deploy", "--image", "op:v1"]);
+    assert!(
+        errors.contains("config/rbac/role.yaml does not exist"),
+        "{errors}"
+    );
+    dir.write(role, &text);
     dir.write("none", "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\nusers:\n- name: a\n  user: {}\nclusters:\n- name: a\n  cluster: {server: 'https://127.0.0.1:1'}\n");
     let errors = run(&["deploy", "--image", "op:v1"]);
     assert_eq!(

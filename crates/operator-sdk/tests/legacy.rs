@@ -134,7 +134,7 @@ fn what_only_means_something_in_go_is_refused_with_the_reason() {
         ),
         (&["new", "op", "--type=helm"], &["`--type=helm`"]),
         (
-            &["new", "op", "--cluster-scoped"],
+            &["new", "op", "--cluster-scoped=true"],
             &["`--cluster-scoped`", "--namespaced=false"],
         ),
         (&["new", "op", "--helm-chart=x"], &["`--helm-chart`"]),
@@ -245,7 +245,7 @@ fn dependencies_are_printed_and_vendored() {
             .unwrap();
         succeeded(arguments, output)
     };
-    with_cargo(&dir.path, &[&NEW[..], &["--vendor"]].concat());
+    with_cargo(&dir.path, &[&NEW[..], &["--vendor=true"]].concat());
     let root = dir.path.join("memcached-operator");
     assert_eq!(read(&root, ".cargo/config.toml"), "# vendor --quiet\n");
     let tested = with_cargo(

@@ -150,8 +150,8 @@ fn plugins_that_fail_are_named() {
                 "gone/v1/gone does not exist",
             ],
         ),
-        (&["--plugins=gone"], &["\"gone\" is no plugin"]),
-        (&["--plugins=../../bin/sh"], &["is no plugin"]),
+        (&["--plugins=gone"], &["\"gone\" is not a plugin"]),
+        (&["--plugins=../../bin/sh"], &["is not a plugin"]),
         (
             &["--plugins=license.example.com/v1", "--holder=nobody"],
             &["failed: nobody; holds nothing"],
@@ -168,7 +168,7 @@ fn plugins_that_fail_are_named() {
             &["--plugins=license.example.com/v1", "--holder=crash"],
             &["cannot be run: exit status: 3"],
         ),
-        (&["--plugins=,a b/v1"], &["\"a b/v1\" is no plugin"]),
+        (&["--plugins=,a b/v1"], &["\"a b/v1\" is not a plugin"]),
     ];
     for (arguments, parts) in cases {
         let scene = Scene::new();

@@ -121,6 +121,17 @@ fn the_source_of_the_sdk_can_be_changed() {
     after.remove("PROJECT");
     assert!(after.iter().all(|(path, text)| before[path] == *text));
 
+    dir.replace(
+        "Cargo.toml",
+        "operator-runtime = \"0.1\"\n",
+        "operator-runtime = \"0.1\"\noperator-lib = \"0.1\"\n",
+    );
+    dir.ok(&["edit", "--sdk-path", &crates()]);
+    let patch = format!("operator-lib = {{ path = \"{}/operator-lib\" }}", crates());
+    assert!(dir.read(".cargo/config.toml").contains(&patch));
+    dir.ok(&["edit", "--sdk-registry"]);
+    assert!(!config.exists());
+
     for wrong in ["/nope", "src"] {
         let errors = dir.fails(&["edit", "--sdk-path", wrong]);
         assert!(errors.contains("has no crates of the SDK"), "{errors}");

@@ -222,6 +222,29 @@ fn an_upgrade_keeps_the_name_of_a_project_in_another_directory() {
     assert!(upgraded().contains("Nothing has changed"));
 }
 
+/// Cargo.toml of earlier versions named a checkout by its path.
+#[test]
+fn an_upgrade_directs_cargo_to_the_checkout_that_a_path_named() {
+    let dir = Dir::project();
+    let new = dir.read("Cargo.toml");
+    let config = dir.read(".cargo/config.toml");
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    written_by_an_earlier_version(&dir, |files| {
+        let mut manifest = files["Cargo.toml"].clone();
+        for krate in ["operator-runtime", "operator-envtest"] {
+            let path = crates.join(krate);
+            let by_path = format!("{krate} = {{ path = {path:?} }}");
+            manifest = manifest.replace(&format!("{krate} = \"0.1\""), &by_path);
+        }
+        assert!(manifest.contains("path = "), "{manifest}");
+        files.insert("Cargo.toml".to_owned(), manifest);
+    });
+    dir.remove(".cargo");
+    dir.ok(&["upgrade"]);
+    assert_eq!(dir.read("Cargo.toml"), new);
+    assert_eq!(dir.read(".cargo/config.toml"), config);
+}
+
 #[test]
 fn a_record_in_one_file_is_read_and_replaced() {
     let dir = project();

@@ -111,6 +111,11 @@ struct Builder<'a> {
     overrides: &'a Overrides,
 }
 
+/// Tells whether an entry names a file rather than a directory; `read` cannot.
+fn is_file_name(path: &str) -> bool {
+    [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end))
+}
+
 // === impl Builder ===
 
 impl Builder<'_> {
@@ -159,6 +164,7 @@ impl Builder<'_> {
             let target = normalized(directory, entry);
             match (self.read)(&target) {
                 Some(text) => layer.add(&target, resources_of(&target, &text)?)?,
+                None if is_file_name(&target) => return Err(BuildError::Missing(target)),
                 None => {
                     let below = self.directory(&target, depth + 1)?;
                     layer.references.merge(below.references);

@@ -2,6 +2,8 @@
 
 use clap::{ArgAction, Args};
 
+use super::init::PluginArgs;
+
 /// Add a kind to the project: its type, its controller, a sample, a test and its roles.
 ///
 /// A further version of a kind that is there joins its definition; the first one stays the stored one. Kinds of
@@ -45,9 +47,14 @@ pub(crate) struct CreateApiArgs {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) image: ImageArgs,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    // A flag of kubebuilder: whether to run `make generate` afterwards. Rust types need no generated code.
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    make: Option<bool>,
 }
 
 /// Where the type of a kind of somebody else is.

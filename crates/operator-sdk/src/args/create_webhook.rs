@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::create_api::ExternalArgs;
 use super::delete::{ConsentArgs, KindArgs};
+use super::init::PluginArgs;
 
 /// Add webhooks to a kind: defaults, checks, conversion between its versions.
 ///
@@ -26,6 +27,8 @@ pub(crate) struct CreateWebhookArgs {
     /// Write the files of the webhooks again, even if they are there.
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
+use super::init::PluginArgs;
 use super::{License, SdkArgs};
 
 /// Change what the project as a whole is.
@@ -48,6 +49,8 @@ pub(crate) struct EditArgs {
     /// Write over files that you changed.
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -40,6 +40,8 @@ pub(crate) struct InitArgs {
     pub(crate) namespaced: bool,
     #[command(flatten)]
     pub(crate) sdk: SdkArgs,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// Show what would be written, as a diff, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -50,6 +52,17 @@ pub(crate) struct InitArgs {
     fetch_deps: Option<bool>,
     #[arg(long, hide = true)]
     skip_go_version_check: bool,
+    /// Refused with the reason.
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) component_config: Option<bool>,
+}
+
+/// Plugins in other languages. `run::plugin` takes the flag out of the command line before it is parsed.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PluginArgs {
+    /// External plugins that take part in this command and the later ones, by the protocol of kubebuilder.
+    #[arg(long, value_name = "NAME/VERSION,...")]
+    plugins: Option<String>,
 }
 
 /// The source of the SDK's crates.

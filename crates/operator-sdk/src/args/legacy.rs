@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::run::LocalArgs;
 
@@ -27,22 +27,22 @@ pub(crate) struct NewArgs {
     #[arg(long, requires = "api_version")]
     pub(crate) kind: Option<String>,
     /// Make a git repository of the directory.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) git_init: bool,
     /// Nothing: a repository is made only with `--git-init`.
-    #[arg(long, conflicts_with = "git_init")]
+    #[arg(long, conflicts_with = "git_init", action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_git_init: bool,
     /// Put the source of all dependencies into vendor/ (`cargo vendor`).
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) vendor: bool,
     /// The file with the head of every source file.
     #[arg(long, value_name = "FILE")]
     pub(crate) header_file: Option<PathBuf>,
     /// Nothing: there is no step to leave out.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_validation: bool,
     /// Nothing: there is no step to leave out.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) skip_generation: bool,
     #[arg(long, value_name = "VERSION", value_parser = ["v1"])]
     pub(crate) crd_version: Option<String>,
@@ -52,9 +52,9 @@ pub(crate) struct NewArgs {
     /// Go's; refused with the reason.
     #[arg(long)]
     pub(crate) dep_manager: Option<String>,
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) cluster_scoped: bool,
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, default_value_t = false, hide_default_value = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) generate_playbook: bool,
     #[arg(long)]
     pub(crate) helm_chart: Option<String>,

@@ -14,7 +14,7 @@ pub(crate) struct Reference {
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{name:?} is no name of an image: {reason}")]
+#[error("{name:?} is not the name of an image: {reason}")]
 pub(crate) struct ReferenceError {
     name: String,
     reason: &'static str,
@@ -67,6 +67,20 @@ impl Reference {
         })
     }
 
+    /// Checks the name of an image that a cluster pulls, which may have a digest.
+    pub(crate) fn check(text: &str) -> Result<(), ReferenceError> {
+        let Some((name, digest)) = text.split_once('@') else {
+            return Self::parse(text).map(drop);
+        };
+        if !is_digest(digest) {
+            return Err(ReferenceError {
+                name: text.to_owned(),
+                reason: "its digest is not `sha256:` and 64 hexadecimal digits",
+            });
+        }
+        Self::parse(name).map(drop)
+    }
+
     /// Whether the registry is on this machine, where TLS is not usual.
     pub(crate) fn is_local(&self) -> bool {
         let host = self
@@ -86,6 +100,15 @@ fn split_host(name: &str) -> (&str, &str) {
         },
         _ => (DOCKER, name),
     }
+}
+
+fn is_digest(digest: &str) -> bool {
+    digest.strip_prefix("sha256:").is_some_and(|digits| {
+        digits.len() == 64
+            && digits
+                .chars()
+                .all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c))
+    })
 }
 
 fn is_tag(tag: &str) -> bool {

@@ -7,7 +7,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
 use super::draft::Draft;
 use super::{Plan, PlanError};
-use crate::project::layout::SDK_CRATES as CRATES;
+use crate::project::layout::{OPTIONAL_SDK_CRATES, SDK_CRATES};
 use crate::project::{Project, Tree, layout};
 
 /// Cargo's configuration of one checkout of a project.
@@ -58,10 +58,48 @@ fn version() -> &'static str {
     )
 }
 
+/// The crates of the SDK that a project may name.
+fn all_crates() -> impl Iterator<Item = &'static str> {
+    SDK_CRATES.into_iter().chain(OPTIONAL_SDK_CRATES)
+}
+
+/// Returns the crates that a checkout takes the place of. Cargo warns of a patch that nothing uses, and records it in
+/// Cargo.lock, so an optional crate is patched only if Cargo.toml names it.
+fn patched(manifest: &str) -> Vec<&'static str> {
+    let document: DocumentMut = manifest.parse().unwrap_or_default();
+    let is_named = |krate: &&str| {
+        let tables = ["dependencies", "dev-dependencies"];
+        tables.iter().any(|table| {
+            let table = document.get(table).and_then(Item::as_table_like);
+            table.is_some_and(|table| table.contains_key(krate))
+        })
+    };
+    SDK_CRATES
+        .into_iter()
+        .chain(OPTIONAL_SDK_CRATES.into_iter().filter(is_named))
+        .collect()
+}
+
+/// Returns the directory of the SDK's crates if Cargo.toml names it by a path, as earlier versions wrote it.
+pub(crate) fn path_in_manifest(manifest: &str) -> Option<String> {
+    let document: DocumentMut = manifest.parse().ok()?;
+    let dependency = document.get("dependencies")?.get(SDK_CRATES[0])?;
+    let path = dependency.get("path")?.as_str()?;
+    Some(
+        path.strip_suffix(&format!("/{}", SDK_CRATES[0]))
+            .unwrap_or(path)
+            .to_owned(),
+    )
+}
+
 /// Adds the files that direct cargo to a checkout, or away from one, to the plan of a new project.
 pub(crate) fn direct(plan: &mut Plan, tree: &Tree, source: &SdkSource) -> Result<(), PlanError> {
     let before = tree.get(CONFIG);
-    let after = configuration(before, source)?;
+    let manifest = plan
+        .planned(layout::CARGO)
+        .flatten()
+        .or_else(|| tree.get(layout::CARGO));
+    let after = configuration(before, source, &patched(manifest.unwrap_or_default()))?;
     if after.as_deref() == before {
         return Ok(());
     }
@@ -93,7 +131,7 @@ pub(crate) fn change(draft: &mut Draft<'_>, project: &Project, source: &SdkSourc
         let Some(table) = document.get_mut(name).and_then(Item::as_table_like_mut) else {
             continue;
         };
-        for krate in CRATES {
+        for krate in all_crates() {
             if let Some(item) = table.get_mut(krate) {
                 set_requirement(item, &requirement);
             }
@@ -126,14 +164,18 @@ fn set_requirement(item: &mut Item, requirement: &Value) {
 }
 
 /// Returns cargo's configuration for a source; `None` if nothing is left of it.
-fn configuration(before: Option<&str>, source: &SdkSource) -> Result<Option<String>, PlanError> {
+fn configuration(
+    before: Option<&str>,
+    source: &SdkSource,
+    crates: &[&str],
+) -> Result<Option<String>, PlanError> {
     let mut document = parse(CONFIG, before.unwrap_or_default())?;
     let has_patch = document.get("patch").is_some();
     if let SdkSource::Path(path) = source {
         let patch = table(document.as_table_mut(), "patch")?;
         patch.set_implicit(true);
         let registry = table(patch, "crates-io")?;
-        for krate in CRATES {
+        for krate in crates {
             let mut entry = InlineTable::new();
             entry.insert("path", format!("{path}/{krate}").into());
             registry.insert(krate, Item::Value(entry.into()));
@@ -141,7 +183,7 @@ fn configuration(before: Option<&str>, source: &SdkSource) -> Result<Option<Stri
     } else if has_patch {
         let patch = table(document.as_table_mut(), "patch")?;
         let registry = table(patch, "crates-io")?;
-        CRATES.iter().for_each(|krate| drop(registry.remove(krate)));
+        all_crates().for_each(|krate| drop(registry.remove(krate)));
         if registry.is_empty() {
             patch.remove("crates-io");
         }
@@ -162,10 +204,10 @@ fn configuration(before: Option<&str>, source: &SdkSource) -> Result<Option<Stri
 /// The directory of a checkout's crates to which the configuration of a project directs cargo.
 pub(crate) fn patched_path(config: &str) -> Option<String> {
     let document: DocumentMut = config.parse().ok()?;
-    let entry = document.get("patch")?.get("crates-io")?.get(CRATES[0])?;
+    let entry = document.get("patch")?.get("crates-io")?.get(SDK_CRATES[0])?;
     let path = entry.get("path")?.as_str()?;
     Some(
-        path.strip_suffix(&format!("/{}", CRATES[0]))
+        path.strip_suffix(&format!("/{}", SDK_CRATES[0]))
             .unwrap_or(path)
             .to_owned(),
     )
@@ -202,13 +244,13 @@ mod tests {
     fn a_configuration_of_the_user_keeps_everything_else() {
         let path = SdkSource::Path("/sdk/crates".to_owned());
         let mine = "# mine\n[build]\njobs = 1\n\n[patch.crates-io]\nserde = { path = \"../serde\" }\n";
-        let with = configuration(Some(mine), &path).unwrap().unwrap();
+        let with = configuration(Some(mine), &path, &SDK_CRATES).unwrap().unwrap();
         assert!(with.starts_with(mine), "{with}");
         assert_eq!(patched_path(&with).as_deref(), Some("/sdk/crates"));
-        let without = configuration(Some(&with), &SdkSource::Registry).unwrap();
+        let without = configuration(Some(&with), &SdkSource::Registry, &SDK_CRATES).unwrap();
         assert_eq!(without.as_deref(), Some(mine));
 
-        let own = configuration(None, &path).unwrap().unwrap();
+        let own = configuration(None, &path, &SDK_CRATES).unwrap().unwrap();
         assert_eq!(
             own,
             format!(
@@ -216,9 +258,25 @@ mod tests {
                  operator-envtest = {{ path = \"/sdk/crates/operator-envtest\" }}\n"
             )
         );
-        assert_eq!(configuration(Some(&own), &SdkSource::Registry).unwrap(), None);
-        assert_eq!(configuration(None, &SdkSource::Registry).unwrap(), None);
-        assert!(configuration(Some("patch = 1\n"), &path).is_err());
+        assert_eq!(
+            configuration(Some(&own), &SdkSource::Registry, &SDK_CRATES).unwrap(),
+            None
+        );
+        assert_eq!(
+            configuration(None, &SdkSource::Registry, &SDK_CRATES).unwrap(),
+            None
+        );
+        assert!(configuration(Some("patch = 1\n"), &path, &SDK_CRATES).is_err());
+    }
+
+    #[test]
+    fn an_optional_crate_is_patched_if_the_project_names_it() {
+        assert_eq!(
+            patched("[dependencies]\noperator-runtime = \"0.1\"\n"),
+            SDK_CRATES
+        );
+        let more = patched("[dependencies]\noperator-lib = { version = \"0.1\" }\n");
+        assert_eq!(more, ["operator-runtime", "operator-envtest", "operator-lib"]);
     }
 
     #[test]

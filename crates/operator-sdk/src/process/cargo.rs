@@ -49,7 +49,7 @@ impl Hinted for BuildError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Start { .. } => "install Rust from https://rustup.rs, and check that `cargo --version` works".to_owned(),
-            Self::Failed => "correct what the compiler says above, then run the command again".to_owned(),
+            Self::Failed => "correct what the compiler says above".to_owned(),
             Self::NoSdk(_) => {
                 "name a checkout of the SDK with `operator-sdk edit --sdk-path DIR`, a repository with `--sdk-git URL --sdk-rev REV`, or the published crates with `--sdk-registry`"
                     .to_owned()

@@ -53,6 +53,8 @@ pub(crate) enum ClusterError {
         directory: PathBuf,
         source: operator_apiserver::Error,
     },
+    #[error("the data directory {} is not a directory", .0.display())]
+    NotDirectory(PathBuf),
     #[error("cannot remember the port in {}: {source}", path.display())]
     Port { path: PathBuf, source: io::Error },
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
@@ -75,6 +77,7 @@ impl Hinted for ClusterError {
                 "end the other program that uses {}, or name another directory with `--data-dir`",
                 directory.display()
             ),
+            Self::NotDirectory(_) => "name a directory with `--data-dir`".to_owned(),
             Self::Port { .. } => "name a directory that you may write to with `--data-dir`".to_owned(),
             Self::Kubeconfig { .. } => "name another file with `--kubeconfig`".to_owned(),
             Self::Foreign(_) => "name a new file with `--kubeconfig`: yours is not overwritten".to_owned(),
@@ -91,6 +94,9 @@ impl Hinted for ClusterError {
 impl Cluster {
     pub(crate) async fn start(options: &ClusterOptions) -> Result<Self, ClusterError> {
         let data = options.data_directory.as_deref();
+        if let Some(data) = data.filter(|data| data.exists() && !data.is_dir()) {
+            return Err(ClusterError::NotDirectory(data.to_owned()));
+        }
         let kubeconfig = options.kubeconfig.clone();
         let kubeconfig = kubeconfig.or_else(|| Some(data?.join("kubeconfig")));
         if let Some(path) = &kubeconfig {

@@ -6,6 +6,9 @@ use crate::names::snake_case;
 /// The crates of the SDK that a project depends on.
 pub(crate) const SDK_CRATES: [&str; 2] = ["operator-runtime", "operator-envtest"];
 
+/// The crates of the SDK that a project may depend on beside those.
+pub(crate) const OPTIONAL_SDK_CRATES: [&str; 1] = ["operator-lib"];
+
 pub(crate) const PROJECT: &str = "PROJECT";
 pub(crate) const BOILERPLATE: &str = "hack/boilerplate.rs.txt";
 pub(crate) const LIB: &str = "src/lib.rs";

@@ -92,7 +92,7 @@ pub(crate) fn uninstall(args: &UninstallArgs, report: &Report) -> Result<ExitCod
 /// `operator-sdk deploy` in the current directory.
 pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
-    let overrides = render::overrides(args.render.image.as_deref(), args.render.namespace.as_deref());
+    let overrides = render::overrides(args.render.image.as_deref(), args.render.namespace.as_deref())?;
     let objects = render::render(&project.root, &args.render.kustomization, &overrides)?;
     if args.render.image.is_none() && objects.iter().any(render::has_placeholder_image) {
         report.warning(
@@ -134,7 +134,7 @@ pub(crate) fn deploy(args: &DeployArgs, report: &Report) -> Result<ExitCode, Fai
 /// `operator-sdk undeploy` in the current directory.
 pub(crate) fn undeploy(args: &UndeployArgs, report: &Report) -> Result<ExitCode, Failure> {
     let project = Project::read(&current_directory()?)?;
-    let overrides = render::overrides(None, args.namespace.as_deref());
+    let overrides = render::overrides(None, args.namespace.as_deref())?;
     let rendered = render::render(&project.root, &args.kustomization, &overrides)?;
     // A question is no work to interrupt: Ctrl-C ends the tool.
     let (crds, objects, confirmed) = super::block_on(async {

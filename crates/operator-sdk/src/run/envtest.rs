@@ -42,7 +42,7 @@ pub(crate) fn by_name(arguments: impl IntoIterator<Item = std::ffi::OsString>) -
     let started_as = arguments.next()?;
     let name = Path::new(&started_as).file_name().and_then(OsStr::to_str)?;
     let program = PROGRAMS.iter().find(|program| program.name == name)?;
-    crate::init_logging();
+    crate::init_logging(false);
     let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let report = Report::new();
     Some(match program.start(arguments, &report) {

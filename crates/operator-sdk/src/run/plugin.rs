@@ -34,10 +34,16 @@ const COMMANDS: [(&[&str], &str); 4] = [
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PluginError {
-    #[error("{0:?} is no plugin: a key such as example.com/v1 is needed")]
+    #[error("{0:?} is not a plugin: a key such as example.com/v1 is needed")]
     Key(String),
     #[error("the plugin {key} is not installed: {} does not exist", path.display())]
     Missing { key: String, path: PathBuf },
+    #[error("the plugin {key} {effect}, and projects of this tool are in Rust")]
+    Builtin {
+        key: String,
+        effect: &'static str,
+        hint: &'static str,
+    },
     #[error("the plugin {key} cannot be run: {reason}")]
     Run { key: String, reason: String },
     #[error("the plugin {key} failed: {reason}")]
@@ -55,12 +61,12 @@ impl Hinted for PluginError {
             Self::Missing { .. } => {
                 "put the program there, or name another directory in EXTERNAL_PLUGINS_PATH".to_owned()
             }
+            Self::Builtin { hint, .. } => (*hint).to_owned(),
             Self::Run { .. } => {
                 "check that it is executable, and answers a request with one JSON object".to_owned()
             }
             Self::Failed { .. } | Self::Outside { .. } => {
-                "what the tool itself wrote stays; correct it for the plugin, or leave `--plugins` away"
-                    .to_owned()
+                "what the tool itself wrote stays; correct it for the plugin, or omit `--plugins`".to_owned()
             }
             Self::Project(_) => "add the plugin to its `layout` by hand".to_owned(),
         })
@@ -338,6 +344,7 @@ impl Plugin {
         }
         let program = directory().join(name).join(version).join(name);
         if !program.is_file() {
+            check_builtin(key, name)?;
             return Err(PluginError::Missing {
                 key: key.to_owned(),
                 path: program,
@@ -411,6 +418,29 @@ impl Plugin {
             path: path.to_owned(),
         })
     }
+}
+
+/// Explains the absence of a plugin that is built into kubebuilder or the operator-sdk in Go.
+fn check_builtin(key: &str, name: &str) -> Result<(), PluginError> {
+    const OMIT: &str = "omit `--plugins`";
+    let short = name.split('.').next().unwrap_or_default();
+    let (effect, hint) = match short {
+        "go" => ("scaffolds projects in Go", OMIT),
+        "ansible" => ("scaffolds projects in Ansible", OMIT),
+        "helm" => ("scaffolds projects of Helm charts", OMIT),
+        "quarkus" => ("scaffolds projects in Java", OMIT),
+        "kustomize" => ("scaffolds config/, which this tool does without a plugin", OMIT),
+        "deploy-image" => (
+            "scaffolds a controller in Go",
+            "omit `--plugins`, and use `operator-sdk create api --image`",
+        ),
+        _ => return Ok(()),
+    };
+    Err(PluginError::Builtin {
+        key: key.to_owned(),
+        effect,
+        hint,
+    })
 }
 
 /// Where kubebuilder looks for plugins.

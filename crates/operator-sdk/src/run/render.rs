@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::scaffold::{current_directory, finish};
 use crate::args::InstallerArgs;
 use crate::failure::{Failure, Hinted};
+use crate::oci::reference::{Reference, ReferenceError};
 use crate::plan::Plan;
 use crate::project::{Project, ProjectError};
 use crate::report::Report;
@@ -33,11 +34,14 @@ pub(crate) enum RenderError {
     Empty(String),
     #[error("{0:?} is no name of a namespace")]
     Namespace(String),
+    #[error(transparent)]
+    Image(#[from] ReferenceError),
 }
 
 impl Hinted for RenderError {
     fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::Image(error) => return error.hint(),
             Self::Build {
                 error: BuildError::Missing(_),
                 ..
@@ -119,22 +123,25 @@ fn with_kubectl(root: &Path, directory: &str, what: &str) -> Result<Vec<Value>, 
     serde_saphyr::from_multiple(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// The changes that `--image` and `--namespace` ask for.
-pub(crate) fn overrides(image: Option<&str>, namespace: Option<&str>) -> Overrides {
+/// Returns the changes that `--image` and `--namespace` ask for.
+pub(crate) fn overrides(image: Option<&str>, namespace: Option<&str>) -> Result<Overrides, RenderError> {
     let image = image.filter(|image| !image.is_empty());
-    Overrides {
+    if let Some(image) = image {
+        Reference::check(image)?;
+    }
+    Ok(Overrides {
         images: image
             .map(|image| (PLACEHOLDER.to_owned(), image.to_owned()))
             .into_iter()
             .collect(),
         namespace: namespace.map(str::to_owned),
-    }
+    })
 }
 
 /// `operator-sdk generate installer` in the current directory.
 pub(crate) fn installer(args: &InstallerArgs, report: &Report) -> Result<(), Failure> {
     let project = Project::read(&current_directory()?)?;
-    let overrides = overrides(args.render.image.as_deref(), args.render.namespace.as_deref());
+    let overrides = overrides(args.render.image.as_deref(), args.render.namespace.as_deref())?;
     let objects = render(&project.root, &args.render.kustomization, &overrides)?;
     let path = project.root.join(&args.output);
     let before = match std::fs::read_to_string(&path) {

@@ -35,6 +35,13 @@ pub(crate) fn init_in(root: &Path, args: &InitArgs) -> Result<Applied, Failure> 
 }
 
 fn plan_init(root: &Path, args: &InitArgs) -> Result<Plan, Failure> {
+    if args.component_config == Some(true) {
+        return Err(PlanError::Usage(
+            "`--component-config` is not supported: an operator has no configuration file".to_owned(),
+            "omit it; operators take flags and environment variables, which config/manager/manager.yaml sets",
+        )
+        .into());
+    }
     let tree = Tree::read(root)?;
     let around = Surroundings {
         directory: directory_name(root),
@@ -137,11 +144,27 @@ pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Fa
     let root = current_directory()?;
     let args = &asked(args)?;
     finish(&root, &plan_create_api(&root, args)?, args.dry_run, report)?;
+    warn_of_domain(&root, args, report)?;
     if !args.dry_run {
         match plan::manifests::check_conversions(&Project::read(&root)?.config) {
             Ok(()) => report.line("Next: operator-sdk run local --embedded"),
             Err(unconverted) => report.warning(&unconverted.to_string(), unconverted.hint().as_deref()),
         }
+    }
+    Ok(())
+}
+
+/// Warns if the group of a kind of the project ends with the domain, which is appended to it.
+fn warn_of_domain(root: &Path, args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
+    let domain = Project::read(root)?.config.domain;
+    let is_ours = args.external.external_api_path.is_none() && args.resource != Some(false);
+    let short = args.group.strip_suffix(&format!(".{domain}"));
+    if let Some(short) = short.filter(|_| is_ours) {
+        let group = &args.group;
+        report.warning(
+            &format!("the API group is {group}.{domain}: the domain of the project is appended to `--group {group}`"),
+            Some(&format!("if you want {group}, remove the kind with `operator-sdk delete api`, and use `--group {short}`")),
+        );
     }
     Ok(())
 }
@@ -214,21 +237,28 @@ fn sdk_source(root: &Path, args: &SdkArgs) -> Result<Option<SdkSource>, PlanErro
     let Some(path) = &args.sdk_path else {
         return Ok(None);
     };
-    let given = root.join(path);
-    let candidates = [given.clone(), given.join("crates")];
-    let crates = candidates.iter().find(|path| has_sdk(path));
-    let crates = crates.and_then(|path| path.canonicalize().ok());
-    let crates = crates.ok_or_else(|| {
+    let source = sdk_at(&root.join(path)).ok_or_else(|| {
         PlanError::Usage(
             format!("{} has no crates of the SDK", path.display()),
             "name a checkout of the SDK, or its directory `crates`",
         )
     })?;
-    Ok(Some(SdkSource::Path(crates.to_string_lossy().into_owned())))
+    Ok(Some(source))
+}
+
+/// Returns the crates of a checkout, or of its directory `crates`, as a source.
+pub(crate) fn sdk_at(directory: &Path) -> Option<SdkSource> {
+    let candidates = [directory.to_owned(), directory.join("crates")];
+    let crates = candidates
+        .iter()
+        .find(|path| has_sdk(path))?
+        .canonicalize()
+        .ok()?;
+    Some(SdkSource::Path(crates.to_string_lossy().into_owned()))
 }
 
 /// Returns the checkout that this tool was built from, or else the registry.
-fn default_source() -> SdkSource {
+pub(crate) fn default_source() -> SdkSource {
     match Path::new(BUILT_IN).parent().filter(|crates| has_sdk(crates)) {
         Some(crates) => SdkSource::Path(crates.to_string_lossy().into_owned()),
         None => SdkSource::Registry,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::legacy::Scratch;
-use super::scaffold::{current_directory, finish};
+use super::scaffold::{current_directory, default_source, finish, sdk_at};
 use super::texts;
 use crate::apply;
 use crate::args::UpgradeArgs;
 use crate::failure::{Failure, Hinted};
 use crate::merge::{self, Sides};
-use crate::plan::Plan;
+use crate::plan::{Plan, sdk};
 use crate::project::{Project, layout};
 use crate::record::{self, Record, RecordError};
 use crate::report::Report;
@@ -265,6 +265,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
     }
     let theirs = scaffold(root, &record.commands)?;
     let mut outcome = merged(root, &record, &theirs)?;
+    keep_checkout(&mut outcome.plan, &project)?;
     if outcome.plan.is_empty() {
         report.line(&format!(
             "Nothing has changed: the project is what version {current} scaffolds."
@@ -298,6 +299,20 @@ pub(crate) fn upgrade(args: &UpgradeArgs, report: &Report) -> Result<(), Failure
             .line("Next: look at the changes (git diff), then operator-sdk generate manifests && cargo test");
     }
     Ok(())
+}
+
+/// Directs cargo to the checkout that Cargo.toml named by a path, as `init` does: Cargo.toml names a version from now on.
+fn keep_checkout(plan: &mut Plan, project: &Project) -> Result<(), Failure> {
+    let manifest = project.tree.get(layout::CARGO).unwrap_or_default();
+    let planned = plan.planned(layout::CARGO).flatten();
+    let Some(path) = sdk::path_in_manifest(manifest) else {
+        return Ok(());
+    };
+    if planned.is_none_or(|planned| sdk::path_in_manifest(planned).is_some()) {
+        return Ok(());
+    }
+    let source = sdk_at(&project.root.join(path)).unwrap_or_else(default_source);
+    Ok(sdk::direct(plan, &project.tree, &source)?)
 }
 
 /// What an upgrade does to a tree.

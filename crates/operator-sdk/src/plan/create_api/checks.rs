@@ -46,7 +46,7 @@ pub(crate) fn checked(args: &CreateApiArgs, project: &Project) -> Result<Wanted,
     if !resource && !controller {
         return Err(PlanError::Usage(
             "with `--resource=false --controller=false` there is nothing to write".to_owned(),
-            "leave one of them away",
+            "omit one of them",
         ));
     }
     check_origin(args, project, &origin, resource)?;
@@ -137,14 +137,14 @@ fn check_origin(
     }
     if resource {
         return Err(PlanError::Usage(
-            format!("the type of {} is somebody else's", args.kind),
-            "leave `--resource` away, or choose another group for a kind of your own",
+            format!("the type of {} belongs to another project", args.kind),
+            "omit `--resource`, or choose another group for a kind of your own",
         ));
     }
     if args.image.image.is_some() {
         return Err(PlanError::Usage(
             "`--image` makes a controller for a kind of this project".to_owned(),
-            "leave `--image` away",
+            "omit `--image`",
         ));
     }
     Ok(())
@@ -334,7 +334,7 @@ fn plural(args: &CreateApiArgs, origin: &Origin<'_>, versions: &[&Resource]) -> 
     match known.filter(|known| *known != plural) {
         Some(known) if versions.iter().any(|other| other.version != args.version) => Err(PlanError::Usage(
             format!("the plural of {} is {known:?} in its other version", args.kind),
-            "leave `--plural` away: all versions of a kind have the same",
+            "omit `--plural`: all versions of a kind have the same",
         )),
         _ => Ok(plural),
     }

@@ -109,6 +109,13 @@ impl Removal<'_> {
         Ok(left)
     }
 
+    async fn exists(&mut self, object: &Value) -> Result<bool, Failure> {
+        let Some(place) = self.objects.place(object).await? else {
+            return Ok(false);
+        };
+        Ok(self.objects.api().get(&place.path()).await?.is_some())
+    }
+
     /// The tree and everything with the label of the project, last things first. Of namespaces only those that a
     /// deploy made.
     pub(super) async fn everything(&mut self, rendered: &[Value]) -> Result<Vec<Value>, Failure> {
@@ -127,10 +134,12 @@ impl Removal<'_> {
             if text(object, "/kind") == "Namespace" {
                 let name = text(object, "/metadata/name");
                 if !ours.contains(&identity(object)) || KEPT_NAMESPACES.contains(&name) {
-                    self.report.progress(&format!(
-                        "{} stays: no deploy of this project made it",
-                        name_of(object)
-                    ));
+                    let outcome = if self.exists(object).await? {
+                        "stays: no deploy of this project made it"
+                    } else {
+                        "not found"
+                    };
+                    self.report.progress(&format!("{} {outcome}", name_of(object)));
                     continue;
                 }
                 // The namespace of another deploy of this project.
