@@ -224,6 +224,12 @@ impl Matrix {
             .write("rustfmt.toml", &self.dir.read("one-namespace/rustfmt.toml"));
         self.dir
             .write("Cargo.lock", &self.dir.read("one-namespace/Cargo.lock"));
+        // The checkout that the projects are built with.
+        std::fs::create_dir_all(self.root(".cargo")).unwrap();
+        self.dir.write(
+            ".cargo/config.toml",
+            &self.dir.read("one-namespace/.cargo/config.toml"),
+        );
     }
 
     /// What the authors of these operators write where the scaffold says so.
