@@ -28,8 +28,43 @@ fn main() -> io::Result<()> {
         "cargo::rustc-env=OPERATOR_SDK_TARGET={}",
         env::var("TARGET").unwrap_or_default()
     );
+    println!("cargo::rustc-env=OPERATOR_SDK_COMMIT={}", commit(&package));
+    // A released program does not look for the checkout of the machine that built it.
+    println!("cargo::rerun-if-env-changed=OPERATOR_SDK_RELEASE");
+    let is_release = env::var_os("OPERATOR_SDK_RELEASE").is_some();
+    let checkout = if is_release { PathBuf::new() } else { crates };
+    println!("cargo::rustc-env=OPERATOR_SDK_CRATES={}", checkout.display());
     println!("cargo::rerun-if-changed=build.rs");
     Ok(())
+}
+
+/// The commit of the source: of a package from its description, of a checkout from git. Only optimized builds ask git:
+/// otherwise each commit would compile the tool again.
+fn commit(package: &Path) -> String {
+    let unknown = || "unknown".to_owned();
+    if let Ok(text) = fs::read_to_string(package.join(".cargo_vcs_info.json")) {
+        // {"git": {"sha1": "..."}, ...}
+        let hash = text
+            .split("\"sha1\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').nth(1));
+        return hash.map_or_else(unknown, str::to_owned);
+    }
+    if env::var("PROFILE").as_deref() != Ok("release") {
+        return unknown();
+    }
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(arguments)
+            .current_dir(package)
+            .output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    if let Some(log) = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    git(&["rev-parse", "HEAD"]).unwrap_or_else(unknown)
 }
 
 fn rustc_version(rustc: &str) -> String {

@@ -17,10 +17,12 @@ mod generate_bundle;
 pub(crate) mod go_flags;
 mod init;
 mod legacy;
+mod man;
 mod quickstart;
 mod rbac;
 mod run;
 mod upgrade;
+mod version;
 
 use clap::{Parser, Subcommand};
 
@@ -50,10 +52,12 @@ pub(crate) use self::init::{InitArgs, License, SdkArgs};
 pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
 };
+pub(crate) use self::man::ManArgs;
 pub(crate) use self::quickstart::QuickstartArgs;
 pub(crate) use self::rbac::{CheckArgs, RbacCommand};
 pub(crate) use self::run::{DevArgs, LocalArgs, OldLocalArgs, RunArgs, RunCommand};
 pub(crate) use self::upgrade::UpgradeArgs;
+pub(crate) use self::version::{VersionArgs, VersionOutputArg};
 
 /// Build Kubernetes operators in Rust.
 ///
@@ -106,8 +110,8 @@ pub(crate) enum Command {
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),
     Completion(CompletionArgs),
-    /// Print the versions of the tool and of what it builds on.
-    Version,
+    Man(ManArgs),
+    Version(VersionArgs),
     // What the commands were called in operator-sdk 0.x.
     #[command(hide = true)]
     New(Box<NewArgs>),

@@ -27,6 +27,7 @@ use clap::Parser;
 
 use crate::args::{
     Cli, ClusterCommand, Command, CreateCommand, DeleteCommand, EnvtestCommand, GenerateCommand,
+    VersionOutputArg,
 };
 use crate::failure::Failure;
 use crate::process::signal;
@@ -141,7 +142,11 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Up(command) => return run::legacy::up(&command, report),
         Command::Test(command) => return run::legacy::test(&command, report),
         Command::PrintDeps(args) => run::legacy::print_deps(&args, report)?,
-        Command::Version => report.line(&report::version()),
+        Command::Man(args) => run::man::man(&args)?,
+        Command::Version(args) => report.line(&match args.output {
+            VersionOutputArg::Text => report::version(),
+            VersionOutputArg::Json => report::version_json(),
+        }),
     }
     Ok(ExitCode::SUCCESS)
 }

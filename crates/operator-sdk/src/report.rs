@@ -105,13 +105,26 @@ fn paint(colours: bool, colour: Colour, text: &str) -> String {
     }
 }
 
-/// The answer of `operator-sdk version`.
+/// Returns the text of `operator-sdk version`.
 pub(crate) fn version() -> String {
     format!(
-        "operator-sdk version: v{}, kubernetes version: v{}, rust version: {}, target: {}",
+        "operator-sdk version: v{}, commit: {}, kubernetes version: v{}, rust version: {}, target: {}",
         env!("CARGO_PKG_VERSION"),
+        env!("OPERATOR_SDK_COMMIT"),
         crate::template::KUBERNETES_VERSION,
         env!("OPERATOR_SDK_RUSTC"),
         env!("OPERATOR_SDK_TARGET"),
     )
+}
+
+/// Returns what `operator-sdk version` says, as JSON.
+pub(crate) fn version_json() -> String {
+    let version = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": env!("OPERATOR_SDK_COMMIT"),
+        "kubernetesVersion": crate::template::KUBERNETES_VERSION,
+        "rustVersion": env!("OPERATOR_SDK_RUSTC"),
+        "target": env!("OPERATOR_SDK_TARGET"),
+    });
+    format!("{version:#}")
 }

@@ -11,6 +11,7 @@ pub(crate) mod envtest;
 pub(crate) mod generate_bundle;
 pub(crate) mod legacy;
 pub(crate) mod local;
+pub(crate) mod man;
 pub(crate) mod manifests;
 pub(crate) mod plugin;
 pub(crate) mod prompt;

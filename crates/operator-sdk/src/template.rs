@@ -18,7 +18,8 @@ macro_rules! templates {
 }
 
 templates!(
-    "project/Cargo.toml",
+    // Not Cargo.toml: cargo leaves directories with a manifest out of packages.
+    "project/manifest.toml",
     "project/Dockerfile",
     "project/Makefile",
     "project/README.md",

@@ -557,4 +557,27 @@ fn version_names_what_it_builds_on() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("operator-sdk version: v0."), "{text}");
     assert!(text.contains("kubernetes version: v1.36"), "{text}");
+    assert!(text.contains(", commit: "), "{text}");
+    let output = sdk().args(["version", "-o", "json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        json["kubernetesVersion"].as_str().unwrap().starts_with("1.36"),
+        "{json}"
+    );
+    assert!(json["commit"].is_string(), "{json}");
+}
+
+#[test]
+fn every_visible_command_has_a_manual_page() {
+    let dir = Dir::named("op");
+    dir.ok(&["man", "pages/man1"]);
+    let page = dir.read("pages/man1/operator-sdk-create-api.1");
+    check(&page, &["image\\-container\\-command", "Memcached"]);
+    assert!(dir.path.join("pages/man1/operator-sdk.1").is_file());
+    dir.write("file", "");
+    check(
+        &dir.fails(&["man", "file"]),
+        &["cannot write the manual pages to file"],
+    );
 }

@@ -26,7 +26,7 @@ pub(crate) struct Surroundings {
 
 /// Path in the project, and template.
 const FILES: [(&str, &str); 12] = [
-    (layout::CARGO, "project/Cargo.toml"),
+    (layout::CARGO, "project/manifest.toml"),
     ("Dockerfile", "project/Dockerfile"),
     ("Makefile", "project/Makefile"),
     ("README.md", "project/README.md"),
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 12] = [
 /// Files that a repository has before it becomes a project; the user's stay.
 const KEPT: [&str; 2] = ["README.md", ".gitignore"];
 
-/// The direct dependencies of a new project, for tests too; `templates/project/Cargo.toml` says the same.
+/// The direct dependencies of a new project, for tests too; `templates/project/manifest.toml` says the same.
 pub(crate) const DEPENDENCIES: [&str; 10] = [
     "clap",
     "k8s-openapi",

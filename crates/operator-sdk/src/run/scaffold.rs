@@ -17,7 +17,7 @@ use crate::record;
 use crate::report::Report;
 
 /// The directory of the SDK's crates, if this tool was built in a checkout.
-const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
+const BUILT_IN: &str = env!("OPERATOR_SDK_CRATES");
 
 /// `operator-sdk init` in the current directory.
 pub(crate) fn init(args: &InitArgs, report: &Report) -> Result<(), Failure> {
@@ -259,10 +259,8 @@ pub(crate) fn sdk_at(directory: &Path) -> Option<SdkSource> {
 
 /// Returns the checkout that this tool was built from, or else the registry.
 pub(crate) fn default_source() -> SdkSource {
-    match Path::new(BUILT_IN).parent().filter(|crates| has_sdk(crates)) {
-        Some(crates) => SdkSource::Path(crates.to_string_lossy().into_owned()),
-        None => SdkSource::Registry,
-    }
+    let checkout = Some(Path::new(BUILT_IN)).filter(|crates| crates.is_absolute());
+    checkout.and_then(sdk_at).unwrap_or(SdkSource::Registry)
 }
 
 fn has_sdk(crates: &Path) -> bool {

@@ -1,0 +1,27 @@
+//! `man`: the manual pages.
+
+use crate::args::ManArgs;
+use crate::failure::{Failure, Hinted};
+
+/// The pages cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the manual pages to {directory}: {source}")]
+struct ManError {
+    directory: String,
+    source: std::io::Error,
+}
+
+impl Hinted for ManError {
+    fn hint(&self) -> Option<String> {
+        Some("name a directory that you may write to".to_owned())
+    }
+}
+
+/// `operator-sdk man`.
+pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+    let written = args.write().map_err(|source| ManError {
+        directory: args.directory.display().to_string(),
+        source,
+    });
+    Ok(written?)
+}
