@@ -120,7 +120,11 @@ impl Endpoint<'_> {
         let mut document = document.clone();
         let webhooks = document.get_mut("webhooks").and_then(Value::as_array_mut);
         for webhook in webhooks.into_iter().flatten() {
-            webhook["clientConfig"] = self.client_config(&webhook["clientConfig"]);
+            let config = self.client_config(&webhook["clientConfig"]);
+            // The API server rejects other values.
+            if let Some(webhook) = webhook.as_object_mut() {
+                webhook.insert("clientConfig".to_owned(), config);
+            }
         }
         document
     }
@@ -174,6 +178,12 @@ mod tests {
         let wanted = json!({"url": "https://127.0.0.1:9443/mutate", "caBundle": "cGVt"});
         assert_eq!(changed["webhooks"][0]["clientConfig"], wanted);
         assert_eq!(changed["webhooks"][0]["name"], "m.kb.io");
+    }
+
+    #[test]
+    fn entries_that_are_not_objects_are_left_to_the_api_server() {
+        let document = json!({"webhooks": [5, null, "text"]});
+        assert_eq!(endpoint("127.0.0.1:1").configuration(&document), document);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 
+use serde_json::{Map, Value};
+
 use operator_runtime::election::{self, ElectionError};
 use operator_runtime::{Condition, Conditions};
 
@@ -172,10 +174,14 @@ impl OperatorCondition {
     async fn read(&self) -> Result<(DynamicObject, Conditions), OperatorConditionError> {
         let object = self.api.get(&self.name).await;
         let object = object.map_err(|source| self.failed("read", source))?;
-        let conditions = match &object.data["spec"]["conditions"] {
-            serde_json::Value::Null => Ok(Conditions::default()),
-            conditions => serde_json::from_value(conditions.clone()),
+        let spec = match &object.data["spec"] {
+            Value::Null => Ok(Map::new()),
+            spec => serde_json::from_value::<Map<String, Value>>(spec.clone()),
         };
+        let conditions = spec.and_then(|mut spec| match spec.remove("conditions") {
+            None | Some(Value::Null) => Ok(Conditions::default()),
+            Some(conditions) => serde_json::from_value(conditions),
+        });
         let conditions = conditions.map_err(|source| OperatorConditionError::Malformed {
             name: self.name.clone(),
             source,

@@ -2,7 +2,7 @@
 
 use kube::api::{Api, PostParams};
 use operator_envtest::{Interceptor, TestEnv, Then};
-use operator_lib::operator_condition::{OperatorCondition, UPGRADEABLE};
+use operator_lib::operator_condition::{OperatorCondition, OperatorConditionError, UPGRADEABLE};
 use operator_runtime::Condition;
 use serde_json::json;
 
@@ -60,4 +60,14 @@ async fn condition_is_written_once() {
     let before = writes();
     assert!(!olm.set(busy()).await.unwrap());
     assert_eq!(writes(), before);
+
+    let mut other = kube::api::DynamicObject::new("other", &resource);
+    other.data = json!({"spec": 5});
+    api.create(&PostParams::default(), &other).await.unwrap();
+    let olm = OperatorCondition::new(env.client(), "default", "other");
+    let error = olm.set(busy()).await.unwrap_err();
+    assert!(
+        matches!(error, OperatorConditionError::Malformed { .. }),
+        "{error}"
+    );
 }

@@ -581,3 +581,35 @@ fn every_visible_command_has_a_manual_page() {
         &["cannot write the manual pages to file"],
     );
 }
+
+/// Entries of lists that should be objects.
+#[test]
+fn manifests_with_values_of_other_types() {
+    let dir = Dir::project();
+    dir.ok(CREATE_MEMCACHED);
+    dir.write("config/rbac/role.yaml", "kind: ClusterRole\nrules: [5]\n");
+    check(
+        &dir.fails(&["edit", "--namespaced"]),
+        &["config/rbac/role.yaml cannot be edited"],
+    );
+    dir.ok(&[
+        "create",
+        "api",
+        "--group=cache",
+        "--version=v1",
+        "--kind=Memcached",
+    ]);
+    let crd = "config/crd/bases/cache.example.com_memcacheds.yaml";
+    dir.write(crd, "kind: CustomResourceDefinition\nspec: {versions: [5]}\n");
+    let output = dir.run(&[
+        "create",
+        "webhook",
+        "--group=cache",
+        "--version=v1",
+        "--kind=Memcached",
+        "--conversion",
+    ]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!errors.contains("panicked"), "{errors}");
+    assert!(output.status.code().is_some_and(|code| code < 2), "{errors}");
+}

@@ -408,7 +408,9 @@ fn store_in_hub(draft: &mut Draft<'_>, hub: &ApiValues, project: &Project) -> Re
     for version in versions.into_iter().flatten() {
         let stored = Value::Bool(version["name"] == hub.version);
         changed |= version["storage"] != stored;
-        version["storage"] = stored;
+        if let Some(version) = version.as_object_mut() {
+            version.insert("storage".to_owned(), stored);
+        }
     }
     if changed {
         draft.put(&path, render::documents([&definition]));

@@ -245,7 +245,9 @@ pub(crate) fn rules_of(text: &str) -> Result<Vec<Rule>, PlanError> {
         let namespace = role.pointer("/metadata/namespace").and_then(Value::as_str);
         for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
             let mut rule = rule.clone();
-            rule["namespace"] = json!(namespace);
+            if let Some(rule) = rule.as_object_mut() {
+                rule.insert("namespace".to_owned(), json!(namespace));
+            }
             rules.push(serde_json::from_value(rule).map_err(|error| broken(error.to_string()))?);
         }
     }

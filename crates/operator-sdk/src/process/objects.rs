@@ -149,16 +149,7 @@ impl Objects {
             .api
             .get(&format!("{path}?labelSelector={label}%3D{value}"))
             .await?;
-        let items = list.unwrap_or_default()["items"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let whole = |mut item: Value| {
-            item["apiVersion"] = json!(api_version);
-            item["kind"] = json!(kind);
-            item
-        };
-        Ok(items.into_iter().map(whole).collect())
+        Ok(items_of(&list.unwrap_or_default(), api_version, kind))
     }
 
     /// Every object of a kind, in every namespace.
@@ -170,6 +161,18 @@ impl Objects {
         let items = list.unwrap_or_default()["items"].as_array().cloned();
         Ok(items.unwrap_or_default())
     }
+}
+
+/// Returns the items of a list with their type, which lists omit. Items that are not objects are left out.
+fn items_of(list: &Value, api_version: &str, kind: &str) -> Vec<Value> {
+    let items = list["items"].as_array().into_iter().flatten();
+    let objects = items.filter_map(Value::as_object).map(|item| {
+        let mut item = item.clone();
+        item.insert("apiVersion".to_owned(), json!(api_version));
+        item.insert("kind".to_owned(), json!(kind));
+        Value::Object(item)
+    });
+    objects.collect()
 }
 
 /// An object without what every write changes.
@@ -217,4 +220,20 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_that_are_not_objects_are_left_out() {
+        let list = json!({"items": [5, "text", null, {"metadata": {"name": "a"}}]});
+        let items = items_of(&list, "v1", "Secret");
+        assert_eq!(
+            items,
+            [json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})]
+        );
+        assert!(items_of(&json!(5), "v1", "Secret").is_empty());
+    }
 }

@@ -184,7 +184,11 @@ impl Webhooks {
 
     fn by_url(&self, entry: &Value) -> Value {
         let mut entry = entry.clone();
-        entry["clientConfig"] = self.client_config(&entry["clientConfig"]);
+        let config = self.client_config(&entry["clientConfig"]);
+        // The API server rejects other values.
+        if let Some(entry) = entry.as_object_mut() {
+            entry.insert("clientConfig".to_owned(), config);
+        }
         entry
     }
 
