@@ -192,6 +192,9 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     let of_size = ListOptions::all().index("size", "0");
     manager.client().list::<Item>().options(of_size).await?;
     phase.end("index that is added");
+    let of_size = ListOptions::all().index("size", "1").limit(1);
+    manager.client().list::<Item>().options(of_size).await?;
+    phase.end("list of the first one that an index has, of all");
     let listed = manager.client().list::<Item>().await?;
     phase.end("list of all");
     // So many objects take a while to drop, which is the program's own step.

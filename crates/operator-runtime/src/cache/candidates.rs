@@ -6,9 +6,10 @@ use std::vec;
 use super::item::Stored;
 use super::keyed::Keyed;
 use super::own_writes::Deletion;
+use super::packed::Packed;
 use super::selection::ListOptions;
 use super::store::Slot;
-use super::table::Snapshot;
+use super::table::{Snapshot, Table};
 use crate::object::ObjectKey;
 
 /// The objects in the namespace and of the name that are wanted, in no order. Labels are not compared.
@@ -22,8 +23,8 @@ pub(crate) struct Candidates<'a> {
 /// What the watches brought.
 pub(super) enum Watched {
     All(Snapshot<Slot>),
-    /// The objects that indexes have.
-    Found(vec::IntoIter<Stored>),
+    /// The objects that indexes have, to be looked up one by one: there may be very many.
+    Found(vec::IntoIter<Packed>, Table<Slot>),
 }
 
 /// Why an object that a watch brought is not a candidate.
@@ -57,7 +58,13 @@ impl Iterator for Candidates<'_> {
     fn next(&mut self) -> Option<Option<Stored>> {
         let next = match &mut self.watched {
             Watched::All(snapshot) => snapshot.next().map(|slot| slot.stored),
-            Watched::Found(found) => found.next(),
+            Watched::Found(found, objects) => match found.next() {
+                Some(packed) => match objects.get(&packed) {
+                    Some(slot) => Some(slot.stored.clone()),
+                    None => return Some(None),
+                },
+                None => None,
+            },
         };
         let stored = match next {
             Some(watched) if self.is_hidden(&watched) => return Some(None),

@@ -46,6 +46,11 @@ impl Index {
         }
     }
 
+    /// The number of objects with a value.
+    pub(super) fn count(&self, value: &str) -> usize {
+        self.objects.get(value).map_or(0, BTreeSet::len)
+    }
+
     /// The objects with a value.
     pub(super) fn get(&self, value: &str) -> impl Iterator<Item = &Packed> {
         let objects = self.objects.get(value).into_iter().flatten();

@@ -24,7 +24,8 @@ use super::plan::Planned;
 use super::quarantine::{Quarantine, Read};
 use super::selection::ListOptions;
 use super::skips::{Interest, Origin};
-use super::store::{Consistency, Scope, Store};
+use super::store::{Consistency, Gone, Scope, Store};
+use super::table::SHARDS;
 use super::watch_error::{WatchErrorHandler, WatchFailure};
 use crate::error::{describe, panic_text};
 use crate::event::Event;
@@ -516,7 +517,7 @@ impl Informer {
 
     /// Ends a list. The objects that it did not bring are removed one by one: there may be many.
     async fn end_list(&self, scope: &Scope, representation: Representation) {
-        let (gone, malformed, due) = {
+        let (written, malformed, due) = {
             let mut store = self.store.write();
             let gone = store.end_list(scope, representation);
             (gone, store.malformed(), store.take_due())
@@ -524,6 +525,21 @@ impl Informer {
         self.quarantine.count_left_out(malformed);
         self.requeue(due);
         let mut breath = Breath::new();
+        self.forget_gone(written, &mut breath).await;
+        for shard in 0..SHARDS {
+            let missing = self.store.write().take_missing(scope, shard);
+            self.forget_gone(missing, &mut breath).await;
+        }
+        if self.store.read().is_listed_as(&representation) {
+            self.listed.send_if_modified(|listed| {
+                let is_new = *listed != Some(representation);
+                *listed = Some(representation);
+                is_new
+            });
+        }
+    }
+
+    async fn forget_gone(&self, gone: Vec<Gone>, breath: &mut Breath) {
         for gone in gone {
             let due = {
                 let mut handlers = self.handlers.lock();
@@ -536,13 +552,6 @@ impl Informer {
             };
             self.requeue(due);
             breath.pause().await;
-        }
-        if self.store.read().is_listed_as(&representation) {
-            self.listed.send_if_modified(|listed| {
-                let is_new = *listed != Some(representation);
-                *listed = Some(representation);
-                is_new
-            });
         }
     }
 

@@ -31,7 +31,7 @@ use super::own_writes::{Change, Deletion, OwnWrites, Written};
 use super::packed::Packed;
 use super::selection::ListOptions;
 use super::skips::{self, Change as Brought, Interest, Origin, Skips};
-use super::table::Table;
+use super::table::{SHARDS, Table};
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
 
@@ -150,17 +150,14 @@ impl Store {
             Some(index) => Ok((index, value)),
             None => Err(name.to_owned()),
         };
-        let indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
+        let mut indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
+        indexes.sort_by_key(|(index, value)| index.count(value));
         let watched = match indexes.split_first() {
             Some(((index, value), others)) => {
                 let has_all =
                     |packed: &&Packed| others.iter().all(|(index, value)| index.contains(packed, value));
-                let indexed = index.get(value).filter(has_all);
-                let found: Vec<_> = indexed
-                    .filter_map(|packed| self.watched(packed))
-                    .cloned()
-                    .collect();
-                Watched::Found(found.into_iter())
+                let found: Vec<_> = index.get(value).filter(has_all).cloned().collect();
+                Watched::Found(found.into_iter(), self.objects.clone())
             }
             None => Watched::All(self.objects.snapshot()),
         };
@@ -295,8 +292,13 @@ impl Store {
             }
             WatchEvent::InitApply(object) => self.listed(scope, object).into_iter().collect(),
             WatchEvent::InitDone => {
-                let gone = self.end_list(scope, representation);
-                self.forget_all(gone).collect()
+                let written = self.end_list(scope, representation);
+                let mut events: Vec<_> = self.forget_all(written).collect();
+                for shard in 0..SHARDS {
+                    let missing = self.take_missing(scope, shard);
+                    events.extend(self.forget_all(missing));
+                }
+                events
             }
             WatchEvent::Apply(object) => {
                 let at = revision_of(&object);
@@ -544,13 +546,10 @@ impl Store {
         }
     }
 
-    /// Ends a list: what it did not bring is gone. The objects in the answer have to be handed to
-    /// [`Store::forget_gone`].
+    /// Ends a list: what it did not bring is gone. The written objects in the answer have to be handed to
+    /// [`Store::forget_gone`], then the watched ones of each part of the table, which [`Store::take_missing`] takes.
     pub(super) fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Gone> {
-        let named: HashSet<Arc<str>> = match scope {
-            Some(_) => HashSet::new(),
-            None => self.watches.keys().flatten().cloned().collect(),
-        };
+        let named = self.named_beside(scope);
         let progress = self.watches.entry(scope.clone()).or_default();
         let list = progress.lists;
         let newest = progress.listing.take().unwrap_or_default();
@@ -558,16 +557,9 @@ impl Store {
         if progress.went_back {
             progress.revision = newest;
         }
-        // The watch of everything is one of everything else, where namespaces have watches of their own.
-        let covered = |key: &dyn Keyed| match scope {
-            Some(_) => key.namespace() == scope.as_deref(),
-            None => !key.namespace().is_some_and(|namespace| named.contains(namespace)),
-        };
         self.malformed
-            .retain(|key, (_, listed)| !covered(key) || *listed == list);
-        let missing = self.objects.extract_if(|slot| slot.list != list && covered(slot));
-        let missing = missing.into_iter();
-        let mut gone: Vec<_> = missing.map(|slot| Gone::Watched(slot.stored)).collect();
+            .retain(|key, (_, listed)| *listed == list || !is_covered(scope, &named, key));
+        let mut gone = Vec::new();
         // A write that was answered before the list began is in the list, or it was undone since.
         let is_over = |written: &Written| written.scope == *scope && written.lists != list;
         for (key, written) in self.written.extract_if(is_over) {
@@ -588,6 +580,35 @@ impl Store {
         dead.iter().for_each(|(_, written)| self.cool(written));
         gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
         gone
+    }
+
+    /// Takes the objects in one part of the table, of [`SHARDS`], that the list which ended last did not bring. They have to
+    /// be handed to [`Store::forget_gone`].
+    pub(super) fn take_missing(&mut self, scope: &Scope, shard: usize) -> Vec<Gone> {
+        let named = self.named_beside(scope);
+        let list = self.watches.get(scope).map_or(0, |progress| progress.lists);
+        let is_missing = |slot: &Slot| slot.list != list && is_covered(scope, &named, slot);
+        let mut gone = Vec::new();
+        for Slot { stored, .. } in self.objects.extract_if(shard, is_missing) {
+            self.dead.add(stored.packed.uid());
+            let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
+            // The object was deleted after this write, whose answer came while the list was under way.
+            if let Some(Change::Stored(own, _)) = self.written.get(&key)
+                && own.stored.packed.has_uid_of(&stored.packed)
+            {
+                self.remove_written(&key);
+            }
+            gone.push(Gone::Watched(stored));
+        }
+        gone
+    }
+
+    /// The namespaces with watches of their own, which the watch of everything does not cover.
+    fn named_beside(&self, scope: &Scope) -> HashSet<Arc<str>> {
+        match scope {
+            Some(_) => HashSet::new(),
+            None => self.watches.keys().flatten().cloned().collect(),
+        }
     }
 
     /// Removes an object that a list did not bring from the indexes, and returns the event of its deletion.
@@ -756,6 +777,14 @@ impl Gone {
             Self::Watched(stored) => stored,
             Self::Written(arrived) => &arrived.stored,
         }
+    }
+}
+
+/// Returns true if the watch of a scope covers an object, given the namespaces that have watches of their own.
+fn is_covered(scope: &Scope, named: &HashSet<Arc<str>>, key: &dyn Keyed) -> bool {
+    match scope {
+        Some(_) => key.namespace() == scope.as_deref(),
+        None => !key.namespace().is_some_and(|namespace| named.contains(namespace)),
     }
 }
 

@@ -13,6 +13,9 @@ use crate::object::ObjectKey;
 /// While keys starve, one of so many served keys is the oldest.
 const SHARE: u32 = 10;
 
+/// Keys that become ready in one call, so that very many that are due at once do not hold up everything else.
+const PROMOTED_AT_ONCE: usize = 1_000;
+
 /// How many priorities are remembered that no key has any more.
 const REMEMBERED_PRIORITIES: usize = 25;
 
@@ -123,7 +126,8 @@ type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + S
 /// The queue of a controller, as a value: it decides which key is next, and never waits.
 ///
 /// * A key is there once, however often it is added; it keeps the higher priority and the earlier ready time.
-/// * Ready keys are served by priority, and in the order of becoming ready within one priority.
+/// * Ready keys are served by priority, and in the order of becoming ready within one priority. Of many keys that are due at
+///   the same time, each call makes at most 1,000 ready.
 /// * While keys have been ready for longer than `patience`, every tenth key is the oldest of them, so that nothing starves;
 ///   the other nine are served by priority, so that a backlog of old keys delays urgent ones by a ninth at most.
 /// * A key that was handed out is not handed out again before `done`; added meanwhile, it waits for that.
@@ -345,9 +349,13 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         *self.depth.entry(priority).or_default() += 1;
     }
 
-    /// Moves the keys whose time has come from waiting to ready, in the order of their times.
+    /// Moves the keys whose time has come from waiting to ready, in the order of their times; if there are very many, the
+    /// next call goes on.
     fn promote(&mut self, now: Instant) {
-        while self.waiting.first().is_some_and(|(due, _, _)| *due <= now) {
+        for _ in 0..PROMOTED_AT_ONCE {
+            if self.waiting.first().is_none_or(|(due, _, _)| *due > now) {
+                return;
+            }
             if let Some((due, _, key)) = self.waiting.pop_first()
                 && let Some(entry) = self.entries.remove(&key)
             {

@@ -250,6 +250,22 @@ fn list_begun_after_a_write_decides_about_it() {
 }
 
 #[test]
+fn writes_whose_objects_a_list_lacks_are_over_however_many_there_are() {
+    let mut bench = Bench::new();
+    let names: Vec<_> = (0..200).map(|number| format!("object-{number}")).collect();
+    bench.list(names.iter().map(|name| object(name, 1)).collect());
+    bench.step(Watch::Init);
+    // The answers come while the list is under way; all objects are deleted before the server makes it.
+    for (at, name) in (2..).zip(&names) {
+        bench.write(object(name, at));
+    }
+    let events = bench.step(Watch::InitDone);
+    assert_eq!(events.len(), names.len(), "{events:?}");
+    let left = names.iter().filter(|name| bench.seen(name).is_some());
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
 fn applied_fields_of_objects_that_are_made_alike_are_one_text() {
     let mut bench = Bench::new();
     let made = |name: &str, owner: &str| {

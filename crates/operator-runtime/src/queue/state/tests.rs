@@ -57,6 +57,28 @@ fn key_added_twice_is_served_once() {
 }
 
 #[test]
+fn many_keys_that_are_due_at_once_become_ready_in_steps() {
+    const KEYS: u32 = 5_000;
+    let limiter = Exponential::new(Backoff::default());
+    let mut queue = Queue::new(Box::new(limiter), PATIENCE);
+    let now = Instant::now();
+    let after = Duration::from_secs(1);
+    for key in 0..KEYS {
+        let add = Add {
+            after,
+            ..Add::default()
+        };
+        queue.add(key, add, now);
+    }
+    let now = now + after;
+    assert_eq!(queue.pop(now).map(|popped| popped.key), Some(0));
+    assert_eq!(queue.counts().adds, PROMOTED_AT_ONCE as u64);
+    let left = std::iter::from_fn(|| queue.pop(now)).map(|popped| popped.key);
+    assert_eq!(left.collect::<Vec<_>>(), (1..KEYS).collect::<Vec<_>>());
+    assert_eq!(queue.counts().adds, u64::from(KEYS));
+}
+
+#[test]
 fn higher_priority_goes_first_and_equal_ones_in_order() {
     let mut bench = Bench::new();
     bench.add("low", -100, 0);
