@@ -1,9 +1,11 @@
 //! The rows of everything else: nodes, events, configuration, storage, access and admission.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{NONE, Row, UNSET, joined, or, plain};
-use crate::tree::{entries, text};
+use crate::tree::{at, entries, list, text};
 
 pub(super) fn node(row: &Row<'_>) -> Vec<Value> {
     let info = |field: &str| row.text(&["status", "nodeInfo", field]);
@@ -132,10 +134,6 @@ pub(super) fn secret(row: &Row<'_>) -> Vec<Value> {
 pub(super) fn config_map(row: &Row<'_>) -> Vec<Value> {
     let entries = count(row.at(&["data"])) + count(row.at(&["binaryData"]));
     vec![row.name(), entries.into(), row.age()]
-}
-
-pub(super) fn service_account(row: &Row<'_>) -> Vec<Value> {
-    vec![row.name(), row.list(&["secrets"]).len().into(), row.age()]
 }
 
 /// Access modes by their initials, each once.
@@ -345,7 +343,8 @@ pub(super) fn webhooks(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), row.list(&["webhooks"]).len().into(), row.age()]
 }
 
-pub(super) fn policy(row: &Row<'_>) -> Vec<Value> {
+/// The row of a policy whose rules are in the given field.
+pub(super) fn policy(row: &Row<'_>, rules: &str) -> Vec<Value> {
     let kind = row.at(&["spec", "paramKind"]);
     let kind = if kind.is_null() {
         UNSET.to_owned()
@@ -354,10 +353,36 @@ pub(super) fn policy(row: &Row<'_>) -> Vec<Value> {
     };
     vec![
         row.name(),
-        row.list(&["spec", "validations"]).len().into(),
+        row.list(&["spec", rules]).len().into(),
         kind.into(),
         row.age(),
     ]
+}
+
+/// Formats a label selector in the notation of Go, which the real server shows.
+fn selector_in_go(selector: &Value) -> String {
+    let labels: String = entries(selector, &["matchLabels"])
+        .collect::<BTreeMap<_, _>>()
+        .into_iter()
+        .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default()))
+        .collect();
+    let requirements: String = list(selector, &["matchExpressions"])
+        .iter()
+        .map(|requirement| {
+            let values = list(requirement, &["values"]).iter();
+            let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+            format!(
+                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+                text(requirement, &["key"]),
+                text(requirement, &["operator"]),
+                values.join(" "),
+            )
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:\
+         []LabelSelectorRequirement{{{requirements}}},}}"
+    )
 }
 
 pub(super) fn policy_binding(row: &Row<'_>) -> Vec<Value> {
@@ -365,9 +390,9 @@ pub(super) fn policy_binding(row: &Row<'_>) -> Vec<Value> {
     let (namespace, name) = (text(reference, &["namespace"]), text(reference, &["name"]));
     let shown = match (reference.is_null(), namespace.is_empty(), name.is_empty()) {
         (true, ..) => UNSET.to_owned(),
-        (false, false, _) => format!("{namespace}/{name}"),
+        (false, _, true) => selector_in_go(at(reference, &["selector"])),
+        (false, false, false) => format!("{namespace}/{name}"),
         (false, true, false) => format!("*/{name}"),
-        (false, true, true) => "*".to_owned(),
     };
     vec![
         row.name(),
