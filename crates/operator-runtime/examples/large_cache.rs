@@ -176,7 +176,6 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
     println!("  memory at rest {:.1} MB", memory());
 
     // Controllers and indexes that come late get the objects that are there.
-    let first_resync = 2 * args.objects;
     manager.add_controller(
         Controller::without_primary("late", idle).watches(
             Watch::<Item>::new()
@@ -203,7 +202,8 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
         tokio::task::yield_now().await;
     }
     phase.end("dropping the list");
-    until_reconciled(&manager, "item", first_resync).await;
+    let before = reconciled(&manager, "item");
+    until_reconciled(&manager, "item", before + args.objects).await;
     phase.end("resync, and the wait for it");
     manager.client().dynamic(&Kind::of::<Item>()).list(None).await?;
     phase.end("list of all as DynamicObject, for which the kind is listed again");
@@ -220,16 +220,18 @@ async fn operate(args: &Args, steps: Steps) -> Result<()> {
 }
 
 async fn until_reconciled(manager: &Manager, controller: &str, times: usize) {
-    let prefix =
-        format!("controller_runtime_reconcile_total{{controller=\"{controller}\",result=\"success\"}} ");
-    loop {
-        let metrics = manager.metrics().to_text();
-        let count = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
-        if count.is_some_and(|count| count.parse::<f64>().is_ok_and(|count| count >= times as f64)) {
-            return;
-        }
+    while reconciled(manager, controller) < times {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// The number of successful reconciles of a controller.
+fn reconciled(manager: &Manager, controller: &str) -> usize {
+    let prefix =
+        format!("controller_runtime_reconcile_total{{controller=\"{controller}\",result=\"success\"}} ");
+    let metrics = manager.metrics().to_text();
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// The longest turn and step since the last phase ended, in nanoseconds.

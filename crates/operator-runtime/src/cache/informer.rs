@@ -317,11 +317,14 @@ impl Informer {
             if let Some(stored) = stored.filter(|stored| self.intake.is_wanted(stored, options)) {
                 let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
                 wanted.insert(key, stored);
+                if wanted.len() > options.at_most() {
+                    wanted.pop_last();
+                }
             }
             breath.pause().await;
         }
         let mut objects = Vec::new();
-        for stored in wanted.into_values().take(options.at_most()) {
+        for stored in wanted.into_values() {
             objects.extend(self.view(&stored, Intake::look_at));
             breath.pause().await;
         }
