@@ -12,7 +12,8 @@ use super::store::Slot;
 use super::table::{Snapshot, Table};
 use crate::object::ObjectKey;
 
-/// The objects in the namespace and of the name that are wanted, in no order. Labels are not compared.
+/// The objects in the namespace and of the name that are wanted, in no order. Labels are not compared. Very many objects that
+/// an index has come in parts: [`Store::find_more`](super::store::Store::find_more).
 pub(crate) struct Candidates<'a> {
     pub(super) options: &'a ListOptions,
     pub(super) watched: Watched,
@@ -23,8 +24,17 @@ pub(crate) struct Candidates<'a> {
 /// What the watches brought.
 pub(super) enum Watched {
     All(Snapshot<Slot>),
-    /// The objects that indexes have, to be looked up one by one: there may be very many.
-    Found(vec::IntoIter<Packed>, Table<Slot>),
+    /// Some of the objects that indexes have.
+    Found(Found),
+}
+
+/// Objects that indexes have, in the order of their keys.
+pub(super) struct Found {
+    pub(super) objects: vec::IntoIter<Packed>,
+    /// The last one that was looked up, if there may be more after it.
+    pub(super) last: Option<Packed>,
+    /// The table of the store when they were looked up.
+    pub(super) table: Table<Slot>,
 }
 
 /// Why an object that a watch brought is not a candidate.
@@ -58,8 +68,8 @@ impl Iterator for Candidates<'_> {
     fn next(&mut self) -> Option<Option<Stored>> {
         let next = match &mut self.watched {
             Watched::All(snapshot) => snapshot.next().map(|slot| slot.stored),
-            Watched::Found(found, objects) => match found.next() {
-                Some(packed) => match objects.get(&packed) {
+            Watched::Found(found) => match found.objects.next() {
+                Some(packed) => match found.table.get(&packed) {
                     Some(slot) => Some(slot.stored.clone()),
                     None => return Some(None),
                 },

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::item::{Arrived, Item};
@@ -51,9 +52,12 @@ impl Index {
         self.objects.get(value).map_or(0, BTreeSet::len)
     }
 
-    /// The objects with a value.
-    pub(super) fn get(&self, value: &str) -> impl Iterator<Item = &Packed> {
-        let objects = self.objects.get(value).into_iter().flatten();
+    /// The objects with a value in the order of their keys, beginning after one.
+    pub(super) fn after(&self, value: &str, last: Option<&Packed>) -> impl Iterator<Item = &Packed> {
+        let start = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last as &dyn Keyed));
+        let objects = self.objects.get(value).into_iter();
+        let objects =
+            objects.flat_map(move |objects| objects.range::<dyn Keyed, _>((start, Bound::Unbounded)));
         objects.map(|ByKey(packed)| packed)
     }
 

@@ -310,10 +310,13 @@ impl Informer {
             let _ = indexing.wait_for(|indexing| *indexing == 0).await;
         }
         let mut breath = Breath::new();
-        let candidates = self.store.read().candidates(options, consistency)?;
+        let mut candidates = self.store.read().candidates(options, consistency)?;
         // Sorted one by one, since sorting many at once takes long.
         let mut wanted = BTreeMap::new();
-        for stored in candidates {
+        while let Some(stored) = candidates.next().or_else(|| {
+            let has_more = self.store.read().find_more(&mut candidates);
+            has_more.then_some(None)
+        }) {
             if let Some(stored) = stored.filter(|stored| self.intake.is_wanted(stored, options)) {
                 let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
                 wanted.insert(key, stored);

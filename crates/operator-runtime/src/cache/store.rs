@@ -22,7 +22,7 @@ use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::Value;
 
-use super::candidates::{Candidates, Hidden, Watched};
+use super::candidates::{Candidates, Found, Hidden, Watched};
 use super::decode::{Malformed, with_owners};
 use super::index::{Index, Values};
 use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
@@ -146,19 +146,9 @@ impl Store {
         options: &'a ListOptions,
         consistency: Consistency,
     ) -> Result<Candidates<'a>, String> {
-        let find = |(name, value): (&str, _)| match self.indexes.get(name) {
-            Some(index) => Ok((index, value)),
-            None => Err(name.to_owned()),
-        };
-        let mut indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
-        indexes.sort_by_key(|(index, value)| index.count(value));
-        let watched = match indexes.split_first() {
-            Some(((index, value), others)) => {
-                let has_all =
-                    |packed: &&Packed| others.iter().all(|(index, value)| index.contains(packed, value));
-                let found: Vec<_> = index.get(value).filter(has_all).cloned().collect();
-                Watched::Found(found.into_iter(), self.objects.clone())
-            }
+        let indexes = self.indexes_of(options)?;
+        let watched = match self.find_indexed(&indexes, None) {
+            Some(found) => Watched::Found(found),
             None => Watched::All(self.objects.snapshot()),
         };
         let malformed = self.malformed.keys().cloned();
@@ -186,6 +176,47 @@ impl Store {
             watched,
             hidden,
             written: written.into_iter(),
+        })
+    }
+
+    /// Goes on with the objects that indexes have, when `candidates` has no more; false if there are none.
+    pub(crate) fn find_more(&self, candidates: &mut Candidates<'_>) -> bool {
+        let Watched::Found(Found { last: Some(last), .. }) = &candidates.watched else {
+            return false;
+        };
+        let indexes = self.indexes_of(candidates.options).unwrap_or_default();
+        match self.find_indexed(&indexes, Some(last)) {
+            Some(found) => {
+                candidates.watched = Watched::Found(found);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The indexes that a list looks into, and the values; that with the fewest objects first.
+    fn indexes_of<'a>(&self, options: &'a ListOptions) -> Result<Vec<(&Index, &'a str)>, String> {
+        let find = |(name, value): (&str, _)| match self.indexes.get(name) {
+            Some(index) => Ok((index, value)),
+            None => Err(name.to_owned()),
+        };
+        let mut indexes = options.lookups().map(find).collect::<Result<Vec<_>, _>>()?;
+        indexes.sort_by_key(|(index, value)| index.count(value));
+        Ok(indexes)
+    }
+
+    /// Some of the objects that all indexes have, beginning after one; `None` without an index.
+    fn find_indexed(&self, indexes: &[(&Index, &str)], after: Option<&Packed>) -> Option<Found> {
+        let ((index, value), others) = indexes.split_first()?;
+        let looked_up: Vec<_> = index.after(value, after).take(INDEXED_AT_ONCE).collect();
+        let may_have_more = looked_up.len() == INDEXED_AT_ONCE;
+        let last = looked_up.last().filter(|_| may_have_more).copied().cloned();
+        let has_all = |packed: &&Packed| others.iter().all(|(index, value)| index.contains(packed, value));
+        let objects: Vec<_> = looked_up.into_iter().filter(has_all).cloned().collect();
+        Some(Found {
+            objects: objects.into_iter(),
+            last,
+            table: self.objects.clone(),
         })
     }
 
@@ -759,6 +790,9 @@ impl Store {
         gone
     }
 }
+
+/// Objects that are looked up in an index under one lock.
+const INDEXED_AT_ONCE: usize = 1_000;
 
 /// An object that a list did not bring.
 #[derive(Debug)]

@@ -364,6 +364,37 @@ fn index_follows_events_and_own_writes() {
 }
 
 #[test]
+fn very_many_objects_of_an_index_come_in_parts() {
+    const OBJECTS: usize = 3 * INDEXED_AT_ONCE;
+    let mut bench = Bench::new();
+    assert!(bench.0.add_index("tier", by_tier()).is_some());
+    let name = |number: usize| format!("object-{number:05}");
+    bench.list(
+        (0..OBJECTS)
+            .map(|number| labelled(&name(number), "front", 1))
+            .collect(),
+    );
+    let options = ListOptions::all().index("tier", "front");
+    let mut candidates = bench.0.candidates(&options, Consistency::OwnWrites).unwrap();
+    let names = |candidates: &mut Candidates<'_>| -> Vec<_> {
+        let objects = candidates.by_ref().flatten();
+        objects.map(|stored| stored.packed.name().to_owned()).collect()
+    };
+    let mut seen = names(&mut candidates);
+    assert_eq!(seen.len(), INDEXED_AT_ONCE);
+    // What goes, comes and changes meanwhile does not move the others.
+    bench.step(Watch::Delete(labelled(&name(0), "front", 2)));
+    bench.step(Watch::Apply(labelled(&name(1), "front", 3)));
+    bench.step(Watch::Delete(labelled(&name(OBJECTS - 1), "front", 4)));
+    bench.step(Watch::Apply(labelled(&name(OBJECTS), "front", 5)));
+    while bench.0.find_more(&mut candidates) {
+        seen.extend(names(&mut candidates));
+    }
+    let expected = (0..=OBJECTS).filter(|number| *number != OBJECTS - 1).map(name);
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+}
+
+#[test]
 fn list_of_a_server_that_went_back_is_believed() {
     let mut bench = Bench::new();
     bench.list(vec![object("a", 10), object("b", 20)]);
