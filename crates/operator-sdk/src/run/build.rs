@@ -81,7 +81,13 @@ fn builder_of(args: &BuildArgs, project: &Project, report: &Report) -> Builder {
         BuilderArg::Podman => Builder::Engine(Engine::Podman),
         BuilderArg::Buildah => Builder::Engine(Engine::Buildah),
         BuilderArg::Oci => Builder::Oci,
-        BuilderArg::Auto if wants_oci(args) || is_out_of_reach(project) => Builder::Oci,
+        BuilderArg::Auto if wants_oci(args) => Builder::Oci,
+        BuilderArg::Auto if is_out_of_reach(project) => {
+            report.progress(
+                "The project uses crates outside of its directory, which the build of a container does not see: the image is made without an engine (--builder oci).",
+            );
+            Builder::Oci
+        }
         BuilderArg::Auto => match Engine::ALL.into_iter().find(|engine| engine.works()) {
             Some(engine) => Builder::Engine(engine),
             None => {
