@@ -21,7 +21,7 @@ pub(crate) struct Candidates<'a> {
     pub(super) written: vec::IntoIter<Stored>,
 }
 
-/// What the watches brought.
+/// Objects from the watches.
 pub(super) enum Watched {
     All(Snapshot<Slot>),
     /// Some of the objects that indexes have.

@@ -23,7 +23,7 @@ use crate::object::View;
 /// memory of as many decoded objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Ingested<K> {
-    /// What tells the object from others, read without its type.
+    /// The identity of the object, read without its type.
     metadata: Box<ObjectMeta>,
     /// The object, for a [`Reader`].
     body: Box<[u8]>,
@@ -143,7 +143,7 @@ fn identity(metadata: &ObjectMeta) -> Identity<'_> {
 }
 
 impl Applied {
-    /// What an entry of `managedFields` says, if it is about an apply to the object itself.
+    /// Reads an entry of `managedFields`, if it is about an apply to the object itself.
     fn of(entry: ManagedFields) -> Option<Self> {
         let is_apply = entry.operation.as_deref() == Some("Apply") && entry.subresource.is_none();
         let manager = entry.manager.filter(|_| is_apply)?;
@@ -267,7 +267,7 @@ impl Members<'_> {
     }
 }
 
-/// What is known of an object whatever its type is.
+/// The members of an object that do not depend on its type.
 trait Note {
     fn note(&mut self, name: &str, value: &[u8]);
 }

@@ -21,7 +21,7 @@ const BYTES: usize = 16 * 1024;
 /// what was in the old one and not read meanwhile is let go.
 #[derive(Default)]
 pub(super) struct Hot {
-    /// Whether every object stays until it changes.
+    /// Returns true if every object stays until it changes.
     keeps_all: bool,
     generations: Mutex<Generations>,
     filled: Notify,

@@ -61,13 +61,13 @@ impl Index {
         objects.map(|ByKey(packed)| packed)
     }
 
-    /// Whether an object is in the index with a value.
+    /// Returns true if the index has an object with a value.
     pub(super) fn contains(&self, packed: &Packed, value: &str) -> bool {
         let objects = self.objects.get(value);
         objects.is_some_and(|objects| objects.contains(packed as &dyn Keyed))
     }
 
-    /// Whether an object has a value, though it may not be in the index.
+    /// Returns true if an object has a value, even if it is not in the index.
     pub(super) fn has(&self, object: &Arrived, value: &str) -> bool {
         (self.values)(&object.object).iter().any(|own| own == value)
     }

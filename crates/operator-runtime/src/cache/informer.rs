@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
 const HOT_FOR: Duration = Duration::from_secs(2);
 
-/// How long a task of the cache that panicked waits before it starts again.
+/// Delay before a task of the cache that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The newest state of an object that the cache knows, for deciding whether a write would change it.
@@ -68,12 +68,12 @@ pub(crate) struct Informer {
     listed: watch::Sender<Option<Representation>>,
     quarantine: Arc<Quarantine>,
     metrics: CacheMetrics,
-    /// How many indexes are being filled with the objects that were there before them.
+    /// The number of indexes that are being filled with the objects that were there before them.
     indexing: watch::Sender<usize>,
     stop: CancellationToken,
 }
 
-/// How a watch is doing.
+/// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Health {
     /// The first list is under way.
@@ -85,7 +85,7 @@ pub(crate) enum Health {
     Failing(String),
 }
 
-/// What went wrong with a watch since it was well.
+/// The failures of a watch since its last success.
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
@@ -93,11 +93,11 @@ struct Trouble {
     is_garbled: bool,
     /// When it began.
     since: Option<Instant>,
-    /// Whether the writes that were skipped before have been made due.
+    /// True if the writes that were skipped before have been made due.
     skips_given_up: bool,
 }
 
-/// How the waits between failed attempts of a watch grow: doubling, with up to as much again at random.
+/// Backoff of failed attempts of a watch: doubling, with up to as much again at random.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBackoff {
     /// After the first failure; 800 ms unless said otherwise.
@@ -117,17 +117,17 @@ impl Default for WatchBackoff {
 
 pub(crate) type BoxedRun = futures::future::BoxFuture<'static, ()>;
 
-/// What a watch needs to reach the server.
+/// The connection of a watch.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
     pub(crate) config: watcher::Config,
-    /// Whether first lists are streamed, where the server can.
+    /// Streams first lists, where the server supports it.
     pub(crate) streaming_lists: bool,
     pub(crate) backoff: WatchBackoff,
-    /// Who hears of failures.
+    /// Called for each failure.
     pub(crate) errors: WatchErrorHandler,
-    /// Who is told how long requests are held back.
+    /// Records the time that requests are held back.
     pub(crate) requests: RestClientLayer,
 }
 
@@ -186,7 +186,7 @@ impl Informer {
         }
     }
 
-    /// What ends its watches.
+    /// Ends its watches.
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.stop
     }
@@ -401,7 +401,7 @@ impl Informer {
     /// Takes the answer to a write: the object as the server has it now.
     pub(crate) fn write(&self, answer: Value) {
         let take = self.representation.borrow().take;
-        // What does not fit the type will come with the watch, which says so.
+        // The watch reports an object that does not fit the type.
         if let Ok(Ok(written)) = take(answer, &self.intake) {
             self.store.write().write(written);
         }
@@ -418,7 +418,7 @@ impl Informer {
         self.store.write().write(written);
     }
 
-    /// Whether objects are kept as `K` itself.
+    /// Returns true if objects are kept as `K` itself.
     pub(crate) fn keeps<K: View>(&self) -> bool {
         *self.representation.borrow() == Representation::of::<K>()
     }
@@ -433,13 +433,13 @@ impl Informer {
         self.store.write().deleted(key, uid, at);
     }
 
-    /// Whether one of the watches covers objects of this namespace.
+    /// Returns true if one of the watches covers objects of this namespace.
     pub(crate) fn covers(&self, namespace: Option<&str>) -> bool {
         let covers = |scope: &Scope| scope.is_none() || scope.as_deref() == namespace;
         self.watches.iter().any(|(planned, _)| covers(&planned.scope))
     }
 
-    /// Whether every object is there, as something that can be read as `K`.
+    /// Returns true if every object is there, as something that can be read as `K`.
     pub(crate) fn is_synced<K: View>(&self) -> bool {
         let wanted = Representation::of::<K>();
         self.listed.borrow().is_some_and(|listed| listed.serves(&wanted))
@@ -960,7 +960,7 @@ fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option
 }
 
 impl Trouble {
-    /// Whether an event shows that all is well again.
+    /// Returns true if an event shows that the watch works again.
     fn heals(&self, event: &WatchEvent<Incoming>) -> bool {
         match event {
             // It comes before the server was asked.
@@ -979,21 +979,21 @@ struct Watch<'a> {
     errors: &'a WatchErrorHandler,
 }
 
-/// How a watch is opened next.
+/// The next attempt to open a watch.
 struct Attempt {
-    /// Whether its list is streamed.
+    /// True if its list is streamed.
     streams: bool,
     trouble: Trouble,
 }
 
-/// What follows when a stream is of no use any more.
+/// The continuation after a stream has ended.
 enum Then {
     /// The server does not stream lists, or not now: making progress is better.
     ListInPages,
     ListAnew,
 }
 
-/// What a watch brought next.
+/// The next item of a watch.
 enum Next {
     Event(WatchEvent<Incoming>),
     Failed(watcher::Error),

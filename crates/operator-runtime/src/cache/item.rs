@@ -48,7 +48,7 @@ impl<K: View> Item for K {
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) packed: Packed,
-    /// What the operator itself applied: API version and `fieldsV1`, separated by a space.
+    /// The fields that the operator applied: API version and `fieldsV1`, separated by a space.
     pub(crate) applied: Option<Arc<str>>,
     form: Form,
 }
@@ -67,10 +67,10 @@ pub(super) struct Form(u8);
 /// An object from the server, or why it is none of the type.
 pub(crate) type Incoming = Result<Arrived, Malformed>;
 
-/// What a watch brings.
+/// An object from a watch.
 pub(crate) type Incomings = BoxStream<'static, watcher::Result<WatchEvent<Incoming>>>;
 
-/// What is done to the objects of a kind as they come in and as they are read.
+/// Decoding and transforming of the objects of a kind, as they come in and as they are read.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) kind: Kind,
@@ -187,7 +187,7 @@ impl Intake {
         Some(value)
     }
 
-    /// Whether the object was kept so that it can be read as a `K`.
+    /// Returns true if the object was kept so that it can be read as a `K`.
     pub(super) fn serves<K: View>(&self, stored: &Stored) -> bool {
         let kept = self.representation(stored.form);
         kept.is_some_and(|kept| kept.serves(&Representation::of::<K>()))
@@ -243,7 +243,7 @@ impl Intake {
             decoded.map_err(|error| error.to_string())?
         };
         name_kind(&mut object, &self.kind);
-        // What is kept as `K` was transformed before.
+        // An object that is kept as `K` was transformed before.
         if kept != Some(wanted) {
             self.transforms.apply(&mut object);
         }
@@ -259,7 +259,7 @@ impl Intake {
 // === impl Stored ===
 
 impl Stored {
-    /// Whether both came in as the same type.
+    /// Returns true if both came in as the same type.
     pub(super) fn is_of_form_of(&self, other: &Self) -> bool {
         self.form == other.form
     }
@@ -286,7 +286,7 @@ impl Representation {
         }
     }
 
-    /// Whether objects that are kept as this can be read as `other`.
+    /// Returns true if objects that are kept as this can be read as `other`.
     pub(crate) fn serves(&self, other: &Self) -> bool {
         self == other || self.width == Width::Dynamic || other.width == Width::Metadata
     }

@@ -9,7 +9,7 @@ use kube::core::ObjectMeta;
 use super::packed::Packed;
 use crate::object::ObjectKey;
 
-/// What has a namespace and a name.
+/// A value with a namespace and a name.
 pub(super) trait Keyed {
     fn namespace(&self) -> Option<&str>;
     fn name(&self) -> &str;

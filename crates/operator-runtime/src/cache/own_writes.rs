@@ -1,4 +1,4 @@
-//! What the operator wrote and deleted, until the watches have passed it.
+//! Writes and deletions of the operator, until the watches have passed them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

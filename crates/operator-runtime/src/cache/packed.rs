@@ -65,14 +65,14 @@ const WORD: Small = Small(0x80, 0x40);
 /// The high part of the number of a later word, less the count of the first ones; the low part follows.
 const LATER_WORD: Small = Small(0xc0, 0x40);
 
-/// How many words a dictionary can have.
+/// The capacity of a dictionary, in words.
 const WORDS: usize = WORD.1 as usize + LATER_WORD.1 as usize * 256;
 
 /// An object, packed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Packed(Arc<[u8]>);
 
-/// What tells an object from others and from its other states.
+/// The identity of an object and of its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity<'a> {
     pub(super) namespace: Option<&'a str>,
@@ -141,12 +141,12 @@ impl Packed {
         self.text_of_header(2).is_some_and(|own| own == uid)
     }
 
-    /// Whether it is another state of the same object.
+    /// Returns true if it is another state of the same object.
     pub(super) fn has_uid_of(&self, other: &Self) -> bool {
         self.text_of_header(2) == other.text_of_header(2)
     }
 
-    /// What tells it from others, as metadata.
+    /// Its identity, as metadata.
     pub(super) fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name().to_owned()),
@@ -182,7 +182,7 @@ impl Packed {
         dictionary.read(|words| K::deserialize(&mut self.body(words)))
     }
 
-    /// What stands at the end of a path of names, as a `T`; `None` if nothing does.
+    /// Decodes the value at a path of names as a `T`; `None` if there is none.
     pub(super) fn find<T: DeserializeOwned>(&self, path: &[&str], dictionary: &Dictionary) -> Option<T> {
         dictionary.read(|words| {
             let mut reader = self.body(words);
@@ -193,7 +193,7 @@ impl Packed {
         })
     }
 
-    /// How many bytes it takes.
+    /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -203,7 +203,7 @@ impl Packed {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// What tells it from all others that exist at the same time.
+    /// Its identity among all that exist at the same time.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

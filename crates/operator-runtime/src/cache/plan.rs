@@ -1,4 +1,4 @@
-//! Which watches a kind needs: what the options say of it, of its namespaces and of everything, put together. Pure.
+//! The watches of a kind, merged from the options for it, for its namespaces and for everything. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;

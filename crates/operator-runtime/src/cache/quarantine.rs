@@ -18,7 +18,7 @@ use crate::object::{Kind, ObjectKey, View};
 
 const REASON: &str = "DecodeFailed";
 
-/// How an object is read from the store.
+/// A way to read an object from the store.
 pub(super) type Read<K> = fn(&Intake, &Stored) -> Result<Arc<K>, String>;
 
 /// The objects of one kind that somebody cannot read.
@@ -31,9 +31,9 @@ pub(super) struct Quarantine {
 
 #[derive(Default)]
 struct State {
-    /// How many objects the store leaves out.
+    /// The number of objects that the store leaves out.
     left_out: usize,
-    /// What readers complain about.
+    /// Objects that readers could not decode.
     complaints: BTreeMap<ObjectKey, Vec<Complaint>>,
 }
 

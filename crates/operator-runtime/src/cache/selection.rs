@@ -1,4 +1,4 @@
-//! Which objects: of a kind, for the cache to keep, and in what form; of the cache, for a reader to get.
+//! Selection of objects: those of a kind that the cache keeps, and those of the cache that a reader gets.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::field_selector::FieldSelector;
 use super::watch_options::{Namespaces, WatchOptions};
 use crate::object::Kind;
 
-/// Which objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with
+/// The objects of a kind to list from the cache: those of a namespace or of all, with certain labels or any, with
 /// certain values of indexes or any.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
@@ -19,7 +19,7 @@ pub struct ListOptions {
     limit: Option<usize>,
 }
 
-/// Which objects of which kind the cache keeps; all, of kinds that are not mentioned.
+/// The objects that the cache keeps, by kind; all objects of a kind without an entry.
 ///
 /// The API server sends no others, so that they cost no memory: but to the operator they do not exist, neither for
 /// reads nor for events. An object that changes so that it is not selected any more is deleted, for the operator.
@@ -40,7 +40,7 @@ pub struct Selectors {
     by_kind: HashMap<String, OfKind>,
 }
 
-/// What is said of one kind; nothing, unless it was mentioned.
+/// The selection of one kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfKind {
     pub(super) kind: Option<Kind>,
@@ -164,7 +164,7 @@ impl ListOptions {
         self.lookups().next().is_some()
     }
 
-    /// Whether the server cannot be asked for the same objects: only the cache knows the indexes.
+    /// Returns true if the list uses an index, which only the cache has.
     pub(crate) fn are_of_the_cache(&self) -> bool {
         !self.indexes.is_empty() || self.limit.is_some()
     }
@@ -190,7 +190,7 @@ impl ListOptions {
             .map(|(field, value)| (field.as_str(), value.as_str()))
     }
 
-    /// Whether an object of this namespace and name is wanted, as far as they decide it.
+    /// Returns true if the namespace and the name of an object match.
     pub(super) fn covers(&self, namespace: Option<&str>, name: &str) -> bool {
         let is_covered = self.namespace.is_none() || self.namespace.as_deref() == namespace;
         is_covered
@@ -201,7 +201,7 @@ impl ListOptions {
             })
     }
 
-    /// Whether an object is wanted whose labels are `labels`; they are only asked for if it depends on them.
+    /// Returns true if the labels of an object match; `labels` is called only if the selection depends on them.
     pub(super) fn matches(&self, labels: impl FnOnce() -> BTreeMap<String, String>) -> bool {
         self.labels.selects_all() || self.labels.matches(&labels())
     }

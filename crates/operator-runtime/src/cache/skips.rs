@@ -76,12 +76,12 @@ pub(super) struct Skips {
     due: Vec<Origin>,
 }
 
-/// What the watch brought for an object.
+/// News of an object from the watch.
 pub(super) enum Change<'a> {
     /// A state of the same object.
     State {
         revision: u64,
-        /// Whether the server went back to an older revision, as after the restore of a backup.
+        /// True if the server went back to an older revision, as after the restore of a backup.
         went_back: bool,
         /// Returns the known state with a revision, if it is still known.
         before: &'a dyn Fn(u64) -> Option<State>,

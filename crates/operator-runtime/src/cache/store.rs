@@ -35,7 +35,7 @@ use super::table::{SHARDS, Table};
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
 
-/// What one watch covers: a namespace, or everything.
+/// The scope of one watch: a namespace, or everything.
 pub(crate) type Scope = Option<Arc<str>>;
 
 #[derive(Debug)]
@@ -59,24 +59,24 @@ pub(super) struct Slot {
     list: u32,
 }
 
-/// How far a watch has come.
+/// The progress of a watch.
 #[derive(Debug, Default)]
 struct Progress {
     /// Every change up to this revision has been seen.
     revision: u64,
-    /// How many lists were begun.
+    /// The number of lists that were begun.
     lists: u32,
     /// The newest revision that the list that is under way has brought.
     listing: Option<u64>,
     /// As what the last complete list brought its objects.
     listed: Option<Representation>,
-    /// Whether the watch follows the server now.
+    /// True while the watch follows the server.
     is_live: bool,
-    /// Whether the list that is under way has shown that the server went back to older revisions.
+    /// True if the current list has shown that the server went back to older revisions.
     went_back: bool,
 }
 
-/// Whether a reader sees what the operator wrote before the watch brings it.
+/// The visibility of own writes that no watch has brought yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consistency {
     /// Reads see the operator's own writes.
@@ -275,7 +275,7 @@ impl Store {
         self.watch_of(&key).is_some_and(|(of, _)| of == scope)
     }
 
-    /// How many objects are there that do not fit their type.
+    /// Returns the number of objects that do not fit their type.
     pub(crate) fn malformed(&self) -> usize {
         self.malformed.len()
     }
@@ -289,20 +289,20 @@ impl Store {
             .collect()
     }
 
-    /// What was wrong with an object when it came last.
+    /// Returns the error of the last state of an object that does not fit its type.
     pub(crate) fn complaint(&self, key: &ObjectKey) -> Option<&str> {
         self.malformed
             .get(key)
             .map(|(malformed, _)| malformed.error.as_str())
     }
 
-    /// Whether every watch has brought its first list, with its objects as `representation` or as more.
+    /// Returns true if every watch has brought its first list, with its objects as `representation` or as more.
     pub(crate) fn is_listed_as(&self, representation: &Representation) -> bool {
         let listed = |progress: &Progress| progress.listed.is_some_and(|listed| listed == *representation);
         self.watches.values().all(listed)
     }
 
-    /// Whether one watch has brought its first list.
+    /// Returns true if one watch has brought its first list.
     pub(crate) fn has_listed(&self, scope: &Scope) -> bool {
         self.watches
             .get(scope)
@@ -696,7 +696,7 @@ impl Store {
         for index in self.indexes.values_mut() {
             index.insert(&object, &stored.packed);
         }
-        // What is told as part of the first list is not read before everything is there.
+        // Objects of the first list are not read before the list is complete.
         if !initial || self.intake.hot.keeps_all() {
             self.intake.hot.put(&stored.packed, object.clone());
         }
@@ -900,7 +900,7 @@ impl Interned {
     }
 }
 
-/// Whether `new` says anything that `old` does not: versions compare as numbers where they are numbers.
+/// Returns true if `new` is a newer state than `old`: versions compare as numbers where they are numbers.
 fn is_newer(new: &Packed, old: &Packed) -> bool {
     let version = new.resource_version();
     if !new.has_uid_of(old) || version.is_none() {

@@ -1,4 +1,4 @@
-//! What is done to objects before the cache keeps them.
+//! Changes of objects before the cache keeps them.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use kube::core::ObjectMeta;
 
 use crate::object::{Kind, Object, View};
 
-/// What is done to objects before the cache keeps them: mostly, removing what the operator never reads.
+/// Changes of objects before the cache keeps them, mostly the removal of fields that the operator never reads.
 ///
 /// `metadata.managedFields` is removed in any case. A transform is of one kind, read as one type; it runs whenever the
 /// cache makes an object of that type, also from the answer to a write. What it leaves is kept as the type serializes it.
@@ -105,7 +105,7 @@ impl Transforms {
         }
     }
 
-    /// Whether objects of a type are changed, if these are the transforms of its kind alone.
+    /// Returns true if objects of a type are changed, if these are the transforms of its kind alone.
     /// Returns true if objects may be changed.
     pub(super) fn are_any(&self) -> bool {
         self.of_metadata.is_some()

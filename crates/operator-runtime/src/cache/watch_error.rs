@@ -1,4 +1,4 @@
-//! Who hears that a watch failed, where the log is not enough.
+//! Handlers of failed watches, beside the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct WatchFailure<'a> {
     pub kind: &'a Kind,
     /// The namespace that the watch covers; `None` for all.
     pub namespace: Option<&'a str>,
-    /// What happened, with what to do about it where that is known.
+    /// The error, with a hint where one is known.
     pub message: &'a str,
     /// The error itself.
     pub error: &'a watcher::Error,

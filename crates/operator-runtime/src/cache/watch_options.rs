@@ -1,4 +1,4 @@
-//! How objects are watched: of everything, of a namespace, of a kind, and of a kind in a namespace.
+//! Options of watches: for everything, a namespace, a kind, and a kind in a namespace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct WatchOptions {
     pub(super) bookmarks: Option<bool>,
 }
 
-/// How often everything is told again.
+/// Interval of resyncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncPeriod {
     Never,
@@ -66,21 +66,21 @@ impl WatchOptions {
         self
     }
 
-    /// What is done to the objects before they are kept; a kind that these do not mention is as the next wider one says.
+    /// Transforms of objects before they are kept; a kind without one uses that of the next wider options.
     #[must_use]
     pub fn transforms(mut self, transforms: Transforms) -> Self {
         self.transforms = transforms;
         self
     }
 
-    /// How often the objects are told again to every controller; never if `None`.
+    /// Interval at which every object is sent to every controller again; never if `None`.
     #[must_use]
     pub fn sync_period(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.sync_period = Some(SyncPeriod::of(period.into()));
         self
     }
 
-    /// Whether the server tells a watch now and then how far it has come.
+    /// Requests bookmark events from the server.
     #[must_use]
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.bookmarks = Some(bookmarks);
@@ -150,7 +150,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether none is named, so that all are watched alike.
+    /// Returns true if no namespace has options of its own.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

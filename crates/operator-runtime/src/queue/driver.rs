@@ -12,7 +12,7 @@ use crate::cache::skips::Requeue;
 use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
 
-/// How often what is queued is logged, where such messages are wanted.
+/// Interval at which the queue is logged at the level TRACE.
 const DUMP_EVERY: Duration = Duration::from_secs(10);
 
 /// The queue of one controller.
@@ -21,14 +21,14 @@ pub(crate) struct WorkQueue {
     state: Mutex<State>,
     changed: Notify,
     metrics: QueueMetrics,
-    /// Whether priorities count; otherwise all keys have the same.
+    /// If false, all keys have the same priority.
     prioritized: bool,
 }
 
 #[derive(Debug)]
 struct State {
     queue: Box<dyn RateLimitingQueue>,
-    /// What the metrics know already.
+    /// The counts that the metrics have already.
     counted: Counts,
     stopped: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Job {
     running: Running,
 }
 
-/// What follows from a run.
+/// The continuation after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing until the next event; the failures are forgotten.
@@ -416,7 +416,7 @@ mod tests {
         check(&metrics, [2, 2, 2]);
         let job = queue.next().await.unwrap();
         check(&metrics, [2, 2, 1]);
-        // What runs and is to run again is ready, too.
+        // A key that runs and was added again is ready, too.
         queue.add(job.key.clone(), Add::default());
         check(&metrics, [3, 2, 2]);
         let priority = job.priority;

@@ -10,22 +10,22 @@ use crate::object::ObjectKey;
 
 /// Says how long a key waits until it is tried again. Each queue has one of its own.
 pub trait RateLimiter<K = ObjectKey>: fmt::Debug + Send {
-    /// How long a key that is to be tried again waits from `now` on. Asking counts as one more try.
+    /// Returns the delay before a key is tried again, from `now` on, and counts one more failure.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
     /// Forgets what was counted of the key, since it succeeded.
     fn forget(&mut self, key: &K);
 }
 
-/// Which rate limiter a controller has.
+/// The rate limiter of a controller.
 #[derive(Clone)]
 pub enum RateLimit {
     /// Each key waits for itself, twice as long after each failure.
     Exponential(Backoff),
     /// All keys together are tried again so often a second, and so many at once after a pause.
     Bucket {
-        /// How many tries a second; more than zero.
+        /// Tries per second; more than zero.
         per_second: f64,
-        /// How many at once.
+        /// Tries that may come at once (burst).
         burst: u32,
     },
     /// The longest wait of several.
@@ -34,7 +34,7 @@ pub enum RateLimit {
     Custom(Arc<dyn Fn() -> Box<dyn RateLimiter> + Send + Sync>),
 }
 
-/// How long a key waits after failing: `base`, then twice as long each time, up to `max`. The default is 5 ms up to
+/// The delay of a key after a failure: `base`, then twice as long each time, up to `max`. The default is 5 ms up to
 /// 1000 s.
 ///
 /// ```
@@ -76,7 +76,7 @@ pub(crate) struct MaxOf<K>(Vec<Box<dyn RateLimiter<K>>>);
 // === impl RateLimit ===
 
 impl RateLimit {
-    /// What controller-runtime uses with its classic queue: the default backoff, and ten tries a second over all keys
+    /// The limiter of controller-runtime's classic queue: the default backoff, and ten tries a second over all keys
     /// after the first hundred.
     pub fn classic() -> Self {
         let (per_second, burst) = (10.0, 100);

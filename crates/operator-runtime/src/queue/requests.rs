@@ -15,7 +15,7 @@ use super::driver::WorkQueue;
 use crate::error::{Error, Result, panic_text};
 use crate::object::ObjectKey;
 
-/// How often a function of a handler is called that fails, and the first of the pauses, which double: half a minute in all.
+/// Attempts of a failing function of a handler, and the first of the pauses, which double: half a minute in all.
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -28,7 +28,7 @@ pub struct Requests {
     later: Weak<Later>,
 }
 
-/// What handlers of one source do later: one after the other, and not at all when the source is gone.
+/// Deferred work of the handlers of one source: run one after the other, and dropped with the source.
 #[derive(Debug)]
 pub(crate) struct Later {
     pub(crate) tasks: TaskTracker,

@@ -16,21 +16,20 @@ const SHARE: u32 = 10;
 /// Keys that become ready in one call, so that very many that are due at once do not hold up everything else.
 const PROMOTED_AT_ONCE: usize = 1_000;
 
-/// How many priorities are remembered that no key has any more.
+/// Number of priorities up to which those that no key has any more are kept in the metrics.
 const REMEMBERED_PRIORITIES: usize = 25;
 
-/// What no clock can add to now is this far away.
+/// Delay in place of one that the clock cannot represent.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// How a key is added; by default at once, with priority 0.
+/// Options of adding a key; by default at once, with priority 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
     /// The higher priority is served first.
     pub priority: i32,
-    /// Not before that much time has passed.
+    /// Delay before the key becomes ready.
     pub after: Duration,
-    /// Not before the wait that the failures of the key demand, and one failure more is counted; the shorter wait counts
-    /// where there is an `after`, too.
+    /// Delays the key by the backoff of its failures, and counts one more failure. With `after`, the shorter delay counts.
     pub rate_limited: bool,
 }
 
@@ -41,20 +40,20 @@ pub struct Popped<K> {
     pub key: K,
     /// The priority that it had.
     pub priority: i32,
-    /// How long it was ready.
+    /// The time that it was ready.
     pub waited: Duration,
 }
 
-/// What has happened in a queue since it was made.
+/// Counters of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often a key became ready, at once or when its time had come: `workqueue_adds_total`.
+    /// Keys that became ready, at once or after their delay: `workqueue_adds_total`.
     pub adds: u64,
-    /// How often a key was added with a wait: `workqueue_retries_total`.
+    /// Keys that were added with a delay: `workqueue_retries_total`.
     pub retries: u64,
 }
 
-/// What a controller asks of its queue, which decides and never waits: time comes in as an argument. [`Queue`] is the usual
+/// The queue of a controller. It decides and never waits: time comes in as an argument. [`Queue`] is the usual
 /// one; [`ControllerOptions::new_queue`](crate::ControllerOptions::new_queue) takes another one, which mostly has a
 /// [`Queue`] inside and changes what it is asked.
 ///
@@ -103,16 +102,16 @@ pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
     /// Hands out the next key that is ready; it is running until `done`.
     fn pop(&mut self, now: Instant) -> Option<Popped<K>>;
 
-    /// Says that the run of a key is over.
+    /// Ends the run of a key.
     fn done(&mut self, key: &K, now: Instant);
 
-    /// When to ask again, if nothing is ready now and nothing is added.
+    /// Returns the time at which the next key becomes ready, unless one is added.
     fn next_ready(&self) -> Option<Instant>;
 
-    /// How many keys of each priority are ready, those too that run and are to run again.
+    /// Returns the number of ready keys of each priority, including keys that run and were added again.
     fn depth(&mut self, now: Instant) -> Vec<(i32, usize)>;
 
-    /// What has happened so far.
+    /// Returns the counters.
     fn counts(&self) -> Counts;
 }
 
@@ -139,21 +138,21 @@ pub struct Queue<K> {
     by_age: BTreeMap<(Instant, u64), K>,
     waiting: BTreeSet<(Instant, u64, K)>,
     running: BTreeSet<K>,
-    /// How many keys of each priority are ready.
+    /// The number of ready keys of each priority.
     depth: BTreeMap<i32, usize>,
     counts: Counts,
     sequence: u64,
-    /// How many keys were served by priority since an old one was.
+    /// The number of keys that were served by priority since an old one was.
     passed: u32,
 }
 
-/// Where a key that is due some time stands.
+/// The state of a key that is due now or later.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     priority: i32,
     sequence: u64,
     place: Place,
-    /// Whether it is one of `depth`.
+    /// True if it is included in `depth`.
     counted: bool,
 }
 
@@ -187,7 +186,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// Adds a key, and says whether it was not there before. A key that is there keeps the higher of the two
+    /// Adds a key, and returns true if it was not there before. A key that is there keeps the higher of the two
     /// priorities and the earlier of the two times.
     pub fn add(&mut self, key: K, add: Add, now: Instant) -> bool {
         self.promote(now);
@@ -258,7 +257,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         })
     }
 
-    /// Says that the run of a key is over; if it was added meanwhile it is due again.
+    /// Ends the run of a key; if it was added meanwhile it is due again.
     pub fn done(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if let Some(entry) = self.entries.get(key).copied()
@@ -276,7 +275,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// How many keys of each priority are ready, the highest priority first: the metric `workqueue_depth`. Keys that run
+    /// Returns the number of ready keys of each priority, the highest priority first: the metric `workqueue_depth`. Keys that run
     /// and are to run again count, too. A priority that is in use no more stays, with 0, so that dashboards see it end;
     /// beyond 25 priorities those are dropped.
     pub fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
@@ -285,7 +284,7 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         depth.map(|(priority, count)| (*priority, *count)).collect()
     }
 
-    /// What has happened so far. Keys whose time came count when somebody next asks for one, or for the depth.
+    /// Returns the counters. Keys whose delay is over are counted by the next call that asks for a key or for the depth.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -439,8 +438,7 @@ impl<K: Debug> Debug for Queue<K> {
 // === impl NewQueue ===
 
 impl NewQueue {
-    /// How long keys of a controller may be ready before they get a share of the workers whatever their priority: one
-    /// minute.
+    /// The time after which ready keys get a share of the workers whatever their priority: one minute.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Makes the queue with this function, which is given the name of the controller and its rate limiter.
