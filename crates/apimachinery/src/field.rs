@@ -65,7 +65,7 @@ impl Path {
         Self("<nil>".to_owned())
     }
 
-    /// Whether this is the object itself.
+    /// Returns true if this is the object itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

@@ -59,7 +59,7 @@ pub fn quote_bytes(text: &str) -> String {
     out
 }
 
-/// Whether Go prints the non-ASCII character as it is.
+/// Returns true if Go prints the non-ASCII character as it is.
 fn is_printable(c: char) -> bool {
     // Rust escapes the same classes in its own debug form; the leading letter keeps combining marks unescaped.
     let shown = format!("{:?}", ['a', c].iter().collect::<String>());

@@ -49,7 +49,7 @@ fn parse_json(text: &str) -> Option<Parsed> {
     (parsed.duplicates.is_empty() && says_the_same(&parsed.value)).then_some(parsed)
 }
 
-/// Whether YAML has the same value: its numbers are others, it merges `<<`, and it reads no long keys.
+/// Returns true if YAML has the same value: its numbers are others, it merges `<<`, and it reads no long keys.
 fn says_the_same(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_i64(),

@@ -106,7 +106,7 @@ struct Checker<'v> {
     issues: Vec<Issue>,
     /// Lists and maps whose parts have different types: wrong once everything else is right.
     mixed: Vec<Issue>,
-    /// Whether this is the argument of `format`, which takes a mixed list.
+    /// True if this is the argument of `format`, which takes a mixed list.
     may_mix: bool,
 }
 
@@ -435,7 +435,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a value of type `found` may stand where `wanted` is; variables are bound on the way.
+    /// Returns true if a value of type `found` may stand where `wanted` is; variables are bound on the way.
     fn assign(&mut self, found: &Type, wanted: &Type) -> bool {
         let found = resolve(&self.bindings, found, false);
         let wanted = resolve(&self.bindings, wanted, false);

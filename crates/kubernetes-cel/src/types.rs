@@ -94,7 +94,7 @@ impl Type {
         }
     }
 
-    /// Whether any value fits.
+    /// Returns true if any value fits.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
     }

@@ -428,7 +428,7 @@ pub(crate) async fn validate_body(
     Ok(())
 }
 
-/// Whether the body of the request has been asked about already.
+/// Returns true if the body of the request has been asked about already.
 fn is_carrier(write: &Write) -> bool {
     matches!(write.subresource.as_str(), "binding" | "eviction")
 }

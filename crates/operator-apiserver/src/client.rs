@@ -28,7 +28,7 @@ pub struct ServedResource {
     pub gvr: Gvr,
     /// The kind of its objects.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// True if its objects live in namespaces.
     pub namespaced: bool,
     /// The verbs it answers to, such as `list` and `deletecollection`.
     pub verbs: Vec<String>,
@@ -77,7 +77,7 @@ pub enum Patch {
         config: Value,
         /// The field manager.
         manager: String,
-        /// Whether conflicts are taken over.
+        /// True if conflicts are taken over.
         force: bool,
     },
 }

@@ -23,9 +23,9 @@ pub(crate) struct Write {
     pub(crate) subresource: String,
     pub(crate) user: User,
     pub(crate) manager: String,
-    /// Whether the managed fields are already those of the new object (server-side apply).
+    /// True if the managed fields are already those of the new object (server-side apply).
     pub(crate) tracked: bool,
-    /// Whether the request is a PUT: a uid in its body is then a precondition.
+    /// True if the request is a PUT: a uid in its body is then a precondition.
     pub(crate) replaces: bool,
     pub(crate) dry_run: bool,
     /// The options that the client gave, as an object without its type; null if there are none.

@@ -146,7 +146,7 @@ impl Fields {
     }
 }
 
-/// Whether a time of the day exists on that day: clocks that are put forward skip an hour.
+/// Returns true if a time of the day exists on that day: clocks that are put forward skip an hour.
 fn is_exact(at: &Zoned, hour: i8, minute: i8) -> bool {
     at.hour() == hour && at.minute() == minute
 }

@@ -64,7 +64,7 @@ pub struct Options {
     /// a Deployment with billions of pods. Owners report it like any refused creation, with a FailedCreate Event, and
     /// retry. Pods that clients create are not limited. Default: 10,000.
     pub max_pods: usize,
-    /// Whether nodes record the Events Pulled, Created and Started for each container. Default: no.
+    /// True if nodes record the Events Pulled, Created and Started for each container. Default: no.
     pub container_events: bool,
     /// The certificate of the server's authority in PEM, published in each namespace. Default: empty.
     pub root_ca: String,

@@ -11,7 +11,7 @@ pub(crate) trait Object {
     fn text(&self, pointer: &str) -> &str;
     /// The integer at a pointer, if there is one.
     fn int(&self, pointer: &str) -> Option<i64>;
-    /// Whether the value at a pointer is `true`.
+    /// Returns true if the value at a pointer is `true`.
     fn flag(&self, pointer: &str) -> bool;
     /// The list at a pointer, or an empty one.
     fn items(&self, pointer: &str) -> &[Value];
@@ -44,11 +44,11 @@ pub(crate) trait Object {
     fn label(&self, name: &str) -> Option<&str>;
     /// An annotation, if it is set.
     fn annotation(&self, name: &str) -> Option<&str>;
-    /// Whether the object waits for its finalizers or its grace period to end.
+    /// Returns true if the object waits for its finalizers or its grace period to end.
     fn is_terminating(&self) -> bool {
         !self.text("/metadata/deletionTimestamp").is_empty()
     }
-    /// Whether the object carries a finalizer.
+    /// Returns true if the object carries a finalizer.
     fn has_finalizer(&self, name: &str) -> bool {
         self.items("/metadata/finalizers")
             .iter()
@@ -60,7 +60,7 @@ pub(crate) trait Object {
             .iter()
             .find(|condition| condition.text("/type") == kind)
     }
-    /// Whether the status condition of a type is `True`.
+    /// Returns true if the status condition of a type is `True`.
     fn is_condition_true(&self, kind: &str) -> bool {
         self.condition(kind)
             .is_some_and(|condition| condition.text("/status") == "True")

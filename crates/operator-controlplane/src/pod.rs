@@ -14,22 +14,22 @@ pub(crate) fn phase(pod: &Value) -> &str {
     pod.text("/status/phase")
 }
 
-/// Whether the pod has ended, well or badly.
+/// Returns true if the pod has ended, well or badly.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether the pod counts as a replica.
+/// Returns true if the pod counts as a replica.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !is_finished(pod) && !pod.is_terminating()
 }
 
-/// Whether the pod has been told to end but still runs.
+/// Returns true if the pod has been told to end but still runs.
 pub(crate) fn is_ending(pod: &Value) -> bool {
     !is_finished(pod) && pod.is_terminating()
 }
 
-/// Whether the pod is ready.
+/// Returns true if the pod is ready.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     pod.is_condition_true("Ready")
 }
@@ -48,7 +48,7 @@ pub(crate) fn available_at(pod: &Value, min_ready_seconds: i64) -> Option<Timest
         .ok()
 }
 
-/// Whether the pod is available now.
+/// Returns true if the pod is available now.
 pub(crate) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
     available_at(pod, min_ready_seconds).is_some_and(|at| at <= now)
 }

@@ -77,7 +77,7 @@ fn variable(name: &str) -> Option<String> {
 pub(crate) struct ProgramOptions {
     pub(crate) start_timeout: Duration,
     pub(crate) stop_timeout: Duration,
-    /// Whether they write to the terminal of the test.
+    /// True if they write to the terminal of the test.
     pub(crate) attach_output: bool,
 }
 

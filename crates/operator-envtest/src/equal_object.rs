@@ -233,7 +233,7 @@ impl EqualObject {
         }
     }
 
-    /// Whether what is at a path, or below, matters.
+    /// Returns true if what is at a path, or below, matters.
     fn concerns(&self, path: &Path) -> bool {
         let is_wanted = |only: &Path| path.is_below(only) || only.is_below(path);
         let is_ignored = self.ignored.iter().any(|ignored| path.is_below(ignored));
@@ -265,7 +265,7 @@ impl Path {
         path
     }
 
-    /// Whether it is `other`, or a part of it.
+    /// Returns true if it is `other`, or a part of it.
     fn is_below(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }

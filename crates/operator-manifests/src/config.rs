@@ -40,15 +40,15 @@ pub struct Operator {
     pub project: String,
     /// The domain of its API groups.
     pub domain: String,
-    /// Whether it watches its own namespace alone: Roles in place of ClusterRoles.
+    /// True if it watches its own namespace alone: Roles in place of ClusterRoles.
     pub namespaced: bool,
-    /// Whether it serves metrics.
+    /// True if it serves metrics.
     pub metrics: bool,
-    /// Whether Prometheus is told about the metrics.
+    /// True if Prometheus is told about the metrics.
     pub prometheus: bool,
-    /// Whether network policies guard its servers.
+    /// True if network policies guard its servers.
     pub network_policy: bool,
-    /// Whether cert-manager makes the certificates; the operator makes its own otherwise.
+    /// True if cert-manager makes the certificates; the operator makes its own otherwise.
     pub cert_manager: bool,
     /// Its kinds, by version.
     pub kinds: Vec<Kind>,
@@ -67,15 +67,15 @@ pub struct Kind {
     pub kind: String,
     /// The plural in lower case.
     pub plural: String,
-    /// Whether its files are named after the group too.
+    /// True if its files are named after the group too.
     pub grouped: bool,
-    /// Whether the operator brings the definition; a kind of somebody else only has webhooks here.
+    /// True if the operator brings the definition; a kind of somebody else only has webhooks here.
     pub defined: bool,
-    /// Whether there is a defaulting webhook.
+    /// True if there is a defaulting webhook.
     pub defaulting: bool,
-    /// Whether there is a validating webhook.
+    /// True if there is a validating webhook.
     pub validation: bool,
-    /// Whether its versions are converted by webhook.
+    /// True if its versions are converted by webhook.
     pub conversion: bool,
 }
 
@@ -91,22 +91,22 @@ pub struct ConfigTree {
 // === impl Operator ===
 
 impl Operator {
-    /// Whether there is any webhook.
+    /// Returns true if there is any webhook.
     pub fn has_webhooks(&self) -> bool {
         self.has_admission() || self.has_conversion()
     }
 
-    /// Whether there is a webhook that the API server calls for a write.
+    /// Returns true if there is a webhook that the API server calls for a write.
     pub fn has_admission(&self) -> bool {
         self.kinds.iter().any(|kind| kind.defaulting || kind.validation)
     }
 
-    /// Whether versions of a kind are converted by webhook.
+    /// Returns true if versions of a kind are converted by webhook.
     pub fn has_conversion(&self) -> bool {
         self.kinds.iter().any(|kind| kind.conversion)
     }
 
-    /// Whether the operator makes the certificates of its webhooks.
+    /// Returns true if the operator makes the certificates of its webhooks.
     pub fn manages_certificates(&self) -> bool {
         self.has_webhooks() && !self.cert_manager
     }

@@ -394,7 +394,7 @@ fn replace_format(node: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a schema is that of k8s-openapi's `Condition`.
+/// Returns true if a schema is that of k8s-openapi's `Condition`.
 fn is_condition(schema: &Value) -> bool {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return false;

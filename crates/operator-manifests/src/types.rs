@@ -19,7 +19,7 @@ pub struct Field {
 /// What of a type no API server takes, or takes otherwise than it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it is refused.
+    /// True if it is refused.
     pub is_error: bool,
     /// The kind of finding, such as `tagged-enum`.
     pub rule: &'static str,
@@ -343,7 +343,7 @@ impl TypeSchema {
         Some((name, self.schema.get("$defs")?.get(name)?))
     }
 
-    /// Whether a type holds itself, through however many others.
+    /// Returns true if a type holds itself, through however many others.
     fn leads_to_itself(&self, name: &str) -> bool {
         let mut open = vec![name];
         let mut seen: Vec<&str> = Vec::new();

@@ -119,7 +119,7 @@ impl Condition {
         Self::new("Degraded", status, reason, message)
     }
 
-    /// Whether the status is `True`; `Unknown` is not.
+    /// Returns true if the status is `True`; `Unknown` is not.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
@@ -147,12 +147,12 @@ impl Conditions {
         self.0.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// Whether the condition of a type is there and `True`.
+    /// Returns true if the condition of a type is there and `True`.
     pub fn is_true(&self, type_: &str) -> bool {
         self.find(type_).is_some_and(Condition::is_true)
     }
 
-    /// Whether there are none; `skip_serializing_if` of a status field wants this path.
+    /// Returns true if there are none; `skip_serializing_if` of a status field wants this path.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -162,7 +162,7 @@ pub enum ElectionError {
 // === impl Leadership ===
 
 impl Leadership {
-    /// Whether this instance leads at this moment.
+    /// Returns true if this instance leads at this moment.
     ///
     /// It turns false by itself when the lease was not renewed in time, even while the task that should have said so
     /// is late. So ask before each step that only the leader may do, and not once.

@@ -97,7 +97,7 @@ impl Error {
         self.retry
     }
 
-    /// Whether it was made by [`Error::terminal`], so that the key is not tried again.
+    /// Returns true if it was made by [`Error::terminal`], so that the key is not tried again.
     pub fn is_terminal(&self) -> bool {
         self.retry == Retry::Never
     }
@@ -120,7 +120,7 @@ impl Error {
         self.status().is_some_and(|status| status.is_not_found())
     }
 
-    /// Whether the API server answered that the object had changed meanwhile (409, `Conflict`).
+    /// Returns true if the API server answered that the object had changed meanwhile (409, `Conflict`).
     ///
     /// Such an error need not be handled: the key is tried again, and the next try reads the newer state.
     /// [`Client::apply`](crate::Client::apply) has no such conflicts, and [`Client::status`](crate::Client::status) and

@@ -29,7 +29,7 @@ pub enum Event<K: ?Sized> {
     Create {
         /// Its state.
         object: Arc<K>,
-        /// Whether it comes from the first list rather than from a change.
+        /// True if it comes from the first list rather than from a change.
         initial: bool,
     },
     /// The object changed; or nothing did, and the cache says again what it knows (a resync).
@@ -43,7 +43,7 @@ pub enum Event<K: ?Sized> {
     Delete {
         /// Its last state.
         object: Arc<K>,
-        /// Whether the deletion was missed and found out by a new list, so that the state may not be the last one.
+        /// True if the deletion was missed and found out by a new list, so that the state may not be the last one.
         stale: bool,
     },
     /// Something that no watch tells has to do with the object: what a stream of the operator's own brings.
@@ -78,7 +78,7 @@ impl<K: ?Sized> Event<K> {
         old.into_iter().chain([self.object()])
     }
 
-    /// Whether it comes from the first list, whose objects may wait behind fresh changes.
+    /// Returns true if it comes from the first list, whose objects may wait behind fresh changes.
     pub fn is_initial(&self) -> bool {
         matches!(self, Self::Create { initial: true, .. })
     }
@@ -104,7 +104,7 @@ impl<K: ?Sized> Event<K> {
 }
 
 impl<K: Meta + ?Sized> Event<K> {
-    /// Whether nothing happened: the cache says again what it knows, as it does now and then
+    /// Returns true if nothing happened: the cache says again what it knows, as it does now and then
     /// ([`sync_period`](crate::cache::CacheOptions::sync_period)).
     pub fn is_resync(&self) -> bool {
         match self {

@@ -136,7 +136,7 @@ impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
     }
 }
 
-/// Whether an object has a finalizer.
+/// Returns true if an object has a finalizer.
 pub fn has(object: &impl Meta, name: &str) -> bool {
     let mut finalizers = object.metadata().finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == name)

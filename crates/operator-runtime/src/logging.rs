@@ -101,7 +101,7 @@ impl LogLevel {
     /// What an operator does, and everything worse; the default.
     pub const INFO: Self = Self(LevelFilter::INFO);
 
-    /// Whether it logs more than what helps while developing.
+    /// Returns true if it logs more than what helps while developing.
     pub fn is_trace(self) -> bool {
         self.0 == LevelFilter::TRACE
     }

@@ -74,7 +74,7 @@ pub struct Kind {
     pub kind: String,
     /// The plural name, such as `deployments`.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// True if its objects live in namespaces.
     pub namespaced: bool,
 }
 

@@ -215,7 +215,7 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
     owner.into().own(&Kind::of::<K>(), object)
 }
 
-/// Whether some object controls `object`.
+/// Returns true if some object controls `object`.
 pub fn has_controller(object: &impl Meta) -> bool {
     let mut references = object.metadata().owner_references.iter().flatten();
     references.any(|reference| reference.controller == Some(true))
@@ -227,7 +227,7 @@ pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).any(|reference| reference.controller == Some(true))
 }
 
-/// Whether `owner` is one of the owners of `object`, compared as [`is_controlled_by`] does.
+/// Returns true if `owner` is one of the owners of `object`, compared as [`is_controlled_by`] does.
 pub fn has_owner_reference(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).next().is_some()
 }

@@ -22,7 +22,7 @@ use crate::object::Meta;
 
 /// Decides whether an event matters. Every closure `Fn(&Event<K>) -> bool` does.
 pub trait Predicate<K: ?Sized>: Send + Sync + 'static {
-    /// Whether the event goes on to the handler.
+    /// Returns true if the event goes on to the handler.
     fn test(&self, event: &Event<K>) -> bool;
 
     /// Passes what both pass. The second one is not asked where the first says no.

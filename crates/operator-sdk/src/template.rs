@@ -146,11 +146,11 @@ pub(crate) struct ApiValues {
     pub(crate) sample: String,
     /// The module of the type: `api::v1` in this crate, or a path from another one.
     pub(crate) api_path: String,
-    /// Whether the type is somebody else's.
+    /// True if the type is somebody else's.
     pub(crate) foreign: bool,
-    /// Whether it is neither ours nor Kubernetes' own.
+    /// True if it is neither ours nor Kubernetes' own.
     pub(crate) external: bool,
-    /// Whether objects are stored in this version.
+    /// True if objects are stored in this version.
     pub(crate) storage: bool,
     /// The name of the controller in CamelCase, after which its files are named.
     pub(crate) controller: String,

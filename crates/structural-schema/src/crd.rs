@@ -398,7 +398,7 @@ fn schema_of(version: &Value) -> Option<&Value> {
         .filter(|schema| !schema.is_null())
 }
 
-/// Whether a version's schema has a default anywhere.
+/// Returns true if a version's schema has a default anywhere.
 fn has_defaults(version: &Value) -> bool {
     let Some(Ok(schema)) = schema_of(version).map(node::parse) else {
         return false;

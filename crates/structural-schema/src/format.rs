@@ -28,12 +28,12 @@ fn check_of(format: &str) -> Option<Check> {
     Some(found.1)
 }
 
-/// Whether a text satisfies a format; unknown formats are satisfied by all.
+/// Returns true if a text satisfies a format; unknown formats are satisfied by all.
 pub(crate) fn is_valid(format: &str, text: &str) -> bool {
     check_of(format).is_none_or(|check| check(text))
 }
 
-/// Whether `is_valid` knows the format.
+/// Returns true if `is_valid` knows the format.
 pub(crate) fn applies(format: &str) -> bool {
     is_text_format(format)
 }

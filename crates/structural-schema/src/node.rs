@@ -85,9 +85,9 @@ pub struct Node {
     pub rules: Vec<Rule>,
     /// What is present although Kubernetes refuses it, such as `$ref`.
     pub unsupported: Option<Box<Unsupported>>,
-    /// Whether there are `externalDocs` or an `example`.
+    /// True if there are `externalDocs` or an `example`.
     pub has_documents: bool,
-    /// Whether the schema says nothing but its `type`.
+    /// True if the schema says nothing but its `type`.
     pub is_bare: bool,
 }
 
@@ -120,7 +120,7 @@ pub enum AdditionalProperties {
 pub struct Bound {
     /// The limit.
     pub value: f64,
-    /// Whether the limit itself is outside.
+    /// True if the limit itself is outside.
     pub exclusive: bool,
 }
 
@@ -475,7 +475,7 @@ fn is_present(value: Option<&Value>) -> bool {
 }
 
 impl Node {
-    /// Whether unknown fields stay.
+    /// Returns true if unknown fields stay.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
     }

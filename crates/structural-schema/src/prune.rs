@@ -80,7 +80,7 @@ impl Pruner {
         }
     }
 
-    /// Whether the schema names the field; if so, it is pruned inside.
+    /// Returns true if the schema names the field; if so, it is pruned inside.
     fn field(&mut self, field: &mut Value, schema: &Node, key: &str) -> bool {
         if let Some(property) = schema.properties.get(key) {
             self.value(field, Some(property), property.embedded_resource);

@@ -160,7 +160,7 @@ impl Rules {
             .collect()
     }
 
-    /// Whether there is nothing to run.
+    /// Returns true if there is nothing to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.properties.is_empty() && self.inner.is_none()
     }
@@ -199,7 +199,7 @@ impl Rules {
 #[derive(Clone, Copy)]
 struct Ratchet {
     enabled: bool,
-    /// Whether the value, or the nearest part around it that has an old value, is as it was.
+    /// True if the value, or the nearest part around it that has an old value, is as it was.
     unchanged: bool,
 }
 

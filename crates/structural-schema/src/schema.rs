@@ -181,7 +181,7 @@ fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
     metadata::validate(object, root, &Path::default(), false)
 }
 
-/// Whether rules must not run: errors of these kinds mean that values do not have the types that rules expect.
+/// Returns true if rules must not run: errors of these kinds mean that values do not have the types that rules expect.
 pub(crate) fn is_blocking(error: &Error) -> bool {
     matches!(
         error.kind,

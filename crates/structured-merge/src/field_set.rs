@@ -83,7 +83,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the field at `path` is a member.
+    /// Returns true if the field at `path` is a member.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -174,7 +174,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether every member of this set is one of `other`.
+    /// Returns true if every member of this set is one of `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.nodes.iter().all(|node| {
             other.find(&node.element).is_some_and(|found| {

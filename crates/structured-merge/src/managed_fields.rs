@@ -99,7 +99,7 @@ pub struct Owned {
     pub fields: Arc<FieldSet>,
     /// The version in whose terms they are, such as `apps/v1`.
     pub api_version: String,
-    /// Whether they were applied.
+    /// True if they were applied.
     pub applied: bool,
 }
 

@@ -399,7 +399,7 @@ impl Updater<'_> {
     }
 }
 
-/// Whether a merge left everything as it was. The merged object has no managedFields.
+/// Returns true if a merge left everything as it was. The merged object has no managedFields.
 fn same_object(live: &Value, merged: &Value) -> bool {
     let (Some(live), Some(merged)) = (live.as_object(), merged.as_object()) else {
         return live == merged;

@@ -25,7 +25,7 @@ impl Call<'_> {
         self.kinds.get(index).copied().unwrap_or(&Type::Dyn)
     }
 
-    /// Whether the argument may be of one of these types: of an unknown type, all functions are taken together.
+    /// Returns true if the argument may be of one of these types: of an unknown type, all functions are taken together.
     fn may_be(&self, index: usize, is: fn(&Type) -> bool) -> bool {
         let kind = self.kind(index);
         is(kind) || kind.is_dyn()

@@ -440,7 +440,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Whether a repetition was written with braces.
+    /// Returns true if a repetition was written with braces.
     fn rest_is_counted(&self, start: &str) -> bool {
         start.starts_with('{')
     }

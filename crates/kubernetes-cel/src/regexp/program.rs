@@ -28,7 +28,7 @@ enum Instruction {
 pub(super) struct Program {
     code: Vec<Instruction>,
     classes: Vec<Arc<Class>>,
-    /// Whether matches begin at the start of the text only.
+    /// True if matches begin at the start of the text only.
     is_anchored: bool,
 }
 

@@ -29,12 +29,12 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// Whether somebody may change objects.
+    /// Returns true if somebody may change objects.
     pub(crate) fn mutates(&self) -> bool {
         !self.mutating_policies.is_empty() || !self.mutating_webhooks.is_empty()
     }
 
-    /// Whether somebody looks at objects before they are stored.
+    /// Returns true if somebody looks at objects before they are stored.
     pub(crate) fn validates(&self) -> bool {
         !self.validating_policies.is_empty() || !self.validating_webhooks.is_empty()
     }
@@ -46,7 +46,7 @@ impl Hooks {
     }
 }
 
-/// Whether a resource configures admission.
+/// Returns true if a resource configures admission.
 pub(crate) fn is_configuration(definition: &Definition) -> bool {
     !definition.is_custom() && definition.subject.group == "admissionregistration.k8s.io"
 }

@@ -16,7 +16,7 @@ use builtin_kinds::{is_empty_selector, selects};
 pub(crate) struct Criteria {
     rules: Vec<Rule>,
     exclude: Vec<Rule>,
-    /// Whether a rule for one version of a resource is one for all.
+    /// True if a rule for one version of a resource is one for all.
     equivalent: bool,
     namespaces: Value,
     objects: Value,

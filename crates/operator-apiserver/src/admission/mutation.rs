@@ -148,7 +148,7 @@ impl Reinvocation {
         self.second = true;
     }
 
-    /// Whether somebody is asked in this pass.
+    /// Returns true if somebody is asked in this pass.
     pub(super) fn is_due(&self, key: &str) -> bool {
         !self.second || self.due.contains(key)
     }
@@ -164,7 +164,7 @@ impl Reinvocation {
         self.needed = true;
     }
 
-    /// Whether there has to be a second pass.
+    /// Returns true if there has to be a second pass.
     pub(super) fn is_needed(&self) -> bool {
         self.needed
     }

@@ -109,7 +109,7 @@ fn warn(attributes: &Attributes<'_>, standard: Standard, pod: &Value) {
     }
 }
 
-/// Whether a pod has changed in something that a standard looks at: of a pod that exists, little can.
+/// Returns true if a pod has changed in something that a standard looks at: of a pod that exists, little can.
 fn differs(pod: &Value, old: &Value) -> bool {
     let lists = ["containers", "initContainers"];
     let container = |pod: &Value, container: &Value| {

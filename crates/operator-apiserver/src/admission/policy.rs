@@ -127,7 +127,7 @@ impl Binding {
         &self.actions
     }
 
-    /// Whether failures have this consequence.
+    /// Returns true if failures have this consequence.
     fn does(&self, action: &str) -> bool {
         self.actions.iter().any(|known| known == action)
     }

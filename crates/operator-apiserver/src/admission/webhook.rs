@@ -45,7 +45,7 @@ pub(crate) struct Webhook {
     fails_open: bool,
     side_effects: String,
     version: Option<ReviewVersion>,
-    /// Whether it is asked again when the object has changed after it was asked.
+    /// True if it is asked again when the object has changed after it was asked.
     again: bool,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Form {
     pub(crate) pretty: bool,
     pub(crate) protobuf: bool,
     pub(crate) transform: Transform,
-    /// Whether a transformed object is of `meta.k8s.io/v1beta1`, as old clients ask for it.
+    /// True if a transformed object is of `meta.k8s.io/v1beta1`, as old clients ask for it.
     pub(crate) beta: bool,
 }
 

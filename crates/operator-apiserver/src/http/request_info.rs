@@ -11,7 +11,7 @@ use crate::query::Query;
 /// The meaning of a method and a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
-    /// Whether the path names a resource; the other fields but `path` and `verb` are empty if not.
+    /// True if the path names a resource; the other fields but `path` and `verb` are empty if not.
     pub(crate) is_resource: bool,
     pub(crate) path: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the

@@ -90,7 +90,7 @@ pub(crate) fn has_no_table(subresource: &str) -> bool {
     matches!(subresource, "binding" | "eviction" | "token")
 }
 
-/// Whether a subresource needs more than the generic verbs.
+/// Returns true if a subresource needs more than the generic verbs.
 pub(crate) fn is_special(subresource: &str) -> bool {
     SPECIAL.contains(&subresource)
 }

@@ -95,7 +95,7 @@ fn check_method(method: &Method, call: &Call, definition: &Definition) -> Result
     Err(status::method_not_allowed())
 }
 
-/// Whether there is anything at the path of a single object: questions have no objects.
+/// Returns true if there is anything at the path of a single object: questions have no objects.
 fn has_items(definition: &Definition) -> bool {
     ["get", "update", "patch", "delete"]
         .iter()

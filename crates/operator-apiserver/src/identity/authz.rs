@@ -63,7 +63,7 @@ impl Authorization {
 pub(crate) struct Attributes<'a> {
     pub(crate) user: &'a User,
     pub(crate) verb: &'a str,
-    /// Whether it is about a resource; otherwise it is about a path.
+    /// True if it is about a resource; otherwise it is about a path.
     pub(crate) is_resource: bool,
     pub(crate) group: &'a str,
     pub(crate) resource: &'a str,

@@ -24,7 +24,7 @@ pub(crate) struct PatchError(String);
 const FAILED_TEST: &str = "testing value failed";
 
 impl PatchError {
-    /// Whether a `test` found another value.
+    /// Returns true if a `test` found another value.
     pub(crate) fn is_failed_test(&self) -> bool {
         self.0 == FAILED_TEST
     }

@@ -75,7 +75,7 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Whether two versions of an object differ in nothing but the times of their managed fields.
+/// Returns true if two versions of an object differ in nothing but the times of their managed fields.
 pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
     structured_merge::managed_fields::equal_but_for_times(a, b)
 }

@@ -83,7 +83,7 @@ impl DeleteOptions {
 pub(crate) struct Deleted {
     /// The object as it was left, or its last state.
     pub(crate) object: Arc<Value>,
-    /// Whether it is gone; otherwise it is terminating.
+    /// True if it is gone; otherwise it is terminating.
     pub(crate) gone: bool,
 }
 
@@ -207,7 +207,7 @@ fn plan(registry: &Registry, definition: &Definition, live: &Value, options: &De
     Plan::Mark(object)
 }
 
-/// Whether a second delete has less patience than the first.
+/// Returns true if a second delete has less patience than the first.
 fn shortens(live: &Value, grace: i64) -> bool {
     let first = object::meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
     first.is_some_and(|first| grace < first)
@@ -249,7 +249,7 @@ fn grace(definition: &Definition, live: &Value, options: &DeleteOptions) -> i64 
     if grace < 0 { 1 } else { grace }
 }
 
-/// Whether `spec.finalizers` holds the object back: namespaces.
+/// Returns true if `spec.finalizers` holds the object back: namespaces.
 pub(super) fn has_spec_finalizers(object: &Value) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("Namespace")
         && object.get("apiVersion").and_then(Value::as_str) == Some("v1")

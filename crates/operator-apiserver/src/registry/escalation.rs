@@ -39,7 +39,7 @@ pub(crate) fn check(
     }
 }
 
-/// Whether a change is one that lets garbage collection finish: owners and finalizers only.
+/// Returns true if a change is one that lets garbage collection finish: owners and finalizers only.
 fn only_releases(object: &Value, old: &Value) -> bool {
     let mut object = object.clone();
     for field in ["ownerReferences", "finalizers", "managedFields"] {

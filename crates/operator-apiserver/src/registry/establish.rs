@@ -209,7 +209,7 @@ impl Served {
         }
     }
 
-    /// Whether a later version of the CRD defines the same: the real server keeps its storage then.
+    /// Returns true if a later version of the CRD defines the same: the real server keeps its storage then.
     fn says_the_same(&self, crd: &Stored) -> bool {
         let (old, new) = (&*self.crd.value, &*crd.value);
         let accepted = |crd: &Value| crd.pointer("/status/acceptedNames").cloned();

@@ -51,7 +51,7 @@ impl ListOptions {
         !self.labels.is_everything() || !self.fields.is_everything()
     }
 
-    /// Whether an object is selected. Field labels must have been checked before.
+    /// Returns true if an object is selected. Field labels must have been checked before.
     pub(crate) fn matches(&self, definition: &Definition, object: &Value) -> bool {
         self.labels.matches(object) && self.fields_match(definition, object)
     }
@@ -172,7 +172,7 @@ fn corrupt_at(text: &str) -> usize {
     foreign.unwrap_or(text.len() / 4 * 4)
 }
 
-/// Whether a key is a path without detours, so that it leads nowhere else.
+/// Returns true if a key is a path without detours, so that it leads nowhere else.
 fn is_clean(key: &str) -> bool {
     let key = key.strip_prefix('/').unwrap_or(key);
     key.split('/').all(|part| !matches!(part, "" | "." | ".."))

@@ -231,7 +231,7 @@ fn validate_owner(owner: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
-/// Whether a text has not the form `version` or `group/version`.
+/// Returns true if a text has not the form `version` or `group/version`.
 fn has_no_version(api_version: &str) -> bool {
     let version = api_version
         .split_once('/')

@@ -231,7 +231,7 @@ fn restore_server_fields(object: &mut Value, old: &Value) {
     object::set_meta(object, "name", Some(object::name(old).into()));
 }
 
-/// Whether nothing holds back the removal of an object any more.
+/// Returns true if nothing holds back the removal of an object any more.
 fn is_finished(object: &Value) -> bool {
     let no_grace = object::meta(object, "deletionGracePeriodSeconds")
         .and_then(Value::as_i64)

@@ -140,7 +140,7 @@ impl Definition {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
-    /// Whether this is a built-in resource of the given group and plural.
+    /// Returns true if this is a built-in resource of the given group and plural.
     pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         !self.is_custom() && self.subject.group == group && self.subject.resource == resource
     }

@@ -13,7 +13,7 @@ use crate::status::{self, Status};
 use builtin_kinds::MetadataChecks;
 
 impl Definition {
-    /// Whether the definition of the kind is being deleted.
+    /// Returns true if the definition of the kind is being deleted.
     pub(crate) fn is_terminating(&self) -> bool {
         matches!(&self.source, Source::Custom(version) if version.terminating)
     }
@@ -227,7 +227,7 @@ impl Definition {
         }
     }
 
-    /// Whether two versions of a resource are the same one.
+    /// Returns true if two versions of a resource are the same one.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         self.version == other.version && self.subject.group == other.subject.group
     }

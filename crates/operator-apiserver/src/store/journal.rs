@@ -210,7 +210,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether the log has grown to a size that makes a new snapshot worth while.
+    /// Returns true if the log has grown to a size that makes a new snapshot worth while.
     pub(crate) fn wants_compaction(&self) -> bool {
         let least = COMPACTION_LENGTH_MIN.max(self.snapshot_length.saturating_mul(2));
         self.log_length > least.max(self.next_compaction)

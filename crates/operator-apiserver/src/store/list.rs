@@ -80,7 +80,7 @@ impl Store {
 }
 
 impl Selection<'_> {
-    /// Whether every object of a table is in the range.
+    /// Returns true if every object of a table is in the range.
     fn covers(&self, objects: &Objects) -> bool {
         let first = objects.first_key_value().map(|(key, _)| &**key);
         let last = objects.last_key_value().map(|(key, _)| &**key);

@@ -76,7 +76,7 @@ pub(crate) fn pods<'a>(world: &World<'a>, service: &'a Value) -> Vec<&'a Arc<Val
     pods
 }
 
-/// Whether a pod is to be sent traffic.
+/// Returns true if a pod is to be sent traffic.
 pub(crate) fn is_serving(service: &Value, pod: &Value) -> bool {
     pod::is_ready(pod) || service.flag("/spec/publishNotReadyAddresses")
 }

@@ -61,7 +61,7 @@ fn keys(objects: &Objects, event: &Event, keys: &mut Vec<Key>) {
     }
 }
 
-/// Whether a change is one that garbage collection looks at.
+/// Returns true if a change is one that garbage collection looks at.
 fn concerns(object: &Value, old: Option<&Value>) -> bool {
     const FIELDS: [&str; 3] = [
         "/metadata/ownerReferences",
@@ -80,7 +80,7 @@ fn enters_foreground(object: &Value, old: Option<&Value>) -> bool {
     is_waiting(object) && !old.is_some_and(is_waiting)
 }
 
-/// Whether an object waits for its dependents to be deleted.
+/// Returns true if an object waits for its dependents to be deleted.
 fn is_waiting(object: &Value) -> bool {
     object.is_terminating() && object.has_finalizer(FOREGROUND)
 }
@@ -115,7 +115,7 @@ fn terminate(world: &World<'_>, gvr: &Gvr, object: &Value) -> Plan {
     Plan::done()
 }
 
-/// Whether a dependent holds the deletion of an owner up.
+/// Returns true if a dependent holds the deletion of an owner up.
 fn blocks(dependent: &Value, owner: &str) -> bool {
     let owners = dependent.items("/metadata/ownerReferences");
     owners

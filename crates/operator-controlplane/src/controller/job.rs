@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         self.job.text("/spec/completionMode") == "Indexed"
     }
 
-    /// Whether each index may fail so often, rather than the Job.
+    /// Returns true if each index may fail so often, rather than the Job.
     pub(crate) fn limits_each_index(&self) -> bool {
         self.job.int("/spec/backoffLimitPerIndex").is_some()
     }

@@ -68,7 +68,7 @@ fn plan(world: &World<'_>, key: &Key) -> Plan {
         .map_or_else(Plan::done, |pod| evict(world, pod))
 }
 
-/// Whether a taint is one that this controller gives and takes.
+/// Returns true if a taint is one that this controller gives and takes.
 fn is_own(taint: &Value) -> bool {
     let key = taint.text("/key");
     match taint.text("/effect") {
@@ -99,7 +99,7 @@ fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     wanted
 }
 
-/// Whether a taint has this key and effect.
+/// Returns true if a taint has this key and effect.
 fn is(taint: &Value, (key, effect): &(&str, &str)) -> bool {
     taint.text("/key") == *key && taint.text("/effect") == *effect
 }

@@ -117,7 +117,7 @@ fn unschedulable_taint() -> Value {
     json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
 }
 
-/// Whether a pod's selector and required affinity mean a node.
+/// Returns true if a pod's selector and required affinity mean a node.
 pub(crate) fn is_selected(pod: &Value, node: &Value) -> bool {
     let labels = node.texts("/metadata/labels");
     let mut wanted = pod.texts("/spec/nodeSelector").into_iter();
@@ -135,7 +135,7 @@ pub(crate) fn is_selected(pod: &Value, node: &Value) -> bool {
         })
 }
 
-/// Whether some toleration stands a taint.
+/// Returns true if some toleration stands a taint.
 pub(crate) fn tolerates(tolerations: &[Value], taint: &Value) -> bool {
     tolerations.iter().any(|toleration| {
         let effect = toleration.text("/effect");

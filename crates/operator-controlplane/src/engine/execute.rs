@@ -226,7 +226,7 @@ impl Executor {
     }
 }
 
-/// Whether an object was refused because its namespace is going away: then nobody waits for it.
+/// Returns true if an object was refused because its namespace is going away: then nobody waits for it.
 pub(crate) fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.body.items("/details/causes");
     causes

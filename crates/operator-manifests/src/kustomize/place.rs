@@ -48,7 +48,7 @@ struct Walk<'a> {
     key: &'a str,
     /// The styles of the collections that are open.
     open: Vec<StructureStyle>,
-    /// Whether the next node of the root mapping is a key.
+    /// True if the next node of the root mapping is a key.
     at_key: bool,
     /// Where the wanted key begins, once it was seen.
     found: Option<usize>,

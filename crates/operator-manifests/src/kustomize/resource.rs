@@ -57,7 +57,7 @@ impl Resource {
         !is_cluster_scoped(self.kind())
     }
 
-    /// Whether both are the same object.
+    /// Returns true if both are the same object.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.kind() == other.kind()
             && self.group() == other.group()

@@ -149,7 +149,7 @@ impl Asked {
 // === impl Rule ===
 
 impl Rule {
-    /// Whether the rule lets somebody ask this.
+    /// Returns true if the rule lets somebody ask this.
     pub fn grants(&self, asked: &Asked, own_namespace: &str) -> bool {
         let has = |words: &[String], word: &str| words.iter().any(|there| there == word || there == "*");
         if !has(&self.verbs, &asked.verb) {

@@ -210,7 +210,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Whether the time of the authority in a Secret is over. One without a time is left alone.
+/// Returns true if the time of the authority in a Secret is over. One without a time is left alone.
 fn is_due(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let time = annotations.and_then(|annotations| annotations.get(RENEW_AFTER)?.parse().ok());

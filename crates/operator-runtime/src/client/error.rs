@@ -104,7 +104,7 @@ impl ClientError {
         self.status().is_some_and(kube::core::Status::is_conflict)
     }
 
-    /// Whether the server said that an object of that name exists.
+    /// Returns true if the server said that an object of that name exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }

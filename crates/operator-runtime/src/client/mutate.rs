@@ -192,7 +192,7 @@ impl<K: View> Resources<'_, K> {
     }
 }
 
-/// Whether the write failed because the object was not as it was thought to be.
+/// Returns true if the write failed because the object was not as it was thought to be.
 fn is_stale(error: &ClientError, existed: bool) -> bool {
     error.is_conflict() || (existed && error.is_not_found()) || (!existed && error.is_already_exists())
 }

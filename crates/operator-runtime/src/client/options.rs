@@ -21,9 +21,9 @@ pub enum FieldValidation {
 pub(super) struct Options {
     pub(super) field_manager: Arc<str>,
     pub(super) dry_run: bool,
-    /// Whether writes are sent that would change nothing.
+    /// True if writes are sent that would change nothing.
     pub(super) always_send: bool,
-    /// Whether an apply takes over the fields that others hold.
+    /// True if an apply takes over the fields that others hold.
     pub(super) force: bool,
     pub(super) field_validation: Option<FieldValidation>,
     pub(super) namespace: Option<Arc<str>>,

@@ -12,7 +12,7 @@ use crate::object::View;
 pub(crate) struct Current {
     /// The request, and the queue that it came from.
     pub(crate) origin: Origin,
-    /// Whether its controller sends every write.
+    /// True if its controller sends every write.
     pub(crate) always_send: bool,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Candidate {
     observed: Option<Observed>,
     /// Until when this candidate leads.
     leads_until: Option<Instant>,
-    /// Whether the lease on the server is the one observed, as far as is known. If so, a leader can renew it unread.
+    /// True if the lease on the server is the one observed, as far as is known. If so, a leader can renew it unread.
     current: bool,
 }
 

@@ -48,7 +48,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Whether the message of this number, from 1 on, is logged.
+    /// Returns true if the message of this number, from 1 on, is logged.
     fn admits(self, number: u32) -> bool {
         match number.checked_sub(self.first) {
             None | Some(0) => true,

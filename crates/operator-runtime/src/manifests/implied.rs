@@ -93,7 +93,7 @@ fn rules_of(used: &Use, crds: &[Value]) -> Vec<ImpliedRule> {
     rules
 }
 
-/// Whether the operator defines the kind, with a status of its own.
+/// Returns true if the operator defines the kind, with a status of its own.
 fn has_status(kind: &Kind, crds: &[Value]) -> bool {
     let name = format!("{}.{}", kind.plural, kind.group);
     let own = crds.iter().filter(|crd| crd["metadata"]["name"] == name);

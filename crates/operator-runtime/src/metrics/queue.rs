@@ -51,7 +51,7 @@ struct Live {
     depth: Option<Depth>,
     /// The priorities that have a label of their own.
     named: BTreeSet<i32>,
-    /// Whether the queue knows no priorities.
+    /// True if the queue knows no priorities.
     plain: bool,
 }
 

@@ -226,7 +226,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Whether the answer is a stream of events.
+/// Returns true if the answer is a stream of events.
 pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| pair == "watch=true")

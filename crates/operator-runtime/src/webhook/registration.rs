@@ -104,7 +104,7 @@ pub struct WebhookOptions {
     /// Whether a panic is answered with 500; it is. Otherwise it ends the connection, and the API server does what the
     /// failure policy says. It is counted in any case, and never ends the operator.
     pub recover_panics: bool,
-    /// Whether a defaulter takes away the fields that the type does not know, and those that it leaves out when they
+    /// True if a defaulter takes away the fields that the type does not know, and those that it leaves out when they
     /// are empty; they stay.
     pub remove_unknown_fields: bool,
 }

@@ -207,7 +207,7 @@ impl AdmissionResponse {
         self.audit_annotations.extend(other.audit_annotations);
     }
 
-    /// Whether the request may pass.
+    /// Returns true if the request may pass.
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }

@@ -186,7 +186,7 @@ fn remove_item(source: &str, wanted: impl Fn(&Item) -> bool) -> Result<String, R
     ))
 }
 
-/// Whether a file has comments and attributes alone. Source that is not valid is not empty.
+/// Returns true if a file has comments and attributes alone. Source that is not valid is not empty.
 pub(crate) fn has_no_items(source: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| file.items.is_empty())
 }
@@ -220,7 +220,7 @@ pub(crate) fn remove_method(source: &str, function: &str, method: &str) -> Resul
     laid_out(text, function)
 }
 
-/// Whether a file has a function of this name.
+/// Returns true if a file has a function of this name.
 pub(crate) fn has_function(source: &str, name: &str) -> bool {
     syntax::parse(source).is_ok_and(|file| find(&file, name).is_ok())
 }
@@ -366,7 +366,7 @@ pub(crate) fn use_line(start: &str, path: &str, names: &[String]) -> String {
     format!("{start} {path}::{{\n{}\n}};\n", lines.join("\n"))
 }
 
-/// Whether a file implements a trait for a type, both by their last names.
+/// Returns true if a file implements a trait for a type, both by their last names.
 pub(crate) fn has_impl(source: &str, trait_: &str, type_: &str) -> bool {
     let Ok(file) = syntax::parse(source) else {
         return false;
@@ -423,7 +423,7 @@ fn without_lines(source: &str, range: std::ops::Range<usize>) -> String {
     }
 }
 
-/// Whether the chain has a call with the method and arguments of `wanted`.
+/// Returns true if the chain has a call with the method and arguments of `wanted`.
 fn has_call(chain: &Expr, wanted: &Expr) -> bool {
     match chain {
         Expr::MethodCall(there) => is_call(there, wanted) || has_call(&there.receiver, wanted),
@@ -437,7 +437,7 @@ fn is_call(there: &syn::ExprMethodCall, wanted: &Expr) -> bool {
         && same(&there.args, &wanted.args))
 }
 
-/// Whether two pieces of syntax are the same but for their layout.
+/// Returns true if two pieces of syntax are the same but for their layout.
 fn same(left: &impl ToTokens, right: &impl ToTokens) -> bool {
     left.to_token_stream().to_string() == right.to_token_stream().to_string()
 }

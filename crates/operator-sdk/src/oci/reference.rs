@@ -81,7 +81,7 @@ impl Reference {
         Self::parse(name).map(drop)
     }
 
-    /// Whether the registry is on this machine, where TLS is not usual.
+    /// Returns true if the registry is on this machine, where TLS is not usual.
     pub(crate) fn is_local(&self) -> bool {
         let host = self
             .registry

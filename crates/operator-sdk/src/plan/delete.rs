@@ -183,7 +183,7 @@ fn remove_rules(draft: &mut Draft<'_>, resource: &Resource, rest: &Config) -> Re
     Ok(())
 }
 
-/// Whether a definition on disk has this version alone as its stored one.
+/// Returns true if a definition on disk has this version alone as its stored one.
 pub(crate) fn stores(crd: &Value, version: &str) -> bool {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     versions.is_some_and(|versions| {

@@ -12,7 +12,7 @@ use crate::project::Tree;
 pub(crate) struct Draft<'a> {
     pub(crate) plan: Plan,
     tree: &'a Tree,
-    /// Whether files that the user changed may be written over.
+    /// True if files that the user changed may be written over.
     pub(crate) force: bool,
 }
 

@@ -209,7 +209,7 @@ fn cargo_in(root: &Path) -> Command {
     command
 }
 
-/// Whether the toolchain has the standard library of a target.
+/// Returns true if the toolchain has the standard library of a target.
 pub(crate) fn has_target(target: &str) -> bool {
     let output = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])
@@ -291,7 +291,7 @@ pub(crate) fn own_target_dir() -> Option<PathBuf> {
     is_target.then(|| target.to_owned())
 }
 
-/// Whether this program is an optimized build.
+/// Returns true if this program is an optimized build.
 pub(crate) fn own_build_is_release() -> bool {
     !cfg!(debug_assertions)
 }

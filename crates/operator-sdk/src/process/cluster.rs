@@ -26,7 +26,7 @@ pub(crate) struct ClusterOptions {
     pub(crate) port: Option<u16>,
     /// Where everything is kept; `None` is in memory.
     pub(crate) data_directory: Option<PathBuf>,
-    /// Whether each write waits for the disk.
+    /// True if each write waits for the disk.
     pub(crate) fsync: bool,
     pub(crate) controllers: bool,
     pub(crate) nodes: usize,

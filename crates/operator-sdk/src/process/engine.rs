@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Whether it is installed, and its daemon (if it has one) answers.
+    /// Returns true if it is installed, and its daemon (if it has one) answers.
     pub(crate) fn works(self) -> bool {
         let question: &[&str] = match self {
             Self::Docker => &["version", "--format", "{{.Server.Version}}"],

@@ -22,7 +22,7 @@ pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Bu
         .find(|there| there.group == group && there.version == version && there.kind == kind)
 }
 
-/// Whether Kubernetes has a group of this short name.
+/// Returns true if Kubernetes has a group of this short name.
 pub(crate) fn has_group(group: &str) -> bool {
     KINDS.iter().any(|there| there.group == group)
 }

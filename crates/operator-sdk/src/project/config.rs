@@ -20,9 +20,9 @@ const HEADER: &str =
 pub(crate) struct Config {
     pub(crate) domain: String,
     pub(crate) project_name: String,
-    /// Whether kinds lie in folders by their group.
+    /// True if kinds lie in folders by their group.
     pub(crate) multigroup: bool,
-    /// Whether the operator watches its own namespace alone.
+    /// True if the operator watches its own namespace alone.
     pub(crate) namespaced: bool,
     pub(crate) resources: Vec<Resource>,
     /// The whole document, unknown keys too.
@@ -314,12 +314,12 @@ impl Resource {
             .unwrap_or_else(|| names::plural_of(&self.kind))
     }
 
-    /// Whether it is about the same kind, in whatever version.
+    /// Returns true if it is about the same kind, in whatever version.
     pub(crate) fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }
 
-    /// Whether any controller reconciles it.
+    /// Returns true if any controller reconciles it.
     pub(crate) fn has_controller(&self) -> bool {
         self.controller || !self.controllers.is_empty()
     }

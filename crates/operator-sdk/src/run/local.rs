@@ -263,7 +263,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Whether a flag is among the arguments.
+/// Returns true if a flag is among the arguments.
 fn names(arguments: &[OsString], flag: &str) -> bool {
     let is_it = |argument: &OsString| argument.to_str().is_some_and(|text| text.starts_with(flag));
     arguments.iter().any(is_it)

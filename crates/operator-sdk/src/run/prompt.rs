@@ -15,7 +15,7 @@ impl Hinted for NobodyThere {
     }
 }
 
-/// Whether a person is there to answer.
+/// Returns true if a person is there to answer.
 pub(crate) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

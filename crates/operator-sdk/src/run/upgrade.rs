@@ -403,7 +403,7 @@ fn committed(root: &Path) -> Result<(), UpgradeError> {
     Err(UpgradeError::Uncommitted(shown))
 }
 
-/// Whether a version is after another, number by number.
+/// Returns true if a version is after another, number by number.
 fn is_newer(version: &str, than: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         text.split(['.', '-'])

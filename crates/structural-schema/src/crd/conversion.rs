@@ -61,7 +61,7 @@ fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-/// Whether a certificate bundle cannot be read.
+/// Returns true if a certificate bundle cannot be read.
 pub(super) fn is_bad_bundle(bundle: &str) -> bool {
     // `LS0tLS1CRUdJTi` is `-----BEGIN` in base64: whether the certificates are good shows when the hook is called.
     !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi")

@@ -254,12 +254,12 @@ fn storage(old: &Value, new: &Value, changes: &mut Changes) {
     }
 }
 
-/// Whether values of one schema have fields that the other prunes.
+/// Returns true if values of one schema have fields that the other prunes.
 pub(super) fn loses(from: &Node, to: &Node) -> bool {
     schema::loses_fields(from, to)
 }
 
-/// Whether the schema of one version has fields that another would prune.
+/// Returns true if the schema of one version has fields that another would prune.
 fn loses_fields(from: Option<&Value>, to: Option<&Value>) -> bool {
     let schema = |version: Option<&Value>| {
         let source = version?.pointer("/schema/openAPIV3Schema")?;

@@ -19,7 +19,7 @@ struct Place {
     no_defaults: Option<String>,
     /// How many values of this place an object can have; unknown below lists and maps without limits.
     cardinality: Option<u64>,
-    /// Whether rules count here.
+    /// True if rules count here.
     has_rules: bool,
     /// The list around this place whose items have no old value.
     uncorrelatable: Option<Path>,

@@ -142,7 +142,7 @@ fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<
     }
 }
 
-/// Whether nothing but the type, a default and the two names is said about metadata.
+/// Returns true if nothing but the type, a default and the two names is said about metadata.
 fn says_only_names(metadata: &Node) -> bool {
     let stripped = Node {
         kind: String::new(),
@@ -158,7 +158,7 @@ fn says_only_names(metadata: &Node) -> bool {
     is_empty(&stripped)
 }
 
-/// Whether a schema says nothing at all.
+/// Returns true if a schema says nothing at all.
 fn is_empty(node: &Node) -> bool {
     let texts = [&node.kind, &node.format, &node.title, &node.description];
     let integers = [

@@ -29,7 +29,7 @@ impl<'v> Correlation<'v> {
         }
     }
 
-    /// Whether old and new are equal.
+    /// Returns true if old and new are equal.
     pub(crate) fn is_unchanged(&self) -> bool {
         *self.unchanged.get_or_init(|| self.new == self.old)
     }

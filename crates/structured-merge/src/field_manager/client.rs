@@ -25,7 +25,7 @@ impl FieldManager {
         Some(config)
     }
 
-    /// Whether a forced apply of `config` could change the object or its managers. Values that the server would
+    /// Returns true if a forced apply of `config` could change the object or its managers. Values that the server would
     /// write in another way, such as `1000m` for `1`, count as changes; an apply that would fail does, too.
     pub fn would_change(&self, live: &Value, config: &Value, manager: &str) -> bool {
         match self.apply(Some(live), config, manager, true, "") {

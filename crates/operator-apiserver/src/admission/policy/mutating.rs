@@ -16,7 +16,7 @@ use builtin_kinds::expression::{BUDGET, Environment, Program, Returns, Scope};
 #[derive(Debug)]
 pub(crate) struct Mutations {
     mutations: Vec<Mutation>,
-    /// Whether it is asked again when the object has changed after it was asked.
+    /// True if it is asked again when the object has changed after it was asked.
     again: bool,
 }
 

@@ -58,7 +58,7 @@ fn v2_document(documents: &Documents) -> Value {
 /// What the v2 document is called in protobuf; the `@` of the name by which it is asked for may not stand in an answer.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Whether the first form that the client names and that there is is the one in protobuf.
+/// Returns true if the first form that the client names and that there is is the one in protobuf.
 fn wants_protobuf(call: &Call) -> bool {
     let accepted = call.header(ACCEPT);
     let mut names = accepted

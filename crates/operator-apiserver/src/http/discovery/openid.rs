@@ -43,7 +43,7 @@ pub(crate) async fn serve(handler: &Handler, method: &Method, call: &Call) -> Op
     Some(Ok(answer))
 }
 
-/// Whether an `Accept` header names a type, or any.
+/// Returns true if an `Accept` header names a type, or any.
 fn accepts(header: &str, media: &str) -> bool {
     let mut types = header
         .split(',')

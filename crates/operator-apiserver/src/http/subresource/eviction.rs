@@ -86,9 +86,9 @@ async fn evict(registry: &Registry, write: &Write, options: &DeleteOptions) -> R
 /// What an eviction may do.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
-    /// Whether the pod must be the version that was looked at: it might become one that counts.
+    /// True if the pod must be the version that was looked at: it might become one that counts.
     guarded: bool,
-    /// Whether the budget allows one disruption fewer from now on.
+    /// True if the budget allows one disruption fewer from now on.
     takes: bool,
 }
 
@@ -123,7 +123,7 @@ fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"])) || object::is_terminating(pod)
 }
 
-/// Whether a pod does not run: no budget counts it.
+/// Returns true if a pod does not run: no budget counts it.
 fn waits_or_is_over(pod: &Value) -> bool {
     is_over(pod) || object::text(pod, &["status", "phase"]) == "Pending"
 }

@@ -214,7 +214,7 @@ impl Options {
         selected
     }
 
-    /// Whether only what was written after a time is asked for.
+    /// Returns true if only what was written after a time is asked for.
     fn is_before(&self, written: &str, now: SystemTime) -> bool {
         let Ok(written) = written.parse::<jiff::Timestamp>() else {
             return false;

@@ -16,7 +16,7 @@ use crate::resource::Definition;
 use crate::status::{self, Status, Subject};
 use crate::write::Write;
 
-/// Whether a resource is a question rather than a thing.
+/// Returns true if a resource is a question rather than a thing.
 pub(crate) fn is_review(definition: &Definition) -> bool {
     !definition.is_custom() && definition.verbs == ["create"]
 }

@@ -230,7 +230,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Whether an object is on its way out for longer than clocks may be apart.
+/// Returns true if an object is on its way out for longer than clocks may be apart.
 fn was_deleted(authenticator: &Authenticator, object: &Value) -> bool {
     let time = object::text(object, &["metadata", "deletionTimestamp"]);
     let time: Option<jiff::Timestamp> = time.parse().ok();

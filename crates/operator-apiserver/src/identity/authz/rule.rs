@@ -57,7 +57,7 @@ impl Rule {
         ]
     }
 
-    /// Whether the rule allows a request.
+    /// Returns true if the rule allows a request.
     pub(crate) fn allows(&self, asked: &Attributes<'_>) -> bool {
         if !has(&self.verbs, asked.verb) {
             return false;

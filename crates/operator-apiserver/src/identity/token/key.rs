@@ -266,7 +266,7 @@ impl PublicKey {
         self.algorithm
     }
 
-    /// Whether a signature is one of the key's.
+    /// Returns true if a signature is one of the key's.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match self.algorithm {
             Algorithm::Rs256 => {

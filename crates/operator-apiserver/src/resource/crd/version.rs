@@ -36,7 +36,7 @@ pub(crate) struct CustomVersion {
     /// A text that no other definition has, and no other state of this one with another schema.
     pub(crate) identity: String,
     pub(crate) deprecation: Option<String>,
-    /// Whether the CRD is on its way out: nothing is created any more.
+    /// True if the CRD is on its way out: nothing is created any more.
     pub(crate) terminating: bool,
     /// Cancelled when the CRD says something else or is gone: watches end, as they do when the real server takes the
     /// storage of a custom resource down.

@@ -119,7 +119,7 @@ fn counted(world: &World<'_>, rollout: &Rollout<'_>) -> Map<String, Value> {
     status
 }
 
-/// Whether a status says that every replica is of the current template and available, and no old one is left.
+/// Returns true if a status says that every replica is of the current template and available, and no old one is left.
 pub(super) fn is_complete(rollout: &Rollout<'_>, status: Option<&Value>) -> bool {
     let Some(status) = status else { return false };
     let wanted = rollout.wanted();
@@ -203,7 +203,7 @@ fn has_deadline(deployment: &Value) -> bool {
         .is_some_and(|seconds| seconds != NO_DEADLINE)
 }
 
-/// Whether the counts of a status are nearer to the end than those before.
+/// Returns true if the counts of a status are nearer to the end than those before.
 fn has_progressed(deployment: &Value, status: &Value) -> bool {
     let (new, old) = (
         |field: &str| status.int(&format!("/{field}")).unwrap_or(0),

@@ -104,7 +104,7 @@ fn available(set: &Value) -> i64 {
     set.int("/status/availableReplicas").unwrap_or(0)
 }
 
-/// Whether the number of replicas wanted changed since the ReplicaSets were last looked at.
+/// Returns true if the number of replicas wanted changed since the ReplicaSets were last looked at.
 pub(super) fn is_scaled(rollout: &Rollout<'_>) -> bool {
     let mut active = rollout.sets().filter(|set| replicas(set) > 0);
     active.any(|set| revision::desired(set).is_some_and(|desired| desired != rollout.wanted()))

@@ -20,7 +20,7 @@ pub(super) struct Verdict {
     reason: &'static str,
     message: String,
     pub(super) is_success: bool,
-    /// Whether the status says so already.
+    /// True if the status says so already.
     pub(super) is_told: bool,
 }
 
@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Whether a Job has ended.
+/// Returns true if a Job has ended.
 pub(crate) fn is_finished(job: &Value) -> bool {
     job.is_condition_true("Complete") || job.is_condition_true("Failed")
 }

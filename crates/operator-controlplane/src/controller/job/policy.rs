@@ -12,9 +12,9 @@ use crate::object::Object;
 /// What a failed pod means.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
-    /// Whether it counts towards the limits.
+    /// True if it counts towards the limits.
     pub(super) counts: bool,
-    /// Whether its index is given up.
+    /// True if its index is given up.
     pub(super) fails_index: bool,
     /// Why the whole Job is given up.
     pub(super) fails_job: Option<String>,

@@ -250,7 +250,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Whether a text may stand for something; it need not.
+/// Returns true if a text may stand for something; it need not.
 fn is_compact(text: &str) -> bool {
     match text.as_bytes() {
         [.., b'Z'] => matches!(text.len(), 20 | 27),

@@ -84,7 +84,7 @@ struct Live {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     value: String,
-    /// Whether the operator has the field that it applied.
+    /// True if the operator has the field that it applied.
     is_owned: bool,
 }
 
@@ -128,7 +128,7 @@ impl Requeue for Queue {
 struct World {
     store: Store,
     queue: Arc<Queue>,
-    /// Whether the predicates of the controller let the events of children pass.
+    /// True if the predicates of the controller let the events of children pass.
     passes: bool,
     wanted: u8,
     revision: u64,

@@ -71,7 +71,7 @@ impl Object {
             .unwrap_or_default()
     }
 
-    /// Whether this is a CustomResourceDefinition, of whatever version.
+    /// Returns true if this is a CustomResourceDefinition, of whatever version.
     pub(crate) fn is_definition(&self) -> bool {
         self.text("/kind") == "CustomResourceDefinition"
             && self.text("/apiVersion").starts_with("apiextensions.k8s.io/")

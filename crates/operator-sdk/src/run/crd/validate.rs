@@ -129,7 +129,7 @@ impl Definitions {
         }
     }
 
-    /// Whether the object is of a group that is defined here.
+    /// Returns true if the object is of a group that is defined here.
     fn concerns(&self, object: &Object) -> bool {
         let group = object
             .text("/apiVersion")

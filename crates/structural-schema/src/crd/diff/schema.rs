@@ -23,7 +23,7 @@ pub(super) fn diff(old: Side<'_>, new: Side<'_>) -> Vec<Change> {
     differ.changes.0
 }
 
-/// Whether values of one schema have fields that the other prunes.
+/// Returns true if values of one schema have fields that the other prunes.
 pub(super) fn loses_fields(from: &Node, to: &Node) -> bool {
     if to.preserves_unknown_fields() {
         return false;
@@ -456,7 +456,7 @@ fn property_of<'v>(source: &'v Value, name: &str) -> &'v Value {
     child_of(child_of(source, "properties"), name)
 }
 
-/// Whether a schema judges its values as wholes, so that a default inside may make a difference.
+/// Returns true if a schema judges its values as wholes, so that a default inside may make a difference.
 fn judges(node: &Node) -> bool {
     !node.rules.is_empty()
         || !node.all_of.is_empty()
@@ -474,7 +474,7 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// Whether what is beyond the new limit was beyond the old one; `sign` is 1 for a minimum and -1 for a maximum.
+/// Returns true if what is beyond the new limit was beyond the old one; `sign` is 1 for a minimum and -1 for a maximum.
 ///
 /// Limits of integers are truncated by the server, so both the limits and what is left of them are compared.
 fn is_looser(before: Bound, after: Bound, sign: f64) -> bool {
