@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run};
+use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, run};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
@@ -269,10 +269,7 @@ async fn resync_tells_everything_again_and_writes_nothing() {
             ..CacheOptions::default()
         })
         .await;
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let (changed, mut of_changed) = plain_teller();
     manager
         .add_controller(

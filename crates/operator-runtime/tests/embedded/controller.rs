@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, probe, run, teller};
+use crate::support::{
+    Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, probe, reconcile_widgets, run,
+    teller,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_runtime::controller::ControllerOptions;
@@ -92,7 +95,7 @@ async fn panic_is_an_error_of_its_key_alone() {
     let manager = bench.manager().await;
     let panics = Arc::new(AtomicUsize::new(0));
     let counted = panics.clone();
-    let (reconciler, mut told) = teller(move |_, request: Request| {
+    let mut told = reconcile_widgets(&manager, move |_, request: Request| {
         let counted = counted.clone();
         async move {
             if request.name() == "bad" && counted.fetch_add(1, Ordering::SeqCst) < 3 {
@@ -101,9 +104,6 @@ async fn panic_is_an_error_of_its_key_alone() {
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     bench.create("bad", 1).await;
     told.until("bad", Some(1)).await;
@@ -133,17 +133,14 @@ async fn panic_is_an_error_of_its_key_alone() {
 #[tokio::test]
 async fn terminal_error_is_not_tried_again() {
     let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|_, request: Request| async move {
-        match request.name() {
-            "terminal" => Err(Error::terminal("no use")),
-            _ => Err(Error::msg("try again")),
-        }
-    });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (_, running, mut told) = bench
+        .operator(|_, request: Request| async move {
+            match request.name() {
+                "terminal" => Err(Error::terminal("no use")),
+                _ => Err(Error::msg("try again")),
+            }
+        })
+        .await;
     bench.create("terminal", 1).await;
     told.until("terminal", Some(1)).await;
     bench.create("transient", 1).await;
@@ -156,12 +153,9 @@ async fn terminal_error_is_not_tried_again() {
 #[tokio::test]
 async fn requeue_comes_back_without_an_event() {
     let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::from_millis(5))) });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (_, running, mut told) = bench
+        .operator(|_, _| async { Ok(Action::requeue_after(Duration::from_millis(5))) })
+        .await;
     bench.create("a", 1).await;
     for _ in 0..3 {
         assert_eq!(told.next().await, (key("a"), Some(1)));
@@ -334,10 +328,7 @@ async fn forbidden_kind_fails_alone_and_recovers() {
         .network
         .refuse(|request| request.contains("/widgets").then_some(403));
     let manager = bench.manager().await;
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let (configs, mut of_configs) = teller(|_, _| async { Ok(Action::done()) });
     manager
         .add_controller(Controller::by_key(
@@ -409,7 +400,7 @@ async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
     let manager = bench.manager().await;
     let (gate, finished) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
     let (at_gate, has_finished) = (gate.clone(), finished.clone());
-    let (reconciler, mut told) = teller(move |_, _| {
+    let mut told = reconcile_widgets(&manager, move |_, _| {
         let (gate, finished) = (at_gate.clone(), has_finished.clone());
         async move {
             let _permit = gate.acquire().await?;
@@ -417,9 +408,6 @@ async fn reconcile_that_is_under_way_finishes_before_the_manager_ends() {
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     bench.create("a", 1).await;
     told.until("a", Some(1)).await;
@@ -443,10 +431,7 @@ async fn reconcile_that_never_ends_is_aborted_after_the_grace_period() {
         .build()
         .await
         .unwrap();
-    let (reconciler, mut told) = teller(|_, _| std::future::pending());
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = reconcile_widgets(&manager, |_, _| std::future::pending());
     let running = run(&manager);
     bench.create("a", 1).await;
     told.until("a", Some(1)).await;
@@ -608,12 +593,7 @@ async fn address_in_use_is_an_error_that_names_the_flag() {
 #[tokio::test]
 async fn server_that_ends_every_watch_at_once_does_not_keep_the_operator_busy() {
     let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (_, running, mut told) = bench.operator(|_, _| async { Ok(Action::done()) }).await;
     bench.create("a", 1).await;
     told.until("a", Some(1)).await;
     bench.network.end_watches();

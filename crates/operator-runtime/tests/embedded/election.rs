@@ -20,7 +20,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 
-use crate::support::{Bench, Widget, config_map, config_map_in, in_time, key, plain_teller, run, teller};
+use crate::support::{
+    Bench, Widget, config_map, config_map_in, in_time, key, observe_widgets, plain_teller, reconcile_widgets,
+    run,
+};
 use crate::wire::{Fault, Wire};
 
 /// As fast as whole seconds in the lease allow.
@@ -259,16 +262,13 @@ async fn reconcile_under_way_is_aborted_when_the_lease_is_lost() {
     let manager = manager(&bench, "first").await;
     let aborted = Arc::<AtomicBool>::default();
     let at_work = aborted.clone();
-    let (reconciler, mut told) = teller(move |_, _| {
+    let mut told = reconcile_widgets(&manager, move |_, _| {
         let guard = Guard(at_work.clone());
         async move {
             let _guard = guard;
             std::future::pending().await
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
     steal(&bench).await;
@@ -285,10 +285,7 @@ async fn leader_that_is_killed_is_replaced_when_its_lease_has_run_out() {
     let (first, second) = (manager(&bench, "first").await, manager(&bench, "second").await);
     let leader = tokio::spawn(first.clone().run_until(std::future::pending()));
     in_time(first.elected()).await;
-    let (reconciler, mut told) = plain_teller();
-    second
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&second);
     let standby = run(&second);
     // Nothing is given back.
     leader.abort();

@@ -7,7 +7,7 @@ use operator_runtime::prelude::*;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::support::{Bench, Widget, in_time, run, teller};
+use crate::support::{Bench, Widget, in_time, reconcile_widgets, run};
 
 /// The work that was done, in order.
 type Done = Arc<Mutex<Vec<String>>>;
@@ -25,7 +25,7 @@ async fn work(done: Done, name: &str, fail: bool) -> Result<()> {
 async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::support::Told) {
     let manager = bench.manager().await;
     let done = done.clone();
-    let (reconciler, told) = teller(move |ctx: KeyContext, request: Request| {
+    let told = reconcile_widgets(&manager, move |ctx: KeyContext, request: Request| {
         let done = done.clone();
         async move {
             let Some(widget) = ctx.get::<Widget>(&request).await? else {
@@ -44,9 +44,6 @@ async fn start(bench: &Bench, done: &Done) -> (crate::support::Running, crate::s
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     (run(&manager), told)
 }
 

@@ -20,7 +20,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, config_map, get, in_time, key, plain_teller, probe, run, teller};
+use crate::support::{
+    Bench, Widget, config_map, get, in_time, key, plain_teller, probe, reconcile_widgets, run, teller,
+};
 
 /// What happened, in order.
 #[derive(Clone, Default)]
@@ -103,7 +105,7 @@ async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
     manager.add(diary.runnable("server").before_caches()).unwrap();
     let (entered, mut inside) = mpsc::unbounded_channel();
     let writer = diary.clone();
-    let (reconciler, _told) = teller(move |_, _| {
+    let _told = reconcile_widgets(&manager, move |_, _| {
         let (entered, diary) = (entered.clone(), writer.clone());
         async move {
             let _ = entered.send(());
@@ -112,9 +114,6 @@ async fn groups_start_in_order_and_each_ends_before_the_next_is_told_to() {
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     diary.until("instance starts").await;
     assert_eq!(diary.read(), ["server starts", "instance starts"]);
@@ -392,15 +391,12 @@ async fn base_context_reaches_reconciles_and_runnables() {
     let manager = manager.base_context(context).build().await.unwrap();
     let (tell, mut told) = mpsc::unbounded_channel();
     let seen = tell.clone();
-    let (reconciler, _) = teller(move |ctx: KeyContext, _| {
+    let _ = reconcile_widgets(&manager, move |ctx: KeyContext, _| {
         let _ = seen.send((spans(), ctx.value::<String>().cloned()));
         assert_eq!(ctx.value::<u16>(), Some(&7));
         assert_eq!(ctx.value::<u32>(), None);
         async { Ok(Action::done()) }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let region = manager.base_context().value::<String>().cloned();
     let runnable = Runnable::new("runnable", move |_| async move {
         let _ = tell.send((spans(), region));

@@ -17,7 +17,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Bench, Widget, WidgetSpec, config_map, get, get_with, in_time, key, plain_teller, run, teller,
+    Bench, Widget, WidgetSpec, config_map, get, get_with, in_time, key, observe_widgets, reconcile_widgets,
+    run,
 };
 use crate::webhooks::WidgetWebhook;
 use crate::wire::{Fault, Wire};
@@ -247,15 +248,12 @@ async fn operator_exposes_what_controller_runtime_does_after_one_reconcile() {
     manager
         .add_webhook(Webhook::<Widget>::new().validator(WidgetWebhook))
         .unwrap();
-    let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
+    let mut told = reconcile_widgets(&manager, |ctx: KeyContext, request: Request| async move {
         if let Some(widget) = ctx.get::<Widget>(&request).await? {
             ctx.apply_owned(&*widget, config_map(request.name(), "1")).await?;
         }
         Ok(Action::done())
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     told.until("a", Some(1)).await;
     let config_maps: Api<ConfigMap> = Api::default_namespaced(direct);
@@ -319,10 +317,7 @@ async fn custom_resources_show_while_they_exist() {
     let manager = bench.manager().await;
     manager.metrics().custom_resources::<Widget>(manager.cache());
     manager.metrics().custom_resources::<Widget>(manager.cache());
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let running = run(&manager);
     manager.metrics().creation_times::<Widget>(manager.cache());
     let widget = bench.create("a", 1).await;

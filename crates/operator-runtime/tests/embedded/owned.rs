@@ -8,7 +8,9 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams, PostParams};
 use operator_runtime::{Cache, prelude::*};
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, reconciling, run, teller};
+use crate::support::{
+    Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, reconciling, run, teller,
+};
 
 async fn names(bench: &Bench) -> BTreeSet<String> {
     let maps: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -99,10 +101,7 @@ async fn waiting_is_not_an_error_and_ends_with_an_event() {
 async fn reason_names_the_object_that_is_waited_for() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
-    let (reconciler, _told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let _told = observe_widgets(&manager);
     bench.create("a", 1).await;
     let running = run(&manager);
     let texts = reconciling(&manager, |ctx| async move {

@@ -18,7 +18,10 @@ use operator_runtime::{handler, prelude::*};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
-use crate::support::{Bench, Widget, WidgetSpec, config_map, in_time, key, plain_teller, run, teller};
+use crate::support::{
+    Bench, Widget, WidgetSpec, config_map, in_time, key, observe_widgets, plain_teller, reconcile_widgets,
+    run,
+};
 use crate::wire::{Asked, Wire, open};
 
 /// Applies a ConfigMap with the size, and says in the status that it did.
@@ -293,17 +296,14 @@ async fn writes_that_fail_are_made_up_for() {
 #[tokio::test]
 async fn key_that_fails_for_ever_holds_nobody_up_and_recovers() {
     let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|ctx: KeyContext, request: Request| async move {
-        match ctx.get::<Widget>(&request).await? {
-            Some(widget) if widget.spec.size == 0 => Err(Error::msg("it is too small")),
-            _ => Ok(Action::done()),
-        }
-    });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (_, running, mut told) = bench
+        .operator(|ctx: KeyContext, request: Request| async move {
+            match ctx.get::<Widget>(&request).await? {
+                Some(widget) if widget.spec.size == 0 => Err(Error::msg("it is too small")),
+                _ => Ok(Action::done()),
+            }
+        })
+        .await;
     bench.create("bad", 0).await;
     for _ in 0..5 {
         told.until("bad", Some(0)).await;
@@ -323,16 +323,13 @@ async fn burst_of_one_object_is_one_key_in_the_queue() {
     let manager = bench.manager().await;
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let at_gate = gate.clone();
-    let (reconciler, mut told) = teller(move |_, _| {
+    let mut told = reconcile_widgets(&manager, move |_, _| {
         let gate = at_gate.clone();
         async move {
             gate.acquire().await?.forget();
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let running = run(&manager);
     bench.create("w", 0).await;
     told.until("w", Some(0)).await;
@@ -372,12 +369,9 @@ async fn burst_of_one_object_is_one_key_in_the_queue() {
 #[tokio::test]
 async fn wait_for_ever_is_no_wait_of_nothing() {
     let bench = Bench::new().await;
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = teller(|_, _| async { Ok(Action::requeue_after(Duration::MAX)) });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (manager, running, mut told) = bench
+        .operator(|_, _| async { Ok(Action::requeue_after(Duration::MAX)) })
+        .await;
     bench.create("w", 1).await;
     told.until("w", Some(1)).await;
     are_idle(&manager, 1).await;
@@ -404,10 +398,7 @@ async fn functions_of_the_cache_that_panic_cost_no_watch() {
         vec![widget.spec.size.to_string()]
     };
     manager.cache().add_index("size", by_size).unwrap();
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let running = run(&manager);
     for size in 12..16 {
         bench.create(&format!("w-{size}"), size).await;
@@ -653,7 +644,7 @@ async fn termination_lets_the_reconcile_under_way_finish() {
     let (entered, mut inside) = mpsc::unbounded_channel();
     let (open, finished) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let (gate, done) = (open.clone(), finished.clone());
-    let (reconciler, _told) = teller(move |_, _| {
+    let _told = reconcile_widgets(&manager, move |_, _| {
         let (entered, gate, done) = (entered.clone(), gate.clone(), done.clone());
         async move {
             let _ = entered.send(());
@@ -662,9 +653,6 @@ async fn termination_lets_the_reconcile_under_way_finish() {
             Ok(Action::done())
         }
     });
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
     let mut running = tokio::spawn(manager.run());
     bench.create("w", 1).await;
     in_time(inside.recv()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run};
+use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, run};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -165,10 +165,7 @@ async fn namespaces_have_transforms_and_sync_periods_of_their_own() {
             ..CacheOptions::default()
         })
         .await;
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let running = run(&manager);
     let mut seen = Vec::new();
     while seen.len() < 5 {

@@ -16,7 +16,7 @@ use operator_runtime::prelude::*;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 
-use crate::support::{Bench, Widget, get, in_time, plain_teller, probe, run};
+use crate::support::{Bench, Widget, get, in_time, observe_widgets, probe, run};
 
 async fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -159,10 +159,7 @@ async fn instance_that_does_not_lead_answers_probes_and_fills_its_cache() {
         .metrics_secure(false)
         .election(Lot(Arc::default()));
     let manager = manager.build().await.unwrap();
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     let running = run(&manager);
     assert_eq!(manager.cache().list::<Widget>(None).await.unwrap().len(), 1);
     assert_eq!(probe(&manager, "/readyz").await.0, 200);

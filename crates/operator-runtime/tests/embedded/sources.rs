@@ -15,7 +15,7 @@ use serde_json::json;
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, run, teller};
 
 async fn create(bench: &Bench, name: &str) {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -266,10 +266,7 @@ async fn queue_of_ones_own_decides_who_is_next() {
     };
     let manager = Manager::builder("tester").client(bench.client.clone());
     let manager = manager.controller_options(options).build().await.unwrap();
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
+    let mut told = observe_widgets(&manager);
     assert_eq!(*of.lock(), ["widget"]);
     let running = run(&manager);
     let mut served = Vec::new();

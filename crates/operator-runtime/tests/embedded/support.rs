@@ -135,6 +135,18 @@ impl Bench {
             .unwrap()
     }
 
+    /// A running manager whose only controller reconciles the widgets with this function, and what it sees.
+    pub(crate) async fn operator<F, R>(&self, reconcile: F) -> (Manager, Running, Told)
+    where
+        F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action>> + Send + 'static,
+    {
+        let manager = self.manager().await;
+        let told = reconcile_widgets(&manager, reconcile);
+        let running = run(&manager);
+        (manager, running, told)
+    }
+
     pub(crate) fn widgets(&self) -> Api<Widget> {
         Api::default_namespaced(self.client.clone())
     }
@@ -357,6 +369,23 @@ where
 /// A reconciler that only tells what it sees.
 pub(crate) fn plain_teller() -> (impl KeyReconciler, Told) {
     teller(|_, _| async { Ok(Action::done()) })
+}
+
+/// Adds a controller that reconciles the widgets with this function, and returns what it sees.
+pub(crate) fn reconcile_widgets<F, R>(manager: &Manager, reconcile: F) -> Told
+where
+    F: Fn(KeyContext, Request) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action>> + Send + 'static,
+{
+    let (reconciler, told) = teller(reconcile);
+    let controller = Controller::by_key(Watch::<Widget>::new(), reconciler);
+    manager.add_controller(controller).unwrap();
+    told
+}
+
+/// Adds a controller that only observes the widgets, and returns what it sees.
+pub(crate) fn observe_widgets(manager: &Manager) -> Told {
+    reconcile_widgets(manager, |_, _| async { Ok(Action::done()) })
 }
 
 /// Runs something within a reconcile of a controller of its own, where writes that change nothing are skipped.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run};
+use crate::support::{Bench, Widget, config_map, in_time, key, run};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use operator_runtime::cache::{CacheOptions, WatchErrorHandler, WatchOptions};
@@ -163,12 +163,7 @@ async fn expired_watch_is_listed_anew_as_a_stream() {
     for name in ["kept", "gone"] {
         bench.create(name, 1).await;
     }
-    let manager = bench.manager().await;
-    let (reconciler, mut told) = plain_teller();
-    manager
-        .add_controller(Controller::by_key(Watch::<Widget>::new(), reconciler))
-        .unwrap();
-    let running = run(&manager);
+    let (manager, running, mut told) = bench.operator(|_, _| async { Ok(Action::done()) }).await;
     for _ in 0..2 {
         told.next().await;
     }
