@@ -1,8 +1,8 @@
 //! The operator of the example `load`, step by step the same, on kube-rs' own `Controller`: for comparison.
 //!
 //! ```text
-//! cargo build --release -p operator-runtime --examples
-//! KUBECONFIG=kubeconfig target/release/examples/load --operator target/release/examples/kube_rs_load
+//! cargo build --profile operator -p operator-runtime --examples
+//! KUBECONFIG=kubeconfig target/operator/examples/load --operator target/operator/examples/kube_rs_load
 //! ```
 //!
 //! It is written as kube-rs' documentation recommends: owner references, server-side apply of the Deployment and of the

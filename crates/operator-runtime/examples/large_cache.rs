@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
-//! KUBECONFIG=kubeconfig cargo run --release --example large_cache -- --objects 100000
+//! KUBECONFIG=kubeconfig cargo run --profile operator --example large_cache -- --objects 100000
 //! ```
 //!
 //! The operator is a process of its own with one thread. Its longest turn is the most CPU time that passes between two

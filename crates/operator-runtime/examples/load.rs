@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! operator-sdk cluster up --controllers none --kubeconfig kubeconfig &
-//! KUBECONFIG=kubeconfig cargo run --release --example load -- --resources 1000 --workers 8
+//! KUBECONFIG=kubeconfig cargo run --profile operator --example load -- --resources 1000 --workers 8
 //! ```
 //!
 //! The resources are created before the operator starts, as on a restart. Afterwards the operator is stopped and
@@ -11,7 +11,7 @@
 //! that CPU time and memory are those of an operator; what measures reads other kinds as `DynamicObject`, to add little to
 //! the program. At the end all that was made is deleted.
 //!
-//! With `--operator target/release/examples/kube_rs_load` the operator is one on kube-rs' own `Controller`.
+//! With `--operator target/operator/examples/kube_rs_load` the operator is one on kube-rs' own `Controller`.
 
 use std::process::Command;
 use std::sync::Arc;

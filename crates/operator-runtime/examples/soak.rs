@@ -2,7 +2,7 @@
 //! lets everything be told again, starts the operator anew, and prints what that costs.
 //!
 //! ```text
-//! cargo run --release -p operator-runtime --example soak -- --events 100000
+//! cargo run --profile operator -p operator-runtime --example soak -- --events 100000
 //! ```
 //!
 //! The API server is in this process, or the one that `USE_EXISTING_CLUSTER` names; the operator is a process of its own
