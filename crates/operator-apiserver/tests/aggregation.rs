@@ -161,7 +161,7 @@ async fn a_server_of_an_extension_api_answers_for_its_group() {
     let made = post(&server, things, json!({"metadata": {"name": "b"}})).await;
     assert_eq!(made.body["got"], json!({"metadata": {"name": "b"}}));
     let asked: Vec<String> = hook
-        .asked
+        .received
         .lock()
         .unwrap()
         .iter()
@@ -195,7 +195,7 @@ async fn a_server_of_an_extension_api_answers_for_its_group() {
     delete(&server, &format!("{SERVICES}/v1.remote.example.com"))
         .await
         .is_done();
-    assert_eq!(hook.asked.lock().unwrap().len(), 3);
+    assert_eq!(hook.received.lock().unwrap().len(), 3);
     let request = Request::get(things).body(Full::new(Bytes::new())).unwrap();
     assert_eq!(server.clone().oneshot(request).await.unwrap().status(), 404);
 }

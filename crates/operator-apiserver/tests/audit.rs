@@ -273,7 +273,7 @@ async fn events_are_sent_in_batches_until_they_arrive() {
         (&json!("EventList"), &json!("audit.k8s.io/v1"))
     );
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
-    assert_eq!(hook.asked.lock().unwrap()[0].0, "/events");
+    assert_eq!(hook.received.lock().unwrap()[0].0, "/events");
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ fn at(hook: &Hook, path: &str) -> Value {
 }
 
 fn paths(hook: &Hook) -> Vec<String> {
-    let asked = hook.asked.lock().unwrap();
+    let asked = hook.received.lock().unwrap();
     asked.iter().map(|(path, _)| path.clone()).collect()
 }
 
@@ -75,7 +75,7 @@ async fn redirects_are_followed_as_by_the_real_client() {
         client["caBundle"] = both(&hook, &target).into();
         let server = configured(client, json!({"admissionReviewVersions": [version]})).await;
         post(&server, CONFIG_MAPS, named("a")).await.is_done();
-        let asked = target.asked.lock().unwrap();
+        let asked = target.received.lock().unwrap();
         assert_eq!(asked[0].0, "/target");
         assert_eq!(asked[0].1.is_object(), body, "{code}");
     }
@@ -172,7 +172,7 @@ fn seen(hook: &Hook) -> (String, Value) {
     let Some(request) = hook.requests().pop() else {
         return Default::default();
     };
-    hook.asked.lock().unwrap().clear();
+    hook.received.lock().unwrap().clear();
     let text = |pointer: &str| request.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let parts = [
         "/operation",
@@ -266,7 +266,7 @@ async fn webhooks_see_every_request_that_creates_or_connects() {
     for kind in ["validating", "mutating"] {
         let (server, hook) = (populated().await, Hook::start(|_| allow()).await);
         configure(&server, kind, vec![everything(&hook)]).await;
-        hook.asked.lock().unwrap().clear();
+        hook.received.lock().unwrap().clear();
         for (path, body, wanted) in &cases {
             post(&server, path, body.clone()).await.is_done();
             let (saw, object) = seen(&hook);
@@ -297,7 +297,7 @@ async fn webhooks_see_every_request_that_creates_or_connects() {
 async fn an_invalid_review_or_binding_is_refused_before_it_is_validated_by_a_webhook() {
     let (server, hook) = (populated().await, Hook::start(|_| allow()).await);
     configure(&server, "validating", vec![everything(&hook)]).await;
-    hook.asked.lock().unwrap().clear();
+    hook.received.lock().unwrap().clear();
     let sar = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     assert_eq!(post(&server, path, sar).await.code, 422);
@@ -463,7 +463,7 @@ async fn a_conversion_review_has_a_version_that_the_webhook_reads() {
     let read = get(&server, "/apis/example.com/v2/namespaces/default/crons/c").await;
     assert_eq!(read.body["apiVersion"], "example.com/v2", "{}", read.body);
     assert_eq!(
-        hook.asked.lock().unwrap()[0].1["apiVersion"],
+        hook.received.lock().unwrap()[0].1["apiVersion"],
         "apiextensions.k8s.io/v1beta1"
     );
 }

@@ -66,7 +66,7 @@ async fn a_webhook_is_asked_with_the_whole_request() {
     assert_eq!(update["object"]["data"], json!({"k": "v"}));
     assert_eq!(update["oldObject"]["data"], Value::Null);
     assert_eq!(requests.get(2).unwrap()["object"], Value::Null);
-    let asked = hook.asked.lock().unwrap();
+    let asked = hook.received.lock().unwrap();
     assert_eq!(asked.first().unwrap().0, "/hook?timeout=10s");
     assert_eq!(asked.first().unwrap().1["apiVersion"], "admission.k8s.io/v1");
 }
@@ -478,7 +478,7 @@ async fn a_custom_resource_is_converted_between_its_versions() {
     // Only the one that has not been converted yet is, and what has been stays known.
     get(&server, WIDGETS_V2).await.is_done();
     assert_eq!(hook.requests().len(), calls + 1);
-    let asked = hook.asked.lock().unwrap().last().unwrap().clone();
+    let asked = hook.received.lock().unwrap().last().unwrap().clone();
     assert_eq!(asked.0, "/hook?timeout=30s");
     assert_eq!(asked.1["request"]["desiredAPIVersion"], "example.com/v2");
     assert_eq!(asked.1["request"]["objects"].as_array().unwrap().len(), 1);

@@ -6,6 +6,15 @@
 //! recordings and holds them against a list of known differences.
 //!
 //! Modules: [`scenario`] (the content of a file) → `session` (requests and watches) → `normalise` → `diff` → [`suite`].
+//! ```
+//! use operator_conformance::{ApiService, replay, scenario::Scenario};
+//!
+//! async fn check(server: impl ApiService, scenario: &Scenario) {
+//!     for difference in replay(server, scenario).await {
+//!         println!("{}: {difference}", scenario.name);
+//!     }
+//! }
+//! ```
 
 mod diff;
 mod normalise;

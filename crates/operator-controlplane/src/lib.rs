@@ -7,6 +7,19 @@
 //! Every controller is a pure function from a shared index of all objects to a plan of writes; one
 //! engine feeds the index, calls the functions and carries the plans out. Nothing polls: an idle control plane uses no
 //! CPU.
+//! ```
+//! use operator_apiserver::ApiServer;
+//! use operator_controlplane::{ControlPlane, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::builder().build()?;
+//! // The controllers run until the value is dropped.
+//! let control_plane = ControlPlane::start(&server.client(), Options::default());
+//! # drop(control_plane);
+//! # Ok(())
+//! # }
+//! ```
 
 mod claim;
 mod clock;

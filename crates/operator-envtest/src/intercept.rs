@@ -13,7 +13,7 @@ use kube::client::Body;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::record::{Asked, asked_of};
+use crate::record::{AccessRequest, request_of};
 
 /// Stands between an operator and the API server: it sees each request, and a function of the test says what becomes of
 /// it. It is what controller-runtime's `interceptor.Funcs` are for.
@@ -261,17 +261,17 @@ impl Call {
 
     fn of(request: &Request<Body>) -> Self {
         let uri = request.uri();
-        let asked = asked_of(request.method(), uri).unwrap_or_else(|| Asked {
+        let requested = request_of(request.method(), uri).unwrap_or_else(|| AccessRequest {
             verb: request.method().as_str().to_lowercase(),
-            ..Asked::default()
+            ..AccessRequest::default()
         });
         Self {
-            verb: asked.verb,
-            group: asked.group,
-            resource: asked.resource,
-            subresource: asked.subresource,
-            namespace: asked.namespace,
-            name: asked.name,
+            verb: requested.verb,
+            group: requested.group,
+            resource: requested.resource,
+            subresource: requested.subresource,
+            namespace: requested.namespace,
+            name: requested.name,
             path: uri.path().to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
         }

@@ -29,10 +29,10 @@ const DISCOVERY: [&str; 8] = [
     "api", "apis", "healthz", "livez", "openapi", "openid", "readyz", "version",
 ];
 
-/// One thing that was asked, without how often.
+/// A request, with the attributes that authorization looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Asked {
+pub(crate) struct AccessRequest {
     pub(crate) verb: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) group: String,
@@ -54,14 +54,14 @@ pub(crate) struct Asked {
 struct Record {
     /// The process that wrote it: another one writes it anew.
     process: u32,
-    asked: BTreeSet<Asked>,
+    requested: BTreeSet<AccessRequest>,
 }
 
-/// Keeps what was asked, and writes it to the file of the test.
+/// Keeps the requests, and writes them to the file of the test.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     file: Arc<PathBuf>,
-    asked: Arc<Mutex<BTreeSet<Asked>>>,
+    requested: Arc<Mutex<BTreeSet<AccessRequest>>>,
 }
 
 /// Where records go unless the builder says otherwise: where the variable says, or into the target directory of the
@@ -86,21 +86,21 @@ pub(crate) fn recorded(client: Client, recorder: Recorder) -> Client {
     let namespace = client.default_namespace().to_owned();
     let recording = tower::service_fn(move |request: Request<Body>| {
         let (client, recorder) = (client.clone(), recorder.clone());
-        let asked = is_operator(request.headers()).then(|| asked_of(request.method(), request.uri()));
+        let requested = is_operator(request.headers()).then(|| request_of(request.method(), request.uri()));
         async move {
-            let asked = asked.flatten();
-            if let Some(asked) = &asked {
-                recorder.add(asked.clone());
+            let requested = requested.flatten();
+            if let Some(requested) = &requested {
+                recorder.add(requested.clone());
             }
             let response = client.send(request).await;
             let created = response
                 .as_ref()
                 .is_ok_and(|response| response.status() == StatusCode::CREATED);
-            if let Some(asked) = asked.filter(|_| created) {
+            if let Some(requested) = requested.filter(|_| created) {
                 // A server asks for this one too when an apply or an update makes an object.
-                recorder.add(Asked {
+                recorder.add(AccessRequest {
                     verb: "create".to_owned(),
-                    ..asked
+                    ..requested
                 });
             }
             response
@@ -115,17 +115,17 @@ fn is_operator(headers: &HeaderMap) -> bool {
 }
 
 /// What a request asks for, in the words of RBAC; nothing that everybody may do.
-pub(crate) fn asked_of(method: &Method, uri: &Uri) -> Option<Asked> {
+pub(crate) fn request_of(method: &Method, uri: &Uri) -> Option<AccessRequest> {
     let segments: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match segments.as_slice() {
         ["api", _, rest @ ..] if !rest.is_empty() => ("", rest),
         ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
         [first, ..] if DISCOVERY.contains(first) => return None,
         _ => {
-            return Some(Asked {
+            return Some(AccessRequest {
                 verb: method.as_str().to_lowercase(),
                 path: uri.path().to_owned(),
-                ..Asked::default()
+                ..AccessRequest::default()
             });
         }
     };
@@ -143,7 +143,7 @@ pub(crate) fn asked_of(method: &Method, uri: &Uri) -> Option<Asked> {
         true => selected_name(query).to_owned(),
         false => name,
     };
-    Some(Asked {
+    Some(AccessRequest {
         verb: verb(method, &name, query)?.to_owned(),
         group: group.to_owned(),
         resource,
@@ -198,21 +198,28 @@ impl Recorder {
             .join(format!("{}.json", file_name(thread.name().unwrap_or("test"))));
         Self {
             file: Arc::new(file),
-            asked: Arc::default(),
+            requested: Arc::default(),
         }
     }
 
-    fn add(&self, asked: Asked) {
-        let Ok(mut all) = self.asked.lock() else { return };
-        let mut asked = asked;
-        let alike = |there: &&Asked| {
-            (&there.verb, &there.group, &there.resource, &there.subresource)
-                == (&asked.verb, &asked.group, &asked.resource, &asked.subresource)
+    fn add(&self, requested: AccessRequest) {
+        let Ok(mut all) = self.requested.lock() else {
+            return;
         };
-        if !all.contains(&asked) && all.iter().filter(alike).count() >= NAMES {
-            asked.name.clear();
+        let mut requested = requested;
+        let alike = |there: &&AccessRequest| {
+            (&there.verb, &there.group, &there.resource, &there.subresource)
+                == (
+                    &requested.verb,
+                    &requested.group,
+                    &requested.resource,
+                    &requested.subresource,
+                )
+        };
+        if !all.contains(&requested) && all.iter().filter(alike).count() >= NAMES {
+            requested.name.clear();
         }
-        if !all.insert(asked) {
+        if !all.insert(requested) {
             return;
         }
         if let Err(error) = self.write(&all) {
@@ -221,16 +228,16 @@ impl Recorder {
     }
 
     /// Adds to what other environments of the same test wrote in this process, and replaces what older ones did.
-    fn write(&self, asked: &BTreeSet<Asked>) -> io::Result<()> {
+    fn write(&self, requested: &BTreeSet<AccessRequest>) -> io::Result<()> {
         let process = std::process::id();
         let there = std::fs::read(&*self.file).unwrap_or_default();
         let there: Record = serde_json::from_slice(&there).unwrap_or_default();
         let mut record = Record {
             process,
-            asked: asked.clone(),
+            requested: requested.clone(),
         };
         if there.process == process {
-            record.asked.extend(there.asked);
+            record.requested.extend(there.requested);
         }
         if let Some(folder) = self.file.parent() {
             std::fs::create_dir_all(folder)?;
@@ -269,8 +276,8 @@ mod tests {
     use super::*;
 
     fn said(method: &Method, uri: &str) -> Option<String> {
-        let asked = asked_of(method, &uri.parse().unwrap())?;
-        let Asked {
+        let requested = request_of(method, &uri.parse().unwrap())?;
+        let AccessRequest {
             verb,
             group,
             resource,
@@ -278,7 +285,7 @@ mod tests {
             namespace,
             name,
             path,
-        } = asked;
+        } = requested;
         Some(format!(
             "{verb} {group}/{resource}/{subresource} {namespace}/{name}{path}"
         ))

@@ -4,6 +4,16 @@
 //! * [`LeaderForLife`](leader::LeaderForLife) is an election whose leader stays until its pod is gone.
 //! * [`OperatorCondition`](operator_condition::OperatorCondition) tells OLM whether the operator can be upgraded.
 //! * [`proxy`] passes the proxy variables of the operator on to the containers that it creates.
+//! ```no_run
+//! use k8s_openapi::api::batch::v1::Job;
+//! use operator_lib::prune::Pruner;
+//!
+//! # async fn example(client: kube::Client) -> operator_runtime::Result<()> {
+//! let deleted = Pruner::of::<Job>(client).labels("app=backup").keep_newest(3).run().await?;
+//! tracing::info!(count = deleted.len(), "old backups are deleted");
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod leader;
 pub mod operator_condition;

@@ -12,6 +12,15 @@
 //! * [`kustomize`]: edits `kustomization.yaml` files and keeps the comments of their owner;
 //! * [`render`]: YAML in the form of the Kubernetes tools (sorted keys, sequences not indented, lines folded);
 //! * [`diff`]: a change as a unified diff.
+//! ```
+//! use operator_manifests::rbac::{Rule, roles};
+//! use operator_manifests::render::documents;
+//!
+//! let words = |text: &str| text.split(';').map(str::to_owned).collect();
+//! let pods = Rule { api_groups: words(""), resources: words("pods"), verbs: words("get;list"), ..Rule::default() };
+//! let role = documents(&roles("manager-role", &[pods]));
+//! assert!(role.contains("kind: ClusterRole") && role.contains("- pods"));
+//! ```
 
 pub mod config;
 pub mod crd;

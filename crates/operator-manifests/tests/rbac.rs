@@ -1,6 +1,6 @@
 //! Roles are merged as controller-gen merges them.
 
-use operator_manifests::rbac::check::{Asked, missing, unused};
+use operator_manifests::rbac::check::{AccessRequest, missing, unused};
 use operator_manifests::rbac::{Rule, marker, roles};
 use operator_manifests::render::documents;
 use serde_json::json;
@@ -163,9 +163,9 @@ fn a_marker_that_grants_nothing_says_why() {
     assert_eq!(marker::parse("let x = 1; // +kubebuilder:rbac:verbs=get"), None);
 }
 
-fn asked(verb: &str, group: &str, target: &str, namespace: &str, name: &str) -> Asked {
+fn requested(verb: &str, group: &str, target: &str, namespace: &str, name: &str) -> AccessRequest {
     let (resource, subresource) = target.split_once('/').unwrap_or((target, ""));
-    Asked {
+    AccessRequest {
         verb: verb.to_owned(),
         group: group.to_owned(),
         resource: resource.to_owned(),
@@ -194,13 +194,13 @@ fn what_no_rule_grants_is_missing() {
         },
     ];
     let granted = [
-        asked("get", "", "pods", "default", "a"),
-        asked("delete", "apps", "deployments", "default", "a"),
-        asked("patch", "batch", "jobs/status", "default", "a"),
-        asked("get", "", "secrets", "default", "a"),
-        asked("get", "", "configmaps", "tools", "a"),
-        asked("patch", "", "services", "default", "one"),
-        asked(
+        requested("get", "", "pods", "default", "a"),
+        requested("delete", "apps", "deployments", "default", "a"),
+        requested("patch", "batch", "jobs/status", "default", "a"),
+        requested("get", "", "secrets", "default", "a"),
+        requested("get", "", "configmaps", "tools", "a"),
+        requested("patch", "", "services", "default", "one"),
+        requested(
             "create",
             "authorization.k8s.io",
             "selfsubjectaccessreviews",
@@ -218,10 +218,10 @@ fn what_no_rule_grants_is_missing() {
         ("patch", "", "services", "default", "two"),
     ];
     for (verb, group, target, namespace, name) in refused {
-        let one = asked(verb, group, target, namespace, name);
+        let one = requested(verb, group, target, namespace, name);
         assert_eq!(
             missing(&rules, &[one], "system"),
-            [asked(verb, group, target, "", "")]
+            [requested(verb, group, target, "", "")]
         );
     }
 }
@@ -233,11 +233,11 @@ fn verbs_that_nobody_used_are_told_by_resource() {
         rule("apps", "deployments;replicasets", "patch"),
         rule("cache.example.com", "memcacheds/finalizers", "update"),
     ];
-    let asked = [
-        asked("watch", "", "pods", "", ""),
-        asked("patch", "apps", "deployments", "default", "a"),
+    let requested = [
+        requested("watch", "", "pods", "", ""),
+        requested("patch", "apps", "deployments", "default", "a"),
     ];
-    let unused: Vec<_> = unused(&rules, &asked, "system")
+    let unused: Vec<_> = unused(&rules, &requested, "system")
         .into_iter()
         .map(|unused| (unused.rule, unused.resource, unused.verbs.join(";")))
         .collect();

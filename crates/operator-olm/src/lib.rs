@@ -7,6 +7,16 @@
 //! * [`generate`]: bundles from the objects of an operator
 //! * [`mod@render`]: a bundle as a document of a catalog
 //! * [`template`]: catalog templates (`olm.semver`, `olm.template.basic`)
+//! ```no_run
+//! use std::path::Path;
+//! use operator_olm::{bundle, files, validator};
+//!
+//! let files = files::read(Path::new("bundle"))?;
+//! for finding in validator::validate(&bundle::load(&files)?) {
+//!     println!("{}", finding.message());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod bundle;
 pub mod catalog;

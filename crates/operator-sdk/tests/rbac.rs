@@ -51,11 +51,11 @@ fn permissions_follow_what_the_tests_ask() {
     let (code, out, errors) = run(&dir, &["rbac", "check"]);
     assert_eq!(code, Some(1), "{out}{errors}");
     for wanted in [
-        "of services is asked and not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
+        "of services is requested and not granted (memcached_controller: an_object_becomes_a_deployment_of_its_size)",
         "    fix: add above `fn controller` (src/controller/memcached_controller.rs:",
         "        #[rbac(groups = \"core\", resources = \"services\", verbs = \"get;list;watch\")]",
         "src/lib.rs:10: warning: get, delete of jobs.batch is granted and never requested",
-        "1 missing, 1 never asked, in what 2 tests recorded",
+        "1 missing, 1 never requested, in what 2 tests recorded",
     ] {
         assert!(out.contains(wanted), "{wanted:?} is missing: {out}");
     }
@@ -97,7 +97,10 @@ fn permissions_follow_what_the_tests_ask() {
     let (code, out, errors) = run(&dir, &["rbac", "check", "--no-run", "--strict"]);
     assert_eq!(
         (code, out.as_str()),
-        (Some(0), "0 missing, 0 never asked, in what 2 tests recorded\n"),
+        (
+            Some(0),
+            "0 missing, 0 never requested, in what 2 tests recorded\n"
+        ),
         "{errors}"
     );
     let (code, out, errors) = run(&dir, &["generate", "rbac"]);
@@ -111,7 +114,7 @@ fn permissions_follow_what_the_tests_ask() {
         })
     };
     assert!(has("", "services", &["get", "list", "watch"]), "{role}");
-    // What `owns` implies stays, though the attribute lost what was never asked.
+    // What `owns` implies stays, though the attribute lost what was never requested.
     let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
     assert!(has("apps", "deployments", &all), "{role}");
     assert!(

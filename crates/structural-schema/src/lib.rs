@@ -3,6 +3,21 @@
 //! The modules in the order in which a custom resource passes through them: [`node`] (the schema as a tree), [`schema`]
 //! (what a server calls), `prune`, `metadata`, `default`, `validate`, `list_type` and `rule` (`x-kubernetes-validations`).
 //! [`crd`] checks the definitions themselves. Nothing here does I/O or reads a clock.
+//! ```
+//! use serde_json::json;
+//! use structural_schema::Schema;
+//!
+//! let schema = Schema::compile(&json!({"type": "object", "properties": {"spec": {
+//!     "type": "object",
+//!     "properties": {"size": {"type": "integer", "minimum": 1, "default": 1}},
+//! }}})).expect("a structural schema");
+//! let mut object = json!({"spec": {"unknown": true}});
+//! schema.prune(&mut object);
+//! schema.default(&mut object);
+//! assert_eq!(object, json!({"spec": {"size": 1}}));
+//! let errors = schema.validate(&json!({"spec": {"size": 0}}), None);
+//! assert!(errors[0].to_string().starts_with("spec.size: Invalid value"));
+//! ```
 
 pub mod crd;
 pub mod node;

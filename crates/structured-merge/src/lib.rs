@@ -12,6 +12,20 @@
 //! * [`strategic`]: strategic merge patches
 //! * [`go`]: values as Go prints them
 //! * [`scale`]: managers seen through a scale subresource
+//! ```
+//! use serde_json::json;
+//! use structured_merge::FieldManager;
+//!
+//! let deployments = FieldManager::builtin("apps", "v1", "Deployment").expect("a built-in kind");
+//! let desired = |replicas: u8| json!({
+//!     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": replicas},
+//! });
+//! let live = deployments.apply(None, &desired(1), "operator", false, "2026-01-01T00:00:00Z")?;
+//! // Another manager wants another value of a field that the operator holds.
+//! let conflict = deployments.apply(Some(&live), &desired(2), "kubectl", false, "2026-01-02T00:00:00Z");
+//! assert!(conflict.unwrap_err().to_string().contains(".spec.replicas"));
+//! # Ok::<(), structured_merge::ApplyError>(())
+//! ```
 
 pub mod builtin;
 mod convert;

@@ -38,13 +38,13 @@ pub(crate) enum Reply {
 pub(crate) type Handler = Arc<dyn Fn(&Value) -> Reply + Send + Sync>;
 
 /// The paths and bodies of requests.
-type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+type Received = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A webhook that listens, and the questions that it was asked with their paths.
+/// A webhook that listens, and the requests that it received, with their paths.
 pub(crate) struct Hook {
     pub(crate) address: SocketAddr,
     pub(crate) authority: String,
-    pub(crate) asked: Asked,
+    pub(crate) received: Received,
     task: JoinHandle<()>,
 }
 
@@ -71,17 +71,17 @@ impl Hook {
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let task = tokio::spawn(listen(
             listener,
             TlsAcceptor::from(Arc::new(config)),
             Arc::new(reply),
-            asked.clone(),
+            received.clone(),
         ));
         Self {
             address,
             authority: BASE64_STANDARD.encode(certificate.pem()),
-            asked,
+            received,
             task,
         }
     }
@@ -98,22 +98,22 @@ impl Hook {
 
     /// The requests of the questions so far.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
-        asked
+        let received = self.received.lock().unwrap();
+        received
             .iter()
             .map(|(_, review)| review["request"].clone())
             .collect()
     }
 }
 
-async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, asked: Asked) {
+async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, received: Received) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, reply, asked) = (acceptor.clone(), reply.clone(), asked.clone());
+        let (acceptor, reply, received) = (acceptor.clone(), reply.clone(), received.clone());
         tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };
-            let service = service_fn(move |request| answer(request, reply.clone(), asked.clone()));
+            let service = service_fn(move |request| answer(request, reply.clone(), received.clone()));
             // A webhook that dies ends its connection with an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
@@ -125,7 +125,7 @@ async fn listen(listener: TcpListener, acceptor: TlsAcceptor, reply: Handler, as
 async fn answer(
     request: Request<Incoming>,
     reply: Handler,
-    asked: Asked,
+    received: Received,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     // The user that a front proxy names is kept with the path.
     let user = request.headers().get("x-remote-user");
@@ -133,7 +133,7 @@ async fn answer(
     let path = format!("{}{}", user.unwrap_or_default(), request.uri());
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
-    asked.lock().unwrap().push((path, review.clone()));
+    received.lock().unwrap().push((path, review.clone()));
     let mut response = Response::builder();
     let (code, text) = match reply(&review) {
         Reply::Review(mut response) => {

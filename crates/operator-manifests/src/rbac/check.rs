@@ -1,4 +1,4 @@
-//! Permissions against use: what was asked of the API server and is not granted, and what is granted and was never asked.
+//! Compares permissions with their use: finds requests that no rule grants, and rules that no request needed.
 //!
 //! Knows no file: requests come from records of tests, rules from the operator.
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Rule;
 
-/// What was asked of the API server, as often as it was.
+/// A request to the API server, with the attributes that authorization looks at.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Asked {
+pub struct AccessRequest {
     /// The verb, such as `watch`.
     pub verb: String,
     /// The API group; empty for the core group.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub path: String,
 }
 
-/// Something of a rule that was never asked.
+/// A part of a rule that no request needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unused {
     /// The index of the rule.
@@ -62,25 +62,25 @@ const READING: [&str; 3] = ["get", "list", "watch"];
 /// requests in every namespace: tests run the operator in another one.
 ///
 /// ```
-/// use operator_manifests::rbac::{Rule, check::{Asked, missing}};
-/// let asked = Asked { verb: "list".into(), resource: "pods".into(), ..Asked::default() };
+/// use operator_manifests::rbac::{Rule, check::{AccessRequest, missing}};
+/// let requested = AccessRequest { verb: "list".into(), resource: "pods".into(), ..AccessRequest::default() };
 /// let rule = Rule { api_groups: vec!["".into()], resources: vec!["pods".into()], verbs: vec!["get".into()], ..Rule::default() };
-/// assert_eq!(missing(&[rule], &[asked.clone()], "system"), [asked]);
+/// assert_eq!(missing(&[rule], &[requested.clone()], "system"), [requested]);
 /// ```
-pub fn missing(rules: &[Rule], asked: &[Asked], own_namespace: &str) -> Vec<Asked> {
-    let open = asked.iter().filter(|asked| !is_free(asked));
-    let open = open.filter(|asked| !rules.iter().any(|rule| rule.grants(asked, own_namespace)));
-    let open: BTreeSet<Asked> = open.map(Asked::without_names).collect();
+pub fn missing(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str) -> Vec<AccessRequest> {
+    let open = requested.iter().filter(|requested| !is_free(requested));
+    let open = open.filter(|requested| !rules.iter().any(|rule| rule.grants(requested, own_namespace)));
+    let open: BTreeSet<AccessRequest> = open.map(AccessRequest::without_names).collect();
     open.into_iter().collect()
 }
 
-/// What of the rules was never asked, by rule, group and resource. Of the verbs that read, one stands for all; the
-/// subresource `finalizers` is asked by nobody, since servers look it up themselves.
-pub fn unused(rules: &[Rule], asked: &[Asked], own_namespace: &str) -> Vec<Unused> {
+/// Returns the parts of the rules that no request needed, by rule, group and resource. Of the verbs that read, one stands for all; the
+/// subresource `finalizers` is requested by nobody, since servers look it up themselves.
+pub fn unused(rules: &[Rule], requested: &[AccessRequest], own_namespace: &str) -> Vec<Unused> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         for one in rule.parts() {
-            let verbs = unused_verbs(&one, asked, own_namespace);
+            let verbs = unused_verbs(&one, requested, own_namespace);
             if !verbs.is_empty() {
                 let resource = one.resources.iter().chain(&one.non_resource_urls);
                 all.push(Unused {
@@ -95,7 +95,7 @@ pub fn unused(rules: &[Rule], asked: &[Asked], own_namespace: &str) -> Vec<Unuse
     all
 }
 
-fn unused_verbs(rule: &Rule, asked: &[Asked], own_namespace: &str) -> Vec<String> {
+fn unused_verbs(rule: &Rule, requested: &[AccessRequest], own_namespace: &str) -> Vec<String> {
     if rule
         .resources
         .iter()
@@ -103,10 +103,10 @@ fn unused_verbs(rule: &Rule, asked: &[Asked], own_namespace: &str) -> Vec<String
     {
         return Vec::new();
     }
-    let used: Vec<&str> = asked
+    let used: Vec<&str> = requested
         .iter()
-        .filter(|asked| rule.grants(asked, own_namespace))
-        .map(|asked| asked.verb.as_str())
+        .filter(|requested| rule.grants(requested, own_namespace))
+        .map(|requested| requested.verb.as_str())
         .collect();
     let is_used = |verb: &str| match READING.contains(&verb) {
         true => used.iter().any(|used| READING.contains(used)),
@@ -120,14 +120,14 @@ fn unused_verbs(rule: &Rule, asked: &[Asked], own_namespace: &str) -> Vec<String
     left.cloned().collect()
 }
 
-fn is_free(asked: &Asked) -> bool {
-    let resource = (asked.group.as_str(), asked.resource.as_str());
+fn is_free(requested: &AccessRequest) -> bool {
+    let resource = (requested.group.as_str(), requested.resource.as_str());
     EVERYBODY.contains(&resource) || resource == OLM
 }
 
-// === impl Asked ===
+// === impl AccessRequest ===
 
-impl Asked {
+impl AccessRequest {
     /// The resource with its subresource, as rules write it; the path of what is none.
     pub fn target(&self) -> String {
         match (self.subresource.as_str(), self.resource.as_str()) {
@@ -150,22 +150,22 @@ impl Asked {
 
 impl Rule {
     /// Returns true if the rule lets somebody ask this.
-    pub fn grants(&self, asked: &Asked, own_namespace: &str) -> bool {
+    pub fn grants(&self, requested: &AccessRequest, own_namespace: &str) -> bool {
         let has = |words: &[String], word: &str| words.iter().any(|there| there == word || there == "*");
-        if !has(&self.verbs, &asked.verb) {
+        if !has(&self.verbs, &requested.verb) {
             return false;
         }
-        if asked.resource.is_empty() {
-            return self.grants_path(&asked.path);
+        if requested.resource.is_empty() {
+            return self.grants_path(&requested.path);
         }
         let in_scope = match self.namespace.as_deref() {
             None => true,
-            Some(namespace) if namespace == own_namespace => !asked.namespace.is_empty(),
-            Some(namespace) => namespace == asked.namespace,
+            Some(namespace) if namespace == own_namespace => !requested.namespace.is_empty(),
+            Some(namespace) => namespace == requested.namespace,
         };
         // A request that creates has no name yet that could be compared.
-        let named = self.resource_names.is_empty() || self.resource_names.contains(&asked.name);
-        in_scope && named && self.grants_group(&asked.group) && self.grants_resource(asked)
+        let named = self.resource_names.is_empty() || self.resource_names.contains(&requested.name);
+        in_scope && named && self.grants_group(&requested.group) && self.grants_resource(requested)
     }
 
     fn grants_group(&self, group: &str) -> bool {
@@ -173,12 +173,12 @@ impl Rule {
         groups.any(|there| there == group || there == "*" || (there == "core" && group.is_empty()))
     }
 
-    fn grants_resource(&self, asked: &Asked) -> bool {
-        let target = asked.target();
-        let every = format!("*/{}", asked.subresource);
+    fn grants_resource(&self, requested: &AccessRequest) -> bool {
+        let target = requested.target();
+        let every = format!("*/{}", requested.subresource);
         let mut resources = self.resources.iter();
         resources.any(|there| {
-            *there == target || there == "*" || (!asked.subresource.is_empty() && *there == every)
+            *there == target || there == "*" || (!requested.subresource.is_empty() && *there == every)
         })
     }
 

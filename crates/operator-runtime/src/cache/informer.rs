@@ -44,7 +44,7 @@ const HOT_FOR: Duration = Duration::from_secs(2);
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The newest state of an object that the cache knows, for deciding whether a write would change it.
-pub(crate) struct Known<K> {
+pub(crate) struct CachedState<K> {
     /// The object.
     pub(crate) object: Arc<K>,
     /// The whole object as the server has it.
@@ -228,7 +228,7 @@ impl Informer {
 
     /// The newest known state of the object, if it can decide whether a write changes anything: the watch that covers it
     /// is live, the whole object is kept as the server has it, and its revision is a number.
-    pub(crate) fn known<K: View>(&self, key: &ObjectKey) -> Option<Known<K>> {
+    pub(crate) fn known<K: View>(&self, key: &ObjectKey) -> Option<CachedState<K>> {
         let stored = {
             let store = self.store.read();
             let is_live = store.is_live(key);
@@ -240,7 +240,7 @@ impl Informer {
         };
         let revision = stored.packed.revision();
         let value = self.intake.whole::<K>(&stored).filter(|_| revision > 0)?;
-        Some(Known {
+        Some(CachedState {
             object: self.view(&stored, Intake::read).ok()?,
             value,
             applied: stored.applied,

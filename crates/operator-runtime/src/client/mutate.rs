@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::request::Target;
 use super::resources::whole_object;
 use super::{ClientError, Resources, merge};
-use crate::cache::informer::Known;
+use crate::cache::informer::CachedState;
 use crate::cache::skips::Interest;
 use crate::error::Result;
 use crate::object::{ObjectKey, View};
@@ -165,7 +165,7 @@ impl<K: View> Resources<'_, K> {
     /// Records that nothing is written because `mutate` changed nothing in this state.
     fn note_unchanged(&self, target: &Target, old: &Arc<K>) -> Result<(), ClientError> {
         let is_same =
-            |known: &Known<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
+            |known: &CachedState<K>| Ok(known.object.meta().resource_version == old.meta().resource_version);
         let skipped = self.client.skip_if(target, || Interest::Everything, is_same)?;
         drop(skipped);
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::request::Target;
 use super::{Client, ClientError};
-use crate::cache::informer::Known;
+use crate::cache::informer::CachedState;
 use crate::cache::skips::{Interest, Origin};
 use crate::object::View;
 
@@ -38,9 +38,9 @@ impl Client {
         &self,
         target: &Target,
         interest: impl Fn() -> Interest,
-        changes_nothing: impl Fn(&Known<K>) -> Result<bool, ClientError>,
-    ) -> Result<Option<Known<K>>, ClientError> {
-        let decide = |known: &Known<K>| Ok(changes_nothing(known)?.then(|| (interest(), ())));
+        changes_nothing: impl Fn(&CachedState<K>) -> Result<bool, ClientError>,
+    ) -> Result<Option<CachedState<K>>, ClientError> {
+        let decide = |known: &CachedState<K>| Ok(changes_nothing(known)?.then(|| (interest(), ())));
         let skipped = self.skip_part(target, decide)?;
         Ok(skipped.map(|(known, ())| {
             self.count_skip(target);
@@ -53,8 +53,8 @@ impl Client {
     pub(super) fn skip_part<K: View, T>(
         &self,
         target: &Target,
-        decide: impl Fn(&Known<K>) -> Result<Option<(Interest, T)>, ClientError>,
-    ) -> Result<Option<(Known<K>, T)>, ClientError> {
+        decide: impl Fn(&CachedState<K>) -> Result<Option<(Interest, T)>, ClientError>,
+    ) -> Result<Option<(CachedState<K>, T)>, ClientError> {
         let Some(origin) = self.origin() else {
             return Ok(None);
         };

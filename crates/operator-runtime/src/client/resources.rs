@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::request::Target;
 use super::{Client, ClientError, LiveReader, StatusWriter, Subresource, Written, merge};
 use crate::cache::decode::with_owners;
-use crate::cache::informer::Known;
+use crate::cache::informer::CachedState;
 use crate::cache::skips::Interest;
 use crate::cache::{ListOptions, noop};
 use crate::object::{Kind, ObjectKey, View};
@@ -114,7 +114,7 @@ impl<'a, K: View> Resources<'a, K> {
     pub async fn apply(&self, mut desired: K) -> Result<Written<K>, ClientError> {
         let target = self.named("apply", &mut desired)?;
         let configuration = configuration(&target, &desired)?;
-        let is_applied = |known: &Known<K>| Ok(self.is_applied(&configuration, known));
+        let is_applied = |known: &CachedState<K>| Ok(self.is_applied(&configuration, known));
         if let Some(known) = self.client.skip_if(&target, || Interest::Applied, is_applied)? {
             return Ok(Written::Unchanged(known.object));
         }
@@ -160,7 +160,7 @@ impl<'a, K: View> Resources<'a, K> {
         let target = self.named("update", &mut object)?;
         self.whole(&target)?;
         let body = whole_object(&target, &object)?;
-        let is_same = |known: &Known<K>| is_same_state(&target, &body, known.object.as_ref());
+        let is_same = |known: &CachedState<K>| is_same_state(&target, &body, known.object.as_ref());
         if let Some(known) = self.client.skip_if(&target, || Interest::Everything, is_same)? {
             return Ok(Written::Unchanged(known.object));
         }
@@ -186,7 +186,7 @@ impl<'a, K: View> Resources<'a, K> {
         let interest = match patch {
             Patch::Merge(patch) => {
                 let patch = serde_json::to_value(patch).map_err(|source| target.unserializable(source))?;
-                let is_noop = |known: &Known<K>| Ok(merge::changes_nothing(&patch, &known.value));
+                let is_noop = |known: &CachedState<K>| Ok(merge::changes_nothing(&patch, &known.value));
                 let interest = Interest::of_merge_patch(&patch);
                 if let Some(known) = self.client.skip_if(&target, || interest.clone(), is_noop)? {
                     return Ok(Written::Unchanged(known.object));
@@ -194,7 +194,7 @@ impl<'a, K: View> Resources<'a, K> {
                 interest
             }
             Patch::Json(patch) => {
-                let is_noop = |known: &Known<K>| {
+                let is_noop = |known: &CachedState<K>| {
                     let mut after = known.value.clone();
                     let is_patched = !patch.0.is_empty() && json_patch::patch(&mut after, patch).is_ok();
                     Ok(is_patched && known.value == after)
@@ -226,7 +226,7 @@ impl<'a, K: View> Resources<'a, K> {
         target.check()?;
         let wanted = json!(finalizers);
         let interest = || Interest::Members(json!({"metadata": {"finalizers": null}}));
-        let is_noop = |known: &Known<K>| {
+        let is_noop = |known: &CachedState<K>| {
             let current = &known.value["metadata"]["finalizers"];
             Ok(*current == wanted || (current.is_null() && finalizers.is_empty()))
         };
@@ -414,7 +414,7 @@ impl<'a, K: View> Resources<'a, K> {
         Ok(options.within(target.key.namespace()))
     }
 
-    fn is_applied(&self, configuration: &Value, known: &Known<K>) -> bool {
+    fn is_applied(&self, configuration: &Value, known: &CachedState<K>) -> bool {
         let is_own_manager = self.client.field_manager() == self.client.cache.manager();
         let applied = known.applied.as_deref().filter(|_| is_own_manager);
         applied.is_some_and(|applied| {

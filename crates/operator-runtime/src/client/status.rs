@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::request::Target;
 use super::{Client, ClientError, Written, merge};
-use crate::cache::informer::Known;
+use crate::cache::informer::CachedState;
 use crate::cache::noop;
 use crate::cache::skips::Interest;
 use crate::condition::Condition;
@@ -102,7 +102,7 @@ impl<'a, K: View> StatusWriter<'a, K> {
     /// Finds the parts of the status that need not be sent.
     fn skip(&self, target: &Target, changes: &Changes) -> Result<Skipped<K>, ClientError> {
         let now = crate::clock::now();
-        let skipped = self.client.skip_part(target, |known: &Known<K>| {
+        let skipped = self.client.skip_part(target, |known: &CachedState<K>| {
             if !is_same_object(self.object, &known.object) {
                 return Ok(None);
             }
@@ -185,7 +185,7 @@ impl Client {
             Ok::<_, ClientError>(merge::difference(&old, &new))
         };
         let interest = || Interest::Members(json!({"status": null}));
-        let is_noop = |known: &Known<K>| {
+        let is_noop = |known: &CachedState<K>| {
             Ok(is_same_object(object.as_ref(), &known.object) && difference(&known.object)?.is_none())
         };
         if let Some(known) = self.skip_if(&target, interest, is_noop)? {

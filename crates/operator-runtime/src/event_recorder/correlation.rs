@@ -26,7 +26,7 @@ const REMEMBERED_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     series: HashMap<SeriesKey, Series>,
-    budgets: HashMap<Subject, Budget>,
+    budgets: HashMap<Regarding, Budget>,
 }
 
 /// What is to be done with an event.
@@ -61,12 +61,12 @@ struct SeriesKey {
     type_: &'static str,
     reason: String,
     action: String,
-    regarding: Subject,
-    related: Option<Subject>,
+    regarding: Regarding,
+    related: Option<Regarding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Subject {
+struct Regarding {
     kind: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
@@ -204,13 +204,13 @@ impl SeriesKey {
             type_: entry.type_,
             reason: entry.reason.clone(),
             action: entry.action.clone(),
-            regarding: Subject::of(&entry.regarding),
-            related: entry.related.as_ref().map(Subject::of),
+            regarding: Regarding::of(&entry.regarding),
+            related: entry.related.as_ref().map(Regarding::of),
         }
     }
 }
 
-impl Subject {
+impl Regarding {
     fn of(object: &ObjectReference) -> Self {
         Self {
             kind: object.kind.clone(),

@@ -1,4 +1,4 @@
-//! Answers that are late, or none: what a server, or whatever stands before it, may say in place of what was asked for.
+//! Answers that are late, or none: what a server, or whatever stands before it, may say in place of what was received for.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn connections_that_hang_are_given_up_wherever_they_hang() {
     bench.want("w", 1).await;
     bench.get("w", 1).await;
     // Watches that are quiet because nothing happens are opened again without anybody taking them for ill.
-    let opened = || bench.wire.asked(|asked| IS_WATCH(&asked.what)).len();
+    let opened = || bench.wire.received(|received| IS_WATCH(&received.what)).len();
     let before = opened();
     in_time(async {
         while opened() < before + 2 {
@@ -141,18 +141,21 @@ async fn busy_server_is_asked_again_when_it_says_so() {
     bench.get("w", 3).await;
     // The watch is opened at its own time.
     in_time(async {
-        while bench.wire.asked(|asked| IS_WATCH(&asked.what)).len() < 2 {
+        while bench.wire.received(|received| IS_WATCH(&received.what)).len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
     .await;
     running.end().await.unwrap();
     for is_it in kinds {
-        let asked = bench.wire.asked(|asked| is_it(&asked.what));
-        let waited = asked[1].at - asked[0].at;
-        assert_eq!(asked[0].what, asked[1].what);
+        let received = bench.wire.received(|received| is_it(&received.what));
+        let waited = received[1].at - received[0].at;
+        assert_eq!(received[0].what, received[1].what);
         // Some milliseconds are lost between the one who sends and the one who writes down.
-        assert!(waited > Duration::from_millis(950), "{waited:?} before {asked:?}");
+        assert!(
+            waited > Duration::from_millis(950),
+            "{waited:?} before {received:?}"
+        );
     }
     let metrics = manager.metrics().to_text();
     let no_error = r#"controller_runtime_reconcile_errors_total{controller="widget"} 0"#;
@@ -207,7 +210,11 @@ async fn watch_that_brings_garbage_misses_nothing() {
     });
     let (_, running) = bench.operator(impatient(), None).await;
     in_time(async {
-        while bench.wire.asked(|asked| IS_WATCH(&asked.what)).is_empty() {
+        while bench
+            .wire
+            .received(|received| IS_WATCH(&received.what))
+            .is_empty()
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
@@ -237,7 +244,7 @@ async fn page_in_place_of_a_watch_is_one_failure_however_long_it_is() {
     let (_, running) = bench.operator(patient, None).await;
     bench.get("w", 1).await;
     in_time(async {
-        while bench.wire.count(|asked| IS_WATCH(&asked.what)) == 0 {
+        while bench.wire.count(|received| IS_WATCH(&received.what)) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })

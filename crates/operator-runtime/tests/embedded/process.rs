@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 
 use crate::robustness::{Sizer, are_sized, impatient, install};
 use crate::support::{Widget, WidgetSpec, in_time};
-use crate::wire::{Asked, Fault, Wire};
+use crate::wire::{Fault, Received, Wire};
 
 /// Where a process finds what it is to do.
 const SETTINGS: &str = "OPERATOR_RUNTIME_TEST_SETTINGS";
@@ -197,13 +197,13 @@ impl Bench {
     /// Waits until a reconcile that has a bad habit has begun.
     async fn has_begun(&self, name: &str) {
         let path = format!("/configmaps/{name}");
-        self.until(|asked| asked.is_write() && asked.what.contains(&path))
+        self.until(|received| received.is_write() && received.what.contains(&path))
             .await;
     }
 
-    async fn until(&self, like: impl Fn(&Asked) -> bool) {
+    async fn until(&self, like: impl Fn(&Received) -> bool) {
         in_time(async {
-            while self.wire.asked(&like).is_empty() {
+            while self.wire.received(&like).is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         })
@@ -211,9 +211,11 @@ impl Bench {
     }
 
     /// What an operator wrote beside its lease.
-    fn writes_of(&self, name: &str) -> Vec<Asked> {
-        let is_its = |asked: &Asked| asked.by == name && asked.is_write() && !asked.what.contains("/leases");
-        self.wire.asked(is_its)
+    fn writes_of(&self, name: &str) -> Vec<Received> {
+        let is_its = |received: &Received| {
+            received.by == name && received.is_write() && !received.what.contains("/leases")
+        };
+        self.wire.received(is_its)
     }
 }
 
@@ -288,7 +290,7 @@ async fn reconcile_that_does_not_end_is_aborted_after_the_grace_period_or_a_seco
 
     let mut long = bench.operator("long").start();
     bench
-        .until(|asked| asked.by == "long" && asked.what.contains("/widgets"))
+        .until(|received| received.by == "long" && received.what.contains("/widgets"))
         .await;
     bench.want("w2", PENDING).await;
     bench.has_begun("w2").await;
@@ -359,7 +361,7 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
     bench.get("w", 1).await;
     let mut second = candidate("second");
     bench
-        .until(|asked| asked.by == "second" && asked.what.contains("/leases"))
+        .until(|received| received.by == "second" && received.what.contains("/leases"))
         .await;
     first.signal("-KILL").await;
     assert_eq!(first.end().await.code(), None);
@@ -403,7 +405,8 @@ async fn lists_that_come_again_and_again_do_not_pile_up() {
         widget.metadata.annotations = Some([("example.com/text".to_owned(), text)].into());
         widgets.create(&PostParams::default(), &widget).await.unwrap();
     }
-    let is_watch = |asked: &Asked| asked.what.contains("/widgets?") && asked.what.contains("watch=true");
+    let is_watch =
+        |received: &Received| received.what.contains("/widgets?") && received.what.contains("watch=true");
     let operator = bench.operator("patient").start();
     let watched = async |times: usize| {
         in_time(async {
@@ -429,7 +432,7 @@ async fn lists_that_come_again_and_again_do_not_pile_up() {
             resident.push(operator.resident());
         }
     }
-    let lists = |asked: &Asked| is_watch(asked) && asked.what.contains("sendInitialEvents=true");
+    let lists = |received: &Received| is_watch(received) && received.what.contains("sendInitialEvents=true");
     assert!(bench.wire.count(lists) >= 13, "each round lists everything");
     // Each list is more than 2 MiB.
     let growth = resident[resident.len() - 1].saturating_sub(resident[0]);

@@ -22,7 +22,7 @@ use crate::support::{
     Bench, Widget, WidgetSpec, config_map, in_time, key, observe_widgets, plain_teller, reconcile_widgets,
     run,
 };
-use crate::wire::{Asked, Wire, open};
+use crate::wire::{Received, Wire, open};
 
 /// Applies a ConfigMap with the size, and says in the status that it did.
 pub(crate) struct Sizer;
@@ -244,7 +244,9 @@ async fn server_that_restarts_under_load_finds_everything_done() {
     });
     for restart in 1..=4 {
         let is_far = || {
-            let created = |asked: &Asked| asked.what.starts_with("POST ") && asked.what.contains("/widgets");
+            let created = |received: &Received| {
+                received.what.starts_with("POST ") && received.what.contains("/widgets")
+            };
             wire.count(created) >= restart * 50
         };
         in_time(async {
@@ -267,7 +269,8 @@ async fn server_that_restarts_under_load_finds_everything_done() {
     let running = run(&manager);
     are_idle(&manager, sizes.len()).await;
     in_time(running.stop()).await.unwrap().unwrap();
-    let writes = wire.asked(|asked| asked.by == "tester" && asked.is_write() && asked.at > begun);
+    let writes =
+        wire.received(|received| received.by == "tester" && received.is_write() && received.at > begun);
     assert!(writes.is_empty(), "{writes:?}");
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum Fault {
 
 /// A request that came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Received {
     pub(crate) at: Instant,
     /// The operator, by the first word of its `User-Agent`.
     pub(crate) by: String,
@@ -84,7 +84,7 @@ struct Shared {
     budget: Mutex<Box<dyn FnMut() -> usize + Send>>,
     faults: Mutex<Faults>,
     token: Mutex<Option<String>>,
-    log: Mutex<Vec<Asked>>,
+    log: Mutex<Vec<Received>>,
     /// Holds up the connections that there are.
     ice: Mutex<Arc<AtomicBool>>,
     /// Ends the connections that there are.
@@ -210,14 +210,19 @@ impl Wire {
     }
 
     /// How many requests there were of which `like` says yes.
-    pub(crate) fn count(&self, like: impl Fn(&Asked) -> bool) -> usize {
-        self.shared.log.lock().iter().filter(|asked| like(asked)).count()
+    pub(crate) fn count(&self, like: impl Fn(&Received) -> bool) -> usize {
+        self.shared
+            .log
+            .lock()
+            .iter()
+            .filter(|received| like(received))
+            .count()
     }
 
-    /// What was asked so far, of which `like` says yes.
-    pub(crate) fn asked(&self, like: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+    /// What was received so far, of which `like` says yes.
+    pub(crate) fn received(&self, like: impl Fn(&Received) -> bool) -> Vec<Received> {
         let log = self.shared.log.lock();
-        log.iter().filter(|asked| like(asked)).cloned().collect()
+        log.iter().filter(|received| like(received)).cloned().collect()
     }
 }
 
@@ -228,7 +233,7 @@ impl Drop for Wire {
     }
 }
 
-impl Asked {
+impl Received {
     pub(crate) fn is_write(&self) -> bool {
         !self.what.starts_with("GET ")
     }
@@ -280,12 +285,12 @@ async fn answer(
     };
     let what = format!("{} {}", request.method(), request.uri());
     let by = header(header::USER_AGENT).split(' ').next().unwrap_or_default();
-    let asked = Asked {
+    let received = Received {
         at: Instant::now(),
         by: by.to_owned(),
         what: what.clone(),
     };
-    shared.log.lock().push(asked);
+    shared.log.lock().push(received);
     let wanted = shared
         .token
         .lock()

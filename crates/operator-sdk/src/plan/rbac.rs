@@ -1,10 +1,10 @@
-//! `rbac check`: permissions against what tests asked, and the attributes that make up the difference.
+//! `rbac check`: permissions against what tests requested, and the attributes that make up the difference.
 
 use std::collections::BTreeMap;
 
 use operator_manifests::operator::OperatorManifests;
 use operator_manifests::rbac::Rule;
-use operator_manifests::rbac::check::{self, Asked};
+use operator_manifests::rbac::check::{self, AccessRequest};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,22 +15,22 @@ use crate::project::{Project, Tree};
 use crate::source::rbac::{self, Form, Site, WrittenRule};
 use crate::source::{Place, Sources};
 
-/// What one test asked.
+/// What one test requested.
 #[derive(Clone, Debug)]
 pub(crate) struct TestRecord {
     /// The test, as `memcached_controller: an_object_becomes_available`.
     pub(crate) test: String,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) requested: Vec<AccessRequest>,
 }
 
-/// Verbs that were asked of a resource and are not granted.
+/// Verbs that were requested of a resource and are not granted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Missing {
     pub(crate) group: String,
     /// The resource with its subresource, or the path of what is none.
     pub(crate) resource: String,
     pub(crate) verbs: Vec<String>,
-    /// A test in which they were asked.
+    /// A test in which they were requested.
     pub(crate) test: String,
     /// The attribute that grants them.
     pub(crate) attribute: String,
@@ -43,7 +43,7 @@ pub(crate) struct Missing {
     rule: Rule,
 }
 
-/// Verbs of a written rule that were never asked.
+/// Verbs of a written rule that were never requested.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Unused {
     pub(crate) group: String,
@@ -74,19 +74,22 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-/// Compares what is granted with what was asked.
+/// Compares what is granted with what was requested.
 pub(crate) fn compare(
     project: &Project,
     operator: &OperatorManifests,
     records: &[TestRecord],
 ) -> Result<Comparison, PlanError> {
     let sources = Sources::of(&project.tree);
-    let asked: Vec<Asked> = records.iter().flat_map(|record| record.asked.clone()).collect();
+    let requested: Vec<AccessRequest> = records
+        .iter()
+        .flat_map(|record| record.requested.clone())
+        .collect();
     let mut granted = manifests::rules(&project.tree, operator)?;
     granted.extend(bound(&project.tree));
     let written = written(&sources, &granted)?;
     let rules: Vec<Rule> = written.iter().map(|written| written.rule.clone()).collect();
-    let unused = check::unused(&rules, &asked, OWN_NAMESPACE).into_iter();
+    let unused = check::unused(&rules, &requested, OWN_NAMESPACE).into_iter();
     let unused = unused.filter_map(|unused| {
         Some(Unused {
             place: written.get(unused.rule)?.place.clone(),
@@ -98,15 +101,20 @@ pub(crate) fn compare(
     });
     let site = rbac::sites(&sources).into_iter().next();
     Ok(Comparison {
-        missing: missing(&granted, &asked, records, site.as_ref()),
+        missing: missing(&granted, &requested, records, site.as_ref()),
         unused: unused.collect(),
     })
 }
 
 /// By resource, what no rule grants.
-fn missing(granted: &[Rule], asked: &[Asked], records: &[TestRecord], site: Option<&Site>) -> Vec<Missing> {
+fn missing(
+    granted: &[Rule],
+    requested: &[AccessRequest],
+    records: &[TestRecord],
+    site: Option<&Site>,
+) -> Vec<Missing> {
     let mut by_resource: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for one in check::missing(granted, asked, OWN_NAMESPACE) {
+    for one in check::missing(granted, requested, OWN_NAMESPACE) {
         let verbs = by_resource.entry((one.group.clone(), one.target())).or_default();
         verbs.push(one.verb);
     }
@@ -147,9 +155,10 @@ fn with_reading(verbs: &[String]) -> Vec<String> {
 }
 
 fn test_of(records: &[TestRecord], group: &str, resource: &str, verbs: &[String]) -> String {
-    let is_it =
-        |asked: &Asked| asked.group == group && asked.target() == resource && verbs.contains(&asked.verb);
-    let record = records.iter().find(|record| record.asked.iter().any(is_it));
+    let is_it = |requested: &AccessRequest| {
+        requested.group == group && requested.target() == resource && verbs.contains(&requested.verb)
+    };
+    let record = records.iter().find(|record| record.requested.iter().any(is_it));
     record.map(|record| record.test.clone()).unwrap_or_default()
 }
 
@@ -226,7 +235,7 @@ fn sorted(mut verbs: Vec<String>) -> Vec<String> {
 }
 
 /// Writes the difference into the attributes: adds missing rules to the controller that has most rules, and removes rules
-/// that are never used. Rules about several resources of which only some are asked stay as they are.
+/// that are never used. Rules about several resources of which only some are requested stay as they are.
 pub(crate) fn fix(
     project: &Project,
     operator: &OperatorManifests,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use operator_manifests::rbac::check::Asked;
+use operator_manifests::rbac::check::AccessRequest;
 use serde::Deserialize;
 
 use super::crd::counted;
@@ -41,7 +41,8 @@ impl Hinted for RecordError {
                     .to_owned()
             }
             Self::Tests => {
-                "correct them first, or compare what they asked until they failed, with `--no-run`".to_owned()
+                "correct them first, or compare what they requested until they failed, with `--no-run`"
+                    .to_owned()
             }
             Self::Unusable { .. } => "remove the directory and run the tests again".to_owned(),
         })
@@ -51,7 +52,7 @@ impl Hinted for RecordError {
 /// The file that a test leaves.
 #[derive(Deserialize)]
 struct Record {
-    asked: Vec<Asked>,
+    requested: Vec<AccessRequest>,
 }
 
 /// `operator-sdk rbac`.
@@ -69,7 +70,7 @@ fn check(args: &CheckArgs, report: &Report) -> Result<ExitCode, Failure> {
         run_tests(&root, &folder, args)?;
     }
     let records = read(&folder)?;
-    if records.iter().all(|record| record.asked.is_empty()) {
+    if records.iter().all(|record| record.requested.is_empty()) {
         return Err(RecordError::None.into());
     }
     let operator = ask(&root, &BuildOptions::default())?;
@@ -114,7 +115,7 @@ fn read(folder: &Path) -> Result<Vec<TestRecord>, RecordError> {
             let record: Record = serde_json::from_slice(&text).map_err(|error| unusable(file, &error))?;
             records.push(TestRecord {
                 test: format!("{}: {}", stem(program), stem(file).replace('.', "::")),
-                asked: record.asked,
+                requested: record.requested,
             });
         }
     }
@@ -158,7 +159,7 @@ fn print(comparison: &Comparison, tests: usize, output: OutputArg, report: &Repo
         report.line(&unused_text(unused));
     }
     report.line(&format!(
-        "{} missing, {} never asked, in what {} recorded",
+        "{} missing, {} never requested, in what {} recorded",
         comparison.missing.len(),
         comparison.unused.len(),
         counted(tests, "test")
@@ -167,7 +168,7 @@ fn print(comparison: &Comparison, tests: usize, output: OutputArg, report: &Repo
 
 fn missing_text(missing: &Missing) -> String {
     let what = format!(
-        "error: {} of {} is asked and not granted ({})",
+        "error: {} of {} is requested and not granted ({})",
         missing.verbs.join(", "),
         qualified(&missing.group, &missing.resource),
         missing.test

@@ -30,9 +30,9 @@ pub(super) fn arena() -> Arena {
     for _ in builtin::types().iter() {
         types.add(Atom::default());
     }
-    let metadata = types.root_metadata_with(&Known);
+    let metadata = types.root_metadata_with(&Preloaded);
     for entry in builtin::types().iter() {
-        let mut atom = types.atom(entry, &Known);
+        let mut atom = types.atom(entry, &Preloaded);
         if !entry.kinds.is_empty() {
             hide_managed_fields(&mut atom, metadata);
         }
@@ -57,9 +57,9 @@ trait Resolve {
 }
 
 /// All types have their place already.
-struct Known;
+struct Preloaded;
 
-impl Resolve for Known {
+impl Resolve for Preloaded {
     fn resolve(&self, _: &mut Arena, entry: &'static Type) -> TypeId {
         id(entry).unwrap_or(UNTYPED)
     }

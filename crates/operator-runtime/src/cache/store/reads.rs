@@ -63,7 +63,7 @@ enum Answer {
 
 #[derive(Debug)]
 enum Listing {
-    Asked,
+    Sent,
     Answered(u64, Vec<(&'static str, State)>),
 }
 
@@ -203,10 +203,10 @@ impl World {
     fn list(&mut self) {
         let event = match self.listing.take() {
             None => {
-                self.listing = Some(Listing::Asked);
+                self.listing = Some(Listing::Sent);
                 WatchEvent::Init
             }
-            Some(Listing::Asked) => {
+            Some(Listing::Sent) => {
                 let live = self.live.iter().map(|(name, state)| (*name, state.clone()));
                 self.listing = Some(Listing::Answered(self.revision, live.collect()));
                 return;
