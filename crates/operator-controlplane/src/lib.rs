@@ -31,6 +31,7 @@ mod history;
 mod kind;
 mod object;
 mod objects;
+pub mod olm;
 mod owner;
 mod plan;
 mod pod;
@@ -81,6 +82,9 @@ pub struct Options {
     pub container_events: bool,
     /// The certificate of the server's authority in PEM, published in each namespace. Default: empty.
     pub root_ca: String,
+    /// True if Operator Lifecycle Manager runs: its definitions are installed at the start. Needs all controllers.
+    /// Default: no.
+    pub olm: bool,
     /// The clock of the controllers. Default: the system's.
     pub clock: Clock,
 }
@@ -94,6 +98,7 @@ impl Default for Options {
             max_pods: 10_000,
             container_events: false,
             root_ca: String::new(),
+            olm: false,
             clock: Clock::default(),
         }
     }
@@ -161,6 +166,9 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
+    if options.olm {
+        controllers.extend(olm::controllers());
+    }
     if options.nodes > 0 {
         controllers.push(controller::scheduler::controller());
         controllers.push(controller::node::controller(

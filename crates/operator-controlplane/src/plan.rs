@@ -25,7 +25,7 @@ pub(crate) struct World<'a> {
 /// A creation or deletion that the server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// `FailedCreate` or `FailedDelete`.
+    /// `FailedCreate`, `FailedUpdate` or `FailedDelete`.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
@@ -75,6 +75,8 @@ pub(crate) enum Action {
         object: Box<Value>,
         note: Option<Note>,
     },
+    /// Replaces an object; a refusal is a failure that the status reports.
+    Put { gvr: Gvr, object: Box<Value> },
     /// A JSON merge patch.
     Patch {
         gvr: Gvr,

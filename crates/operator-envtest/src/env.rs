@@ -526,6 +526,25 @@ impl Builder {
         self
     }
 
+    /// Runs Operator Lifecycle Manager on the embedded control plane: Subscriptions, InstallPlans and
+    /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are left as they are.
+    ///
+    /// ```
+    /// # use operator_envtest::TestEnv;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use operator_envtest::Backend;
+    /// use k8s_openapi::api::core::v1::Namespace;
+    ///
+    /// let env = TestEnv::builder().backend(Backend::Embedded).olm().start().await?;
+    /// assert!(kube::Api::<Namespace>::all(env.client()).get_opt("olm").await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn olm(mut self) -> Self {
+        self.options.olm = true;
+        self
+    }
+
     /// How long real binaries may take to become ready. Default: what `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` says, as
     /// `90s` or `1m30s`, or 20 seconds.
     ///
@@ -642,6 +661,7 @@ impl Builder {
             crds.extend(crd::read(path)?);
         }
         let backend = self.backend.unwrap_or_else(Backend::from_env);
+        let olm = self.options.olm && self.options.controllers == Controllers::All;
         let (running, client) = backend::start(backend, self.options, self.programs).await?;
         let client = match &self.record {
             Some(directory) => record::recorded(client, Recorder::new(directory)),
@@ -654,6 +674,9 @@ impl Builder {
             crds: self.clean_up_crds.then(Mutex::default),
             running,
         };
+        if let Some(server) = env.api_server().filter(|_| olm) {
+            operator_controlplane::olm::installed(&server.client()).await;
+        }
         env.install_crds(crds).await?;
         Ok(env)
     }

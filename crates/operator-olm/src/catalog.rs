@@ -1,10 +1,12 @@
 //! File-based catalogs: packages, channels, bundles and deprecations as YAML or JSON streams.
 
+mod contents;
 mod decode;
 mod diff;
 pub mod image;
 mod load;
 mod mermaid;
+mod parts;
 mod property;
 mod tree;
 mod validate;
@@ -14,14 +16,19 @@ mod write;
 use apimachinery::go::quote;
 use serde_json::Value;
 
+pub use contents::objects;
 pub(crate) use decode::kind as go_kind;
 pub use diff::diff;
 pub(crate) use load::documents as stream;
 pub use mermaid::mermaid;
+pub use parts::parts;
 pub use validate::{Index, validate};
 
 /// Returns the package and the version of a bundle.
-pub(crate) fn package_version(bundle: &Bundle) -> Result<(String, version::Version), String> {
+///
+/// # Errors
+/// If the bundle has not exactly one property `olm.package`, or its version is not a semantic version.
+pub fn package_version(bundle: &Bundle) -> Result<(String, version::Version), String> {
     let name = quote(&bundle.name);
     let packages = property::packages(&bundle.properties)
         .map_err(|error| format!("parse properties for bundle {name}: {error}"))?;

@@ -13,6 +13,7 @@ pub(crate) mod legacy;
 pub(crate) mod local;
 pub(crate) mod man;
 pub(crate) mod manifests;
+pub(crate) mod olm;
 pub(crate) mod plugin;
 pub(crate) mod prompt;
 pub(crate) mod quickstart;

@@ -66,6 +66,15 @@ impl Executor {
                 let written = self.client.update(&gvr, subresource, *object).await;
                 self.written(written, note).await
             }
+            Action::Put { gvr, object } => {
+                let written = self.client.update(&gvr, None, *object).await;
+                match written {
+                    Err(status) if !matches!(status.code, 404 | 409) => {
+                        Err(self.failed("FailedUpdate", "", &status, None).await)
+                    }
+                    written => self.written(written, None).await,
+                }
+            }
             Action::Patch {
                 gvr,
                 namespace,

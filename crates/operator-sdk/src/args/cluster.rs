@@ -34,6 +34,13 @@ pub(crate) struct UpArgs {
     /// How many nodes are simulated; pods become ready on them.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=128))]
     pub(crate) nodes: u16,
+    /// Run Operator Lifecycle Manager: its definitions are installed, and Subscriptions install operators.
+    #[arg(long, conflicts_with = "controllers")]
+    pub(crate) olm: bool,
+    /// Offer the operators of a file-based catalog to all namespaces, by a CatalogSource with the name of the directory
+    /// in the namespace `olm`. May be given several times.
+    #[arg(long, value_name = "DIR", requires = "olm")]
+    pub(crate) catalog: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

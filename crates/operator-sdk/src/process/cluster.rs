@@ -30,6 +30,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) fsync: bool,
     pub(crate) controllers: bool,
     pub(crate) nodes: usize,
+    /// True if Operator Lifecycle Manager runs.
+    pub(crate) olm: bool,
     /// Where the kubeconfig goes; `None` is the data directory, or a private temporary one.
     pub(crate) kubeconfig: Option<PathBuf>,
 }
@@ -129,9 +131,13 @@ impl Cluster {
                 delays: Delays::lifelike(),
                 container_events: true,
                 root_ca: authority_of(&text),
+                olm: options.olm,
                 ..Options::default()
             },
         );
+        if options.olm {
+            operator_controlplane::olm::installed(&server.client()).await;
+        }
         Ok(Self {
             server,
             listener,
@@ -165,6 +171,22 @@ impl Cluster {
             names.push(name);
         }
         Ok(names)
+    }
+
+    /// Creates an object; it is returned as the server stores it.
+    pub(crate) async fn create(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Value, ClusterError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let created = self.server.client().create(gvr, namespace, object).await;
+        let created = created.map_err(|status| ClusterError::Refused {
+            name,
+            reason: status.to_string(),
+        })?;
+        Ok(Value::clone(&created))
     }
 
     /// Ends the controllers, then the server; requests in flight are answered.

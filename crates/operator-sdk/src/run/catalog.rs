@@ -236,7 +236,7 @@ fn load_text(path: &Path, text: &str) -> Result<Catalog, CatalogError> {
 }
 
 /// Loads a file, or all files of a directory that `.indexignore` does not exclude.
-fn load(path: &Path) -> Result<Catalog, CatalogError> {
+pub(super) fn load(path: &Path) -> Result<Catalog, CatalogError> {
     if path.is_file() {
         return load_text(path, &read_text(path)?);
     }
@@ -322,7 +322,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
         .all(|byte| *byte == b'*')
 }
 
-fn render_bundle(path: &Path, image: &str) -> Result<(bundle::Bundle, Bundle), CatalogError> {
+pub(super) fn render_bundle(path: &Path, image: &str) -> Result<(bundle::Bundle, Bundle), CatalogError> {
     let fault = |reason: String| CatalogError::Bundle {
         path: path.to_owned(),
         reason,

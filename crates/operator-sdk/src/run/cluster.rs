@@ -15,9 +15,13 @@ pub(crate) fn up(args: &UpArgs, report: &Report) -> Result<(), Failure> {
             fsync: args.fsync,
             controllers: args.controllers == ControllersArg::All,
             nodes: args.nodes.into(),
+            olm: args.olm,
             kubeconfig: args.kubeconfig.clone(),
         })
         .await?;
+        for directory in &args.catalog {
+            super::olm::add_catalog(&cluster, directory).await?;
+        }
         report.line(&ready_line(&cluster));
         ends.next().await;
         report.progress("The control plane ends.");

@@ -276,6 +276,7 @@ async fn embedded(root: &Path, args: &LocalArgs, report: &Report) -> Result<Clus
         fsync: false,
         controllers: true,
         nodes: 1,
+        olm: false,
         kubeconfig: args.kubeconfig.clone(),
     })
     .await?;

@@ -168,6 +168,7 @@ async fn run(directory: &Path, program: PathBuf, report: &Report) -> Result<(), 
         fsync: false,
         controllers: true,
         nodes: 1,
+        olm: false,
         kubeconfig: None,
     })
     .await?;
