@@ -3,45 +3,38 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use kube::core::{ObjectMeta, PartialObjectMeta};
-use kube::runtime::watcher::{self, Event as WatchEvent};
+use kube::runtime::watcher::Event as WatchEvent;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::CacheOptions;
 use super::breath::Breath;
 use super::decode::Malformed;
 use super::handlers::{Handler, Handlers};
-use super::item::{Arrived, FindOwnWrite, Incoming, Incomings, Intake, Item, Representation, Stored, view};
-use super::pace::paced;
+use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored, view};
 use super::plan::Planned;
 use super::quarantine::{Quarantine, Read};
 use super::selection::ListOptions;
 use super::skips::{Interest, Origin};
 use super::store::{Consistency, Gone, Scope, Store};
 use super::table::SHARDS;
-use super::watch_error::{WatchErrorHandler, WatchFailure};
-use crate::error::{describe, panic_text};
+use crate::error::panic_text;
 use crate::event::Event;
 use crate::event_recorder::EventRecorder;
-use crate::metrics::{CacheMetrics, RestClientLayer};
+use crate::metrics::CacheMetrics;
 use crate::object::{Kind, ObjectKey, View};
 
-/// A watch that has been quiet for this long after an error has recovered: the server is just silent. A list that is
-/// streamed and has been quiet for this long does not end: the server does not know how.
-const QUIET: Duration = Duration::from_secs(10);
+mod backoff;
+mod failure;
+mod tasks;
 
-/// Objects that nobody reads for this long, or for twice as long, are not kept decoded.
-const HOT_FOR: Duration = Duration::from_secs(2);
-
-/// Delay before a task of the cache that panicked is restarted.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
+pub use backoff::WatchBackoff;
+pub(crate) use tasks::{BoxedRun, Connection};
 
 /// The newest state of an object that the cache knows, for deciding whether a write would change it.
 pub(crate) struct CachedState<K> {
@@ -83,52 +76,6 @@ pub(crate) enum Health {
     Live,
     /// It failed, and will try again.
     Failing(String),
-}
-
-/// The failures of a watch since its last success.
-#[derive(Debug, Default)]
-struct Trouble {
-    failures: u32,
-    /// The watch brought something that is not an event, so that a list which succeeds is not a recovery.
-    is_garbled: bool,
-    /// When it began.
-    since: Option<Instant>,
-    /// True if the writes that were skipped before have been made due.
-    skips_given_up: bool,
-}
-
-/// Backoff of failed attempts of a watch: doubling, with up to as much again at random.
-#[derive(Clone, Copy, Debug)]
-pub struct WatchBackoff {
-    /// After the first failure; 800 ms unless said otherwise.
-    pub min: Duration,
-    /// The longest; 30 s unless said otherwise.
-    pub max: Duration,
-}
-
-impl Default for WatchBackoff {
-    fn default() -> Self {
-        Self {
-            min: Duration::from_millis(800),
-            max: Duration::from_secs(30),
-        }
-    }
-}
-
-pub(crate) type BoxedRun = futures::future::BoxFuture<'static, ()>;
-
-/// The connection of a watch.
-#[derive(Clone)]
-pub(crate) struct Connection {
-    pub(crate) client: kube::Client,
-    pub(crate) config: watcher::Config,
-    /// Streams first lists, where the server supports it.
-    pub(crate) streaming_lists: bool,
-    pub(crate) backoff: WatchBackoff,
-    /// Called for each failure.
-    pub(crate) errors: WatchErrorHandler,
-    /// Records the time that requests are held back.
-    pub(crate) requests: RestClientLayer,
 }
 
 // === impl Informer ===
@@ -589,283 +536,6 @@ impl Informer {
             tracing::error!(kind = %self.kind(), object = %key, error = panic, "A predicate or an event handler panicked");
         }
     }
-
-    /// Runs its watches, one future each, and what else it needs, until it is stopped.
-    pub(crate) fn runs(self: &Arc<Self>, connection: &Connection) -> Vec<BoxedRun> {
-        let watches = (0..self.watches.len()).map(|index| {
-            let (informer, connection) = (self.clone(), connection.clone());
-            self.clone()
-                .supervise(Some(index), move || {
-                    let (informer, connection) = (informer.clone(), connection.clone());
-                    async move { informer.watch(index, connection).await }
-                })
-                .boxed()
-        });
-        let resync = self.watches.iter().filter_map(|(planned, _)| {
-            let (informer, scope) = (self.clone(), planned.scope.clone());
-            let period = planned.sync_period?;
-            let resync = move || {
-                let (informer, scope) = (informer.clone(), scope.clone());
-                async move { informer.resync(&scope, period).await }
-            };
-            Some(self.clone().supervise(None, resync).boxed())
-        });
-        let informer = self.clone();
-        let cool = async move { informer.cool().await }.boxed();
-        watches.chain(resync).chain([cool]).collect()
-    }
-
-    /// Runs a task, and again after a panic. The watch with this index fails meanwhile.
-    async fn supervise<R: Future<Output = ()> + Send>(
-        self: Arc<Self>,
-        index: Option<usize>,
-        run: impl Fn() -> R + Send,
-    ) {
-        while let Err(panic) = AssertUnwindSafe(run()).catch_unwind().await {
-            let panic = panic_text(&*panic);
-            tracing::error!(kind = %self.kind(), error = panic, "A task of the cache panicked and is restarted");
-            if let Some((planned, health)) = index.and_then(|index| self.watches.get(index)) {
-                *health.lock() = Health::Failing(panic);
-                self.set_live(&planned.scope, false);
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => return,
-                () = tokio::time::sleep(AFTER_PANIC) => {}
-            }
-        }
-    }
-
-    /// Lets go of decoded objects that nobody reads any more.
-    async fn cool(&self) {
-        let cool = async {
-            loop {
-                self.intake.hot.filled().await;
-                tokio::time::sleep(HOT_FOR).await;
-                while self.intake.hot.cool() {
-                    tokio::time::sleep(HOT_FOR).await;
-                }
-            }
-        };
-        self.stop.run_until_cancelled(cool).await;
-    }
-
-    /// Hands every object to the handlers again from time to time, in case one of them missed or forgot something.
-    async fn resync(&self, scope: &Scope, period: Duration) {
-        loop {
-            // Kinds that were started together need not be handled together.
-            let wait = period.mul_f64(0.9 + 0.2 * crate::clock::jitter());
-            tokio::select! {
-                () = self.stop.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
-            }
-            let objects = self.store.read().objects();
-            let mut breath = Breath::new();
-            for stored in objects {
-                let is_of = self.store.read().is_of(scope, &stored);
-                if let Some(object) = is_of.then(|| self.intake.unpack(&stored)).flatten() {
-                    let mut handlers = self.handlers.lock();
-                    // An object that changed meanwhile has had an event of its own.
-                    if self.store.read().is_current(&stored) {
-                        let old = object.clone();
-                        let event = Event::Update { old, new: object };
-                        for handler in handlers.take(&event) {
-                            self.call(handler, &event);
-                        }
-                    }
-                }
-                breath.pause().await;
-            }
-        }
-    }
-
-    async fn watch(&self, index: usize, connection: Connection) {
-        let Some((planned, health)) = self.watches.get(index) else {
-            return;
-        };
-        self.set_live(&planned.scope, false);
-        let client = connection.client.clone();
-        let client = paced(client, connection.backoff.min, connection.requests.clone());
-        let config = planned.apply(connection.config);
-        let may_stream = connection.streaming_lists && planned.bookmarks;
-        let watch = Watch {
-            scope: &planned.scope,
-            health,
-            backoff: connection.backoff,
-            errors: &connection.errors,
-        };
-        let mut attempt = Attempt {
-            streams: may_stream,
-            trouble: Trouble::default(),
-        };
-        let mut representation = self.representation.subscribe();
-        loop {
-            let current = *representation.borrow_and_update();
-            let config = match attempt.streams {
-                true => config.clone().streaming_lists(),
-                false => config.clone(),
-            };
-            let store = self.store.clone();
-            let own_write: FindOwnWrite = Box::new(move |metadata| store.read().own_write(metadata).cloned());
-            let (client, intake) = (client.clone(), self.intake.clone());
-            let stream = (current.open)(client, &planned.scope, config, intake, own_write);
-            tokio::select! {
-                () = self.stop.cancelled() => return,
-                next = self.follow(stream, &watch, current, &mut attempt) => match next {
-                    Then::ListInPages => attempt.streams = false,
-                    Then::ListAnew => attempt.streams = may_stream,
-                },
-                // The sender lives as long as `self`.
-                _ = representation.changed() => attempt.streams = may_stream,
-            }
-        }
-    }
-
-    /// Takes what a watch brings, until everything has to be listed anew.
-    async fn follow(
-        &self,
-        mut stream: Incomings,
-        watch: &Watch<'_>,
-        representation: Representation,
-        attempt: &mut Attempt,
-    ) -> Then {
-        let mut is_streaming = attempt.streams;
-        if is_streaming {
-            // The stream says so only when the server has answered. A write that was answered by then and after the
-            // server looked would be taken for one that the list has.
-            self.handle(watch.scope, representation, WatchEvent::Init);
-        }
-        let mut inits = 0;
-        let mut overdue = Overdue::new(watch.backoff);
-        let mut breath = Breath::new();
-        loop {
-            breath.pause().await;
-            let is_suspicious = is_streaming || attempt.trouble.failures > 0;
-            let patience = if is_suspicious {
-                QUIET
-            } else {
-                watch.backoff.overdue()
-            };
-            match next_or_quiet(&mut stream, patience).await {
-                Next::Event(WatchEvent::Init) if is_streaming => {
-                    inits += 1;
-                    if inits > 1 {
-                        return Then::ListInPages;
-                    }
-                }
-                Next::Event(event) => {
-                    let heals = attempt.trouble.heals(&event);
-                    match event {
-                        WatchEvent::InitDone => {
-                            is_streaming = false;
-                            self.end_list(watch.scope, representation).await;
-                        }
-                        event => self.handle(watch.scope, representation, event),
-                    }
-                    if heals {
-                        attempt.trouble = Trouble::default();
-                        self.is_live(watch);
-                    }
-                    if !is_streaming && overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
-                        return Then::ListAnew;
-                    }
-                }
-                Next::Quiet if is_streaming => return Then::ListInPages,
-                Next::Quiet => {
-                    attempt.trouble = Trouble::default();
-                    self.is_live(watch);
-                    if overdue.is_over(|| self.store.read().oldest_write(watch.scope)) {
-                        return Then::ListAnew;
-                    }
-                }
-                Next::Failed(error) if is_streaming && !is_too_many_requests(&error) => {
-                    tracing::debug!(kind = %self.kind(), error = %describe(&error), "List cannot be streamed");
-                    return Then::ListInPages;
-                }
-                Next::Failed(error) => {
-                    self.is_failing(watch, &error);
-                    let trouble = &mut attempt.trouble;
-                    let since = *trouble.since.get_or_insert_with(Instant::now);
-                    if !trouble.skips_given_up && since.elapsed() >= watch.backoff.overdue() {
-                        trouble.skips_given_up = true;
-                        self.give_up_skips_of(watch.scope);
-                    }
-                    if !(is_expired(&error) && trouble.failures == 0) {
-                        tokio::time::sleep(watch.backoff.wait(trouble.failures)).await;
-                    }
-                    trouble.failures += 1;
-                    trouble.is_garbled |= is_garbled(&error);
-                    if is_streaming || is_out_of_step(&error) {
-                        return Then::ListAnew;
-                    }
-                }
-                Next::Ended => {
-                    *watch.health.lock() = Health::Failing("the watch ended".to_owned());
-                    self.set_live(watch.scope, false);
-                    tokio::time::sleep(watch.backoff.wait(attempt.trouble.failures)).await;
-                    attempt.trouble.failures += 1;
-                    return Then::ListAnew;
-                }
-            }
-        }
-    }
-
-    fn is_live(&self, Watch { scope, health, .. }: &Watch<'_>) {
-        if !self.store.read().has_listed(scope) {
-            return;
-        }
-        let mut health = health.lock();
-        if *health == Health::Live {
-            return;
-        }
-        if matches!(*health, Health::Failing(_)) {
-            tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Watch recovered");
-        } else if *health == Health::Starting {
-            tracing::info!(kind = %self.kind(), namespace = scope.as_deref(), "Cache synced");
-        }
-        *health = Health::Live;
-        self.set_live(scope, true);
-    }
-
-    /// Says so once, not at each attempt.
-    fn is_failing(&self, watch: &Watch<'_>, error: &watcher::Error) {
-        let (scope, text) = (watch.scope, explain(self.kind(), error));
-        let is_told = watch.errors.tell(&WatchFailure {
-            kind: self.kind(),
-            namespace: scope.as_deref(),
-            message: &text,
-            error,
-        });
-        let mut health = watch.health.lock();
-        let failing = Health::Failing(text);
-        if is_told {
-            // Whoever wants to know it knows it.
-        } else if is_expired(error) || *health == failing {
-            tracing::debug!(kind = %self.kind(), namespace = scope.as_deref(), error = %describe(error), "Watch failed");
-        } else if let Health::Failing(text) = &failing {
-            tracing::warn!(kind = %self.kind(), namespace = scope.as_deref(), error = %text, "Watch failed, retrying");
-        }
-        if *health == Health::Live {
-            self.set_live(scope, false);
-        }
-        *health = failing;
-    }
-
-    /// The watches that are not live: what they cover and what is wrong.
-    pub(crate) fn unhealthy(&self) -> Vec<String> {
-        let watches = self.watches.iter();
-        let describe = |(planned, health): &(Planned, Mutex<Health>)| {
-            let covered = match &planned.scope {
-                Some(namespace) => format!("{} in namespace {namespace}", self.kind()),
-                None => self.kind().to_string(),
-            };
-            match &*health.lock() {
-                Health::Live => None,
-                Health::Starting => Some(format!("{covered}: not listed yet")),
-                Health::Failing(error) => Some(format!("{covered}: {error}")),
-            }
-        };
-        watches.filter_map(describe).collect()
-    }
 }
 
 /// A handler that has not caught up with the objects that were there before it; it is removed if it never does.
@@ -879,37 +549,6 @@ impl Drop for Incomplete<'_> {
         let removed = self.informer.handlers.lock().remove_incomplete(self.id);
         // Dropped after the lock: what it holds may be anything.
         drop(removed);
-    }
-}
-
-/// Finds out that a write of the operator stays away from its watch.
-struct Overdue {
-    period: Duration,
-    at: Instant,
-    oldest: Option<u64>,
-}
-
-// === impl Overdue ===
-
-impl Overdue {
-    fn new(backoff: WatchBackoff) -> Self {
-        let period = backoff.overdue();
-        Self {
-            period,
-            at: Instant::now() + period,
-            oldest: None,
-        }
-    }
-
-    /// Returns true if the oldest write that the watch has not brought is the same as a period ago.
-    fn is_over(&mut self, oldest: impl FnOnce() -> Option<u64>) -> bool {
-        let now = Instant::now();
-        if now < self.at {
-            return false;
-        }
-        self.at = now + self.period;
-        let before = std::mem::replace(&mut self.oldest, oldest());
-        self.oldest.is_some() && self.oldest == before
     }
 }
 
@@ -955,148 +594,6 @@ fn event_as<K: View>(event: &Event<dyn Item>, quarantine: &Quarantine) -> Option
         Event::Generic { object } => {
             let object = quarantine.view::<K>(object, None).ok()?;
             Some(Event::Generic { object })
-        }
-    }
-}
-
-impl Trouble {
-    /// Returns true if an event shows that the watch works again.
-    fn heals(&self, event: &WatchEvent<Incoming>) -> bool {
-        match event {
-            // It comes before the server was asked.
-            WatchEvent::Init => false,
-            WatchEvent::InitApply(_) | WatchEvent::InitDone => !self.is_garbled,
-            WatchEvent::Apply(_) | WatchEvent::Delete(_) => true,
-        }
-    }
-}
-
-/// One watch, for what is said of it.
-struct Watch<'a> {
-    scope: &'a Scope,
-    health: &'a Mutex<Health>,
-    backoff: WatchBackoff,
-    errors: &'a WatchErrorHandler,
-}
-
-/// The next attempt to open a watch.
-struct Attempt {
-    /// True if its list is streamed.
-    streams: bool,
-    trouble: Trouble,
-}
-
-/// The continuation after a stream has ended.
-enum Then {
-    /// The server does not stream lists, or not now: making progress is better.
-    ListInPages,
-    ListAnew,
-}
-
-/// The next item of a watch.
-enum Next {
-    Event(WatchEvent<Incoming>),
-    Failed(watcher::Error),
-    Quiet,
-    Ended,
-}
-
-async fn next_or_quiet(stream: &mut Incomings, patience: Duration) -> Next {
-    match tokio::time::timeout(patience, stream.next()).await {
-        Err(_) => Next::Quiet,
-        Ok(Some(Ok(event))) => Next::Event(event),
-        Ok(Some(Err(error))) => Next::Failed(error),
-        Ok(None) => Next::Ended,
-    }
-}
-
-impl WatchBackoff {
-    /// What a watch has not brought of the operator's own writes while it was quiet twice for this long, it never will:
-    /// the object was written so that it is not selected any more, or it was gone before a list that began before the
-    /// write. A watch that failed is back by then.
-    fn overdue(self) -> Duration {
-        self.max.saturating_mul(2)
-    }
-
-    fn wait(self, failures: u32) -> Duration {
-        let doubled = self
-            .min
-            .saturating_mul(1u32.checked_shl(failures).unwrap_or(u32::MAX))
-            .min(self.max);
-        // Watches that failed together must not come back together.
-        doubled.mul_f64(1.0 + crate::clock::jitter())
-    }
-}
-
-/// The status with which the server refused, if it did.
-fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => Some(status),
-        _ => None,
-    }
-}
-
-fn is_too_many_requests(error: &watcher::Error) -> bool {
-    refusal(error).is_some_and(|status| status.code == 429)
-}
-
-fn is_expired(error: &watcher::Error) -> bool {
-    refusal(error).is_some_and(|status| status.code == 410)
-}
-
-/// Whether going on where the watch was would lose events, or get nowhere: everything has to be listed anew. kube's
-/// `watcher` does that by itself only if the server says in the midst of a watch that its revision has expired.
-fn is_out_of_step(error: &watcher::Error) -> bool {
-    is_expired(error) || is_garbled(error)
-}
-
-/// What came is no event, and there is no telling which one is missing for it.
-fn is_garbled(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchFailed(kube::Error::SerdeError(_)))
-}
-
-/// The failure in the words of the server, with what to do about it where that is known.
-fn explain(kind: &Kind, error: &watcher::Error) -> String {
-    match refusal(error) {
-        Some(status) if status.code == 404 => {
-            format!(
-                "the server does not serve {}.{}: install its CRD",
-                kind.plural, kind.group
-            )
-        }
-        Some(status) if status.code == 403 => {
-            format!(
-                "{} (the operator's role needs get, list and watch on {})",
-                status.message, kind.plural
-            )
-        }
-        Some(status) => status.message.clone(),
-        None => describe(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_the_longest_and_differ() {
-        let backoff = WatchBackoff::default();
-        let seconds = |failures| backoff.wait(failures).as_secs_f64();
-        for (failures, least) in [(0, 0.8), (1, 1.6), (5, 25.6), (6, 30.0), (40, 30.0)] {
-            let waits: Vec<_> = (0..20).map(|_| seconds(failures)).collect();
-            assert!(
-                waits.iter().all(|wait| (least..=2.0 * least).contains(wait)),
-                "{failures}: {waits:?}"
-            );
-            assert!(
-                waits.iter().any(|wait| (wait - waits[0]).abs() > f64::EPSILON),
-                "no jitter"
-            );
         }
     }
 }

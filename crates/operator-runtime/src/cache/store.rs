@@ -15,7 +15,7 @@
 //! namespace and the name that it carries itself. What the operator applied is one text for all objects that are made
 //! alike.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
@@ -27,13 +27,20 @@ use super::decode::{Malformed, with_owners};
 use super::index::{Index, Values};
 use super::item::{Arrived, Incoming, Intake, Item, Representation, Stored};
 use super::keyed::Keyed;
-use super::own_writes::{Change, Deletion, OwnWrites, Written};
+use super::own_writes::{Change, OwnWrites};
 use super::packed::Packed;
 use super::selection::ListOptions;
 use super::skips::{self, Change as Brought, Interest, Origin, Skips};
 use super::table::{SHARDS, Table};
 use crate::event::Event;
 use crate::object::{ObjectKey, revision};
+
+mod list;
+mod memory;
+mod written;
+
+pub(super) use list::Gone;
+use memory::{Dead, Interned};
 
 /// The scope of one watch: a namespace, or everything.
 pub(crate) type Scope = Option<Arc<str>>;
@@ -397,86 +404,6 @@ impl Store {
         }
     }
 
-    /// The answer to the write of the operator that made this state of an object.
-    pub(super) fn own_write(&self, metadata: &ObjectMeta) -> Option<&Arrived> {
-        match self.written.get(metadata) {
-            Some(Change::Stored(arrived, _)) if is_at(&arrived.stored, metadata) => Some(arrived),
-            _ => None,
-        }
-    }
-
-    /// The object, if a watch has brought this state of it.
-    pub(super) fn watched_at(&self, metadata: &ObjectMeta) -> Option<&Stored> {
-        self.watched(metadata).filter(|stored| is_at(stored, metadata))
-    }
-
-    /// Takes the answer to a write of the operator, unless a watch has brought it or something newer already.
-    pub(crate) fn write(&mut self, written: Arrived) {
-        let packed = &written.stored.packed;
-        let key = ObjectKey::new(packed.namespace(), packed.name());
-        let at = packed.revision();
-        let stored = self.watched(&key).map_or(0, |stored| stored.packed.revision());
-        let before = match self.written.get(&key) {
-            Some(Change::Stored(_, at)) => *at,
-            // The answer to an earlier write, overtaken by that to the deletion.
-            Some(Change::Deleted(deletion)) if packed.has_uid(&deletion.uid) => return,
-            Some(Change::Deleted(deletion)) => deletion.last,
-            None => 0,
-        };
-        let Some((scope, progress)) = self.watch_of(&key) else {
-            return;
-        };
-        if self.dead.has(packed) {
-            return;
-        }
-        if at > progress.revision.max(stored).max(before) {
-            self.intake.hot.put(packed, written.object.clone());
-            let (scope, lists) = (scope.clone(), progress.lists);
-            let change = Change::Stored(Box::new(written), at);
-            self.set_written(key, Written { scope, lists, change });
-        }
-    }
-
-    /// Takes note that the operator deleted the object with this UID and nothing is left of it. `at` is the revision of
-    /// the deletion, if the answer says it.
-    pub(crate) fn deleted(&mut self, key: &ObjectKey, uid: &str, at: Option<u64>) {
-        self.dead.add(Some(uid.to_owned()));
-        let known = self.get(key, Consistency::OwnWrites);
-        let known = known.ok().flatten().filter(|stored| stored.packed.has_uid(uid));
-        if let Some((scope, progress)) = self.watch_of(key)
-            && let Some(stored) = known
-        {
-            let (scope, lists) = (scope.clone(), progress.lists);
-            let change = Change::Deleted(Deletion {
-                uid: uid.to_owned(),
-                last: stored.packed.revision(),
-                at,
-            });
-            self.set_written(key.clone(), Written { scope, lists, change });
-        }
-    }
-
-    fn set_written(&mut self, key: ObjectKey, written: Written) {
-        if let Some(before) = self.written.insert(key, written) {
-            self.cool(&before);
-        }
-    }
-
-    fn remove_written(&mut self, key: &ObjectKey) {
-        if let Some(written) = self.written.remove(key) {
-            self.cool(&written);
-        }
-    }
-
-    /// Lets go of the decoded object of a write, unless the watch has brought the same one.
-    fn cool(&self, written: &Written) {
-        if let Change::Stored(written, _) = &written.change
-            && !self.is_current(&written.stored)
-        {
-            self.intake.hot.forget(&written.stored.packed);
-        }
-    }
-
     /// Compares the skipped writes of an object with what the watch brings, before that replaces what is known.
     fn settle(&mut self, key: &ObjectKey, new: Option<&Arrived>, went_back: bool) {
         if self.skips.is_empty() {
@@ -528,130 +455,6 @@ impl Store {
             .namespace()
             .and_then(|namespace| self.watches.get_key_value(&Some(namespace.into())));
         own.or_else(|| self.watches.get_key_value(&None))
-    }
-
-    fn begin_list(&mut self, scope: &Scope) {
-        let progress = self.watches.entry(scope.clone()).or_default();
-        progress.lists = progress.lists.wrapping_add(1);
-        progress.listing = Some(0);
-        progress.went_back = false;
-    }
-
-    /// Takes an item of a list. Items come in the order of their names, so their revisions say nothing of other objects.
-    fn listed(&mut self, scope: &Scope, object: Incoming) -> Option<Event<dyn Item>> {
-        let (key, at) = (key_of(&object), revision_of(&object));
-        let known = self.watched(&key).map(|known| &known.packed);
-        let went_back = match (&object, known) {
-            (Ok(listed), Some(known)) => listed.stored.packed.has_uid_of(known) && at < known.revision(),
-            _ => false,
-        };
-        let progress = self.watches.entry(scope.clone()).or_default();
-        let newest = progress.listing.get_or_insert_default();
-        *newest = at.max(*newest);
-        progress.went_back |= went_back;
-        let list = progress.lists;
-        let is_known = self.written.get(&key).is_some_and(|change| match change {
-            Change::Stored(_, revision) => *revision <= at,
-            Change::Deleted(deletion) => match &object {
-                // The list began after the answer to the deletion: the server has not deleted it after all.
-                Ok(listed) if listed.stored.packed.has_uid(&deletion.uid) => {
-                    self.written.lists_at(&key) != Some(list)
-                }
-                // There is another one of that name.
-                Ok(_) => deletion.last < at,
-                Err(_) => false,
-            },
-        });
-        let event = self.put(scope, object, went_back);
-        if is_known {
-            self.restore(&key);
-            self.remove_written(&key);
-        }
-        event
-    }
-
-    /// Notes that an object is there which the operator took for deleted.
-    fn restore(&mut self, key: &ObjectKey) {
-        if let Some(Change::Deleted(deletion)) = self.written.get(key) {
-            self.dead.remove(&deletion.uid);
-        }
-    }
-
-    /// Ends a list: what it did not bring is gone. The written objects in the answer have to be handed to
-    /// [`Store::forget_gone`], then the watched ones of each part of the table, which [`Store::take_missing`] takes.
-    pub(super) fn end_list(&mut self, scope: &Scope, representation: Representation) -> Vec<Gone> {
-        let named = self.named_beside(scope);
-        let progress = self.watches.entry(scope.clone()).or_default();
-        let list = progress.lists;
-        let newest = progress.listing.take().unwrap_or_default();
-        progress.listed = Some(representation);
-        if progress.went_back {
-            progress.revision = newest;
-        }
-        self.malformed
-            .retain(|key, (_, listed)| *listed == list || !is_covered(scope, &named, key));
-        let mut gone = Vec::new();
-        // A write that was answered before the list began is in the list, or it was undone since.
-        let is_over = |written: &Written| written.scope == *scope && written.lists != list;
-        for (key, written) in self.written.extract_if(is_over) {
-            self.cool(&written);
-            if let Change::Stored(arrived, _) = written.change
-                && self.watched(&key).is_none()
-            {
-                gone.push(Gone::Written(arrived));
-            }
-        }
-        gone.iter()
-            .for_each(|gone| self.dead.add(gone.stored().packed.uid()));
-        let is_dead = |written: &Written| match &written.change {
-            Change::Stored(arrived, _) => written.scope == *scope && self.dead.has(&arrived.stored.packed),
-            Change::Deleted(_) => false,
-        };
-        let dead = self.written.extract_if(is_dead);
-        dead.iter().for_each(|(_, written)| self.cool(written));
-        gone.extend(self.pass(scope, newest.max(self.revision_of_watch(scope))));
-        gone
-    }
-
-    /// Takes the objects in one part of the table, of [`SHARDS`], that the list which ended last did not bring. They have to
-    /// be handed to [`Store::forget_gone`].
-    pub(super) fn take_missing(&mut self, scope: &Scope, shard: usize) -> Vec<Gone> {
-        let named = self.named_beside(scope);
-        let list = self.watches.get(scope).map_or(0, |progress| progress.lists);
-        let is_missing = |slot: &Slot| slot.list != list && is_covered(scope, &named, slot);
-        let mut gone = Vec::new();
-        for Slot { stored, .. } in self.objects.extract_if(shard, is_missing) {
-            self.dead.add(stored.packed.uid());
-            let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
-            // The object was deleted after this write, whose answer came while the list was under way.
-            if let Some(Change::Stored(own, _)) = self.written.get(&key)
-                && own.stored.packed.has_uid_of(&stored.packed)
-            {
-                self.remove_written(&key);
-            }
-            gone.push(Gone::Watched(stored));
-        }
-        gone
-    }
-
-    /// The namespaces with watches of their own, which the watch of everything does not cover.
-    fn named_beside(&self, scope: &Scope) -> HashSet<Arc<str>> {
-        match scope {
-            Some(_) => HashSet::new(),
-            None => self.watches.keys().flatten().cloned().collect(),
-        }
-    }
-
-    /// Removes an object that a list did not bring from the indexes, and returns the event of its deletion.
-    pub(super) fn forget_gone(&mut self, gone: Gone) -> Option<Event<dyn Item>> {
-        let stored = gone.stored();
-        let key = ObjectKey::new(stored.packed.namespace(), stored.packed.name());
-        self.settle(&key, None, false);
-        let object = match gone {
-            Gone::Watched(stored) => self.forget(&stored)?,
-            Gone::Written(arrived) => arrived.object,
-        };
-        Some(Event::Delete { object, stale: true })
     }
 
     fn revision_of_watch(&self, scope: &Scope) -> u64 {
@@ -720,21 +523,6 @@ impl Store {
         Some(object)
     }
 
-    /// Forgets that the operator deleted an object of which the watch brings a state from after that: it is still there.
-    fn correct_deletion(&mut self, key: &ObjectKey, arrived: &Arrived) {
-        let packed = &arrived.stored.packed;
-        let is_alive = match self.written.get(key) {
-            Some(Change::Deleted(deletion)) => {
-                packed.has_uid(&deletion.uid) && deletion.at.is_some_and(|at| at < packed.revision())
-            }
-            _ => false,
-        };
-        if is_alive {
-            self.restore(key);
-            self.remove_written(key);
-        }
-    }
-
     /// Notes that a list brought the object.
     fn touch(&mut self, key: &dyn Keyed, list: u32) {
         if let Some(slot) = self.objects.get(key).cloned()
@@ -766,78 +554,16 @@ impl Store {
             },
         })
     }
-
-    /// Everything up to `at` has been seen: writes up to there are what the watch brought, or were undone. A watch brings
-    /// events in the order of their revisions, unless the server went back to an older state. Returns the written objects
-    /// that are gone although no watch has shown them, for [`Store::forget_gone`].
-    fn pass(&mut self, scope: &Scope, at: u64) -> Vec<Gone> {
-        let progress = self.watches.entry(scope.clone()).or_default();
-        if at > 0 {
-            progress.revision = at;
-        }
-        let mut gone = Vec::new();
-        for (key, written) in self.written.take_passed(scope, at) {
-            self.cool(&written);
-            if let Change::Stored(arrived, _) = written.change
-                && self.watched(&key).is_none()
-                && !self.malformed.contains_key(&key)
-                && !self.dead.has(&arrived.stored.packed)
-            {
-                self.dead.add(arrived.stored.packed.uid());
-                gone.push(Gone::Written(arrived));
-            }
-        }
-        gone
-    }
 }
 
 /// Objects that are looked up in an index under one lock.
 const INDEXED_AT_ONCE: usize = 1_000;
-
-/// An object that a list did not bring.
-#[derive(Debug)]
-pub(super) enum Gone {
-    /// An earlier list or a watch brought it.
-    Watched(Stored),
-    /// The operator wrote it, and no watch has ever shown it.
-    Written(Box<Arrived>),
-}
-
-// === impl Gone ===
-
-impl Gone {
-    fn stored(&self) -> &Stored {
-        match self {
-            Self::Watched(stored) => stored,
-            Self::Written(arrived) => &arrived.stored,
-        }
-    }
-}
-
-/// Returns true if the watch of a scope covers an object, given the namespaces that have watches of their own.
-fn is_covered(scope: &Scope, named: &HashSet<Arc<str>>, key: &dyn Keyed) -> bool {
-    match scope {
-        Some(_) => key.namespace() == scope.as_deref(),
-        None => !key.namespace().is_some_and(|namespace| named.contains(namespace)),
-    }
-}
 
 fn revision_of(object: &Incoming) -> u64 {
     match object {
         Ok(arrived) => arrived.stored.packed.revision(),
         Err(malformed) => revision(&malformed.metadata),
     }
-}
-
-/// Returns true if this is the state of an object that its metadata names.
-fn is_at(stored: &Stored, metadata: &ObjectMeta) -> bool {
-    let version = metadata.resource_version.as_deref();
-    let has_version = version.is_some() && stored.packed.resource_version().as_deref() == version;
-    has_version
-        && metadata
-            .uid
-            .as_deref()
-            .is_some_and(|uid| stored.packed.has_uid(uid))
 }
 
 fn key_of(object: &Incoming) -> ObjectKey {
@@ -852,52 +578,6 @@ fn key_of(object: &Incoming) -> ObjectKey {
 
 fn meta_key(metadata: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(Keyed::namespace(metadata), Keyed::name(metadata))
-}
-
-/// The UIDs of objects that were deleted lately, which never come back. An answer that is late may still show them.
-#[derive(Debug, Default)]
-struct Dead(VecDeque<String>);
-
-impl Dead {
-    const KEPT: usize = 64;
-
-    fn add(&mut self, uid: Option<String>) {
-        if self.0.len() >= Self::KEPT {
-            self.0.pop_front();
-        }
-        self.0.extend(uid);
-    }
-
-    fn remove(&mut self, uid: &str) {
-        self.0.retain(|dead| dead != uid);
-    }
-
-    fn has(&self, packed: &Packed) -> bool {
-        let uid = packed.uid();
-        uid.is_some_and(|uid| self.0.contains(&uid))
-    }
-}
-
-/// Texts that are kept once, however many objects have them.
-#[derive(Debug, Default)]
-struct Interned {
-    texts: HashSet<Arc<str>>,
-    /// Texts that nobody has any more are dropped when there are so many.
-    limit: usize,
-}
-
-impl Interned {
-    fn share(&mut self, text: Arc<str>) -> Arc<str> {
-        if let Some(known) = self.texts.get(&text) {
-            return known.clone();
-        }
-        if self.texts.len() >= self.limit {
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
-            self.limit = 2 * self.texts.len() + 16;
-        }
-        self.texts.insert(text.clone());
-        text
-    }
 }
 
 /// Returns true if `new` is a newer state than `old`: versions compare as numbers where they are numbers.

@@ -169,7 +169,7 @@ async fn what_the_manager_asks_is_recorded_and_what_the_test_asks_is_not() {
     );
     let record: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let has = |wanted: Value| {
-        let mut asked = record["asked"].as_array().unwrap().iter();
+        let mut asked = record["requested"].as_array().unwrap().iter();
         asked.any(|asked| *asked == wanted)
     };
     let (group, resource, namespace) = ("example.com", "widgets", "default");

@@ -1,0 +1,92 @@
+//! The delay between attempts of a watch, and the time after which a watch is taken to have missed something.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Backoff of failed attempts of a watch: doubling, with up to as much again at random.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchBackoff {
+    /// After the first failure; 800 ms unless said otherwise.
+    pub min: Duration,
+    /// The longest; 30 s unless said otherwise.
+    pub max: Duration,
+}
+
+impl Default for WatchBackoff {
+    fn default() -> Self {
+        Self {
+            min: Duration::from_millis(800),
+            max: Duration::from_secs(30),
+        }
+    }
+}
+
+impl WatchBackoff {
+    /// What a watch has not brought of the operator's own writes while it was quiet twice for this long, it never will:
+    /// the object was written so that it is not selected any more, or it was gone before a list that began before the
+    /// write. A watch that failed is back by then.
+    pub(super) fn overdue(self) -> Duration {
+        self.max.saturating_mul(2)
+    }
+
+    pub(super) fn wait(self, failures: u32) -> Duration {
+        let doubled = self
+            .min
+            .saturating_mul(1u32.checked_shl(failures).unwrap_or(u32::MAX))
+            .min(self.max);
+        // Watches that failed together must not come back together.
+        doubled.mul_f64(1.0 + crate::clock::jitter())
+    }
+}
+
+/// Finds out that a write of the operator stays away from its watch.
+pub(super) struct Overdue {
+    period: Duration,
+    at: Instant,
+    oldest: Option<u64>,
+}
+
+impl Overdue {
+    pub(super) fn new(backoff: WatchBackoff) -> Self {
+        let period = backoff.overdue();
+        Self {
+            period,
+            at: Instant::now() + period,
+            oldest: None,
+        }
+    }
+
+    /// Returns true if the oldest write that the watch has not brought is the same as a period ago.
+    pub(super) fn is_over(&mut self, oldest: impl FnOnce() -> Option<u64>) -> bool {
+        let now = Instant::now();
+        if now < self.at {
+            return false;
+        }
+        self.at = now + self.period;
+        let before = std::mem::replace(&mut self.oldest, oldest());
+        self.oldest.is_some() && self.oldest == before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_differ() {
+        let backoff = WatchBackoff::default();
+        let seconds = |failures| backoff.wait(failures).as_secs_f64();
+        for (failures, least) in [(0, 0.8), (1, 1.6), (5, 25.6), (6, 30.0), (40, 30.0)] {
+            let waits: Vec<_> = (0..20).map(|_| seconds(failures)).collect();
+            assert!(
+                waits.iter().all(|wait| (least..=2.0 * least).contains(wait)),
+                "{failures}: {waits:?}"
+            );
+            assert!(
+                waits.iter().any(|wait| (wait - waits[0]).abs() > f64::EPSILON),
+                "no jitter"
+            );
+        }
+    }
+}

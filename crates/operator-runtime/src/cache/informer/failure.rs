@@ -1,0 +1,57 @@
+//! The meaning of the errors of a watch.
+
+use kube::runtime::watcher;
+
+use crate::error::describe;
+use crate::object::Kind;
+
+/// The status with which the server refused, if it did.
+fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status))
+        | WatchError(status) => Some(status),
+        _ => None,
+    }
+}
+
+pub(super) fn is_too_many_requests(error: &watcher::Error) -> bool {
+    refusal(error).is_some_and(|status| status.code == 429)
+}
+
+pub(super) fn is_expired(error: &watcher::Error) -> bool {
+    refusal(error).is_some_and(|status| status.code == 410)
+}
+
+/// Whether going on where the watch was would lose events, or get nowhere: everything has to be listed anew. kube's
+/// `watcher` does that by itself only if the server says in the midst of a watch that its revision has expired.
+pub(super) fn is_out_of_step(error: &watcher::Error) -> bool {
+    is_expired(error) || is_garbled(error)
+}
+
+/// What came is no event, and there is no telling which one is missing for it.
+pub(super) fn is_garbled(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchFailed(kube::Error::SerdeError(_)))
+}
+
+/// The failure in the words of the server, with what to do about it where that is known.
+pub(super) fn explain(kind: &Kind, error: &watcher::Error) -> String {
+    match refusal(error) {
+        Some(status) if status.code == 404 => {
+            format!(
+                "the server does not serve {}.{}: install its CRD",
+                kind.plural, kind.group
+            )
+        }
+        Some(status) if status.code == 403 => {
+            format!(
+                "{} (the operator's role needs get, list and watch on {})",
+                status.message, kind.plural
+            )
+        }
+        Some(status) => status.message.clone(),
+        None => describe(error),
+    }
+}
