@@ -1,6 +1,10 @@
 //! The three-way merge of texts, line by line. Pure.
 
-/// A merged text, and how many conflicts are marked in it.
+use std::borrow::Cow;
+
+use diffy::{ConflictStyle, MergeOptions};
+
+/// A merged text, and the number of conflicts that are marked in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
     pub(crate) text: String,
@@ -14,117 +18,47 @@ pub(crate) struct Sides<'a> {
     pub(crate) theirs: &'a str,
 }
 
-/// Merges what became of `base` on two sides. Where both changed the same lines in different ways, both versions stand
+/// Merges the changes of two sides to `base`. Where both changed the same lines in different ways, both versions stand
 /// in the text between marks, as git writes them.
 pub(crate) fn merge(base: &str, ours: &str, theirs: &str, sides: Sides<'_>) -> Merged {
-    let [base, ours, theirs] =
-        [base, ours, theirs].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
-    let (in_ours, in_theirs) = (matches(&base, &ours), matches(&base, &theirs));
+    let mut options = MergeOptions::new();
+    options.set_conflict_style(ConflictStyle::Merge);
+    if let Ok(text) = options.merge(base, ours, theirs) {
+        return Merged { text, conflicts: 0 };
+    }
+    // A mark begins a line.
+    let [base, ours, theirs] = [base, ours, theirs].map(ended);
+    match options.merge(&base, &ours, &theirs) {
+        Ok(text) => Merged { text, conflicts: 0 },
+        Err(text) => named(&text, sides),
+    }
+}
+
+/// Ends the last line of a text.
+fn ended(text: &str) -> Cow<'_, str> {
+    match text.is_empty() || text.ends_with('\n') {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("{text}\n")),
+    }
+}
+
+/// Puts the names of the sides into the marks of conflicts, and counts these.
+fn named(text: &str, sides: Sides<'_>) -> Merged {
     let mut merged = Merged {
-        text: String::new(),
+        text: String::with_capacity(text.len()),
         conflicts: 0,
     };
-    let mut at = Position::default();
-    loop {
-        // The next line of the base that both sides have kept: up to there, it is a hunk.
-        let anchor = (at.base..base.len())
-            .find_map(|line| Some((line, in_ours.get(line)?.as_ref()?, in_theirs.get(line)?.as_ref()?)));
-        let end = anchor.map_or(
-            Position {
-                base: base.len(),
-                ours: ours.len(),
-                theirs: theirs.len(),
-            },
-            |(base, ours, theirs)| Position {
-                base,
-                ours: *ours,
-                theirs: *theirs,
-            },
-        );
-        let part = |lines: &[&str], from: usize, to: usize| lines.get(from..to).unwrap_or_default().concat();
-        hunk(
-            &mut merged,
-            &part(&base, at.base, end.base),
-            &part(&ours, at.ours, end.ours),
-            &part(&theirs, at.theirs, end.theirs),
-            sides,
-        );
-        let Some((line, _, _)) = anchor else { break };
-        merged.text.push_str(base.get(line).copied().unwrap_or_default());
-        at = Position {
-            base: end.base + 1,
-            ours: end.ours + 1,
-            theirs: end.theirs + 1,
-        };
+    for line in text.split_inclusive('\n') {
+        match line.trim_end() {
+            "<<<<<<< ours" => {
+                merged.conflicts += 1;
+                merged.text.push_str(&format!("<<<<<<< {}\n", sides.ours));
+            }
+            ">>>>>>> theirs" => merged.text.push_str(&format!(">>>>>>> {}\n", sides.theirs)),
+            _ => merged.text.push_str(line),
+        }
     }
     merged
-}
-
-/// The next line of each text.
-#[derive(Clone, Copy, Default)]
-struct Position {
-    base: usize,
-    ours: usize,
-    theirs: usize,
-}
-
-fn hunk(merged: &mut Merged, base: &str, ours: &str, theirs: &str, sides: Sides<'_>) {
-    if ours == theirs || theirs == base {
-        merged.text.push_str(ours);
-    } else if ours == base {
-        merged.text.push_str(theirs);
-    } else {
-        merged.conflicts += 1;
-        let whole = |text: &str| {
-            let end = if text.is_empty() || text.ends_with('\n') {
-                ""
-            } else {
-                "\n"
-            };
-            format!("{text}{end}")
-        };
-        merged.text.push_str(&format!(
-            "<<<<<<< {}\n{}=======\n{}>>>>>>> {}\n",
-            sides.ours,
-            whole(ours),
-            whole(theirs),
-            sides.theirs
-        ));
-    }
-}
-
-/// For each line of `base` the line of `other` that it became, by the longest common subsequence.
-fn matches(base: &[&str], other: &[&str]) -> Vec<Option<usize>> {
-    let width = other.len() + 1;
-    let mut lengths = vec![0_u32; (base.len() + 1) * width];
-    let length = |lengths: &[u32], i: usize, j: usize| lengths.get(i * width + j).copied().unwrap_or(0);
-    for (i, line) in base.iter().enumerate().rev() {
-        for (j, candidate) in other.iter().enumerate().rev() {
-            let best = if line == candidate {
-                length(&lengths, i + 1, j + 1) + 1
-            } else {
-                length(&lengths, i + 1, j).max(length(&lengths, i, j + 1))
-            };
-            if let Some(slot) = lengths.get_mut(i * width + j) {
-                *slot = best;
-            }
-        }
-    }
-    let mut found = vec![None; base.len()];
-    let (mut i, mut j) = (0, 0);
-    while let (Some(line), Some(candidate)) = (base.get(i), other.get(j)) {
-        if line == candidate {
-            if let Some(slot) = found.get_mut(i) {
-                *slot = Some(j);
-            }
-            (i, j) = (i + 1, j + 1);
-        } else if length(&lengths, i + 1, j) >= length(&lengths, i, j + 1) {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    found
 }
 
 #[cfg(test)]

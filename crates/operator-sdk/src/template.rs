@@ -88,22 +88,29 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(syntax);
     environment.add_filter("rust", |text: String| format!("{text:?}"));
-    environment.add_filter("length", |text: String| text.chars().count());
     environment.add_function("imports", |path: String, names: Vec<String>| {
         rust::use_line("use", &path, &names)
     });
-    environment.add_function("reconcile_signature", |kind: String| reconcile_signature(&kind));
+    environment.add_function(
+        "signature",
+        |start: String, parameters: Vec<String>, end: String| signature(&start, &parameters, &end),
+    );
     Ok(environment)
 }
 
-/// The head of a reconcile function, on one line if rustfmt leaves it there.
-fn reconcile_signature(kind: &str) -> String {
-    let (object, context) = (format!("object: Arc<{kind}>"), format!("ctx: Context<{kind}>"));
-    let line = format!("async fn reconcile({object}, {context}) -> Result<Action> {{");
+/// A function's signature as rustfmt lays it out: on one line if it fits, else with a line for each parameter. `start` begins
+/// with the indentation and ends with the opening parenthesis; `end` begins with the closing one.
+fn signature(start: &str, parameters: &[String], end: &str) -> String {
+    let line = format!("{start}{}{end}", parameters.join(", "));
     if line.len() <= rust::MAX_WIDTH {
         return line;
     }
-    format!("async fn reconcile(\n    {object},\n    {context},\n) -> Result<Action> {{")
+    let indent = " ".repeat(start.len() - start.trim_start().len());
+    let parameters: String = parameters
+        .iter()
+        .map(|parameter| format!("{indent}    {parameter},\n"))
+        .collect();
+    format!("{start}\n{parameters}{indent}{end}")
 }
 
 /// The head of a source file: the project's boilerplate and an empty line.

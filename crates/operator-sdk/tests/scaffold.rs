@@ -620,3 +620,54 @@ fn kinds_of_kubernetes_may_have_webhooks() {
         "{changed}"
     );
 }
+
+#[test]
+fn sources_are_formatted_whatever_the_length_of_the_kind() {
+    let kinds = [
+        "Db",
+        "Cron",
+        "Backup",
+        "Memcached",
+        "WebsiteRelease",
+        "VeryLongNameOfACustomResource",
+        "ValidatingAdmissionPolicyBinding",
+    ];
+    let mut differences = String::new();
+    for kind in kinds {
+        for image in [&[][..], &["--image", "example.com/app:1"]] {
+            let dir = Dir::project();
+            let api = [
+                "create",
+                "api",
+                "--group",
+                "shop",
+                "--version",
+                "v1",
+                "--kind",
+                kind,
+            ];
+            dir.ok(&[&api[..], image].concat());
+            let webhook = [
+                "create",
+                "webhook",
+                "--group",
+                "shop",
+                "--version",
+                "v1",
+                "--kind",
+                kind,
+            ];
+            dir.ok(&[&webhook[..], &["--defaulting", "--programmatic-validation"]].concat());
+            let output = std::process::Command::new("cargo")
+                .args(["fmt", "--check"])
+                .current_dir(&dir.path)
+                .output()
+                .unwrap();
+            if !output.status.success() {
+                let text = String::from_utf8_lossy(&output.stdout);
+                differences.push_str(&format!("{kind} {image:?}\n{text}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{differences}");
+}

@@ -70,7 +70,8 @@ async fn a_size_out_of_range_is_refused() -> Result<()> {
 
 #[test]
 fn the_definition_names_the_kind() {
-    assert_eq!(Memcached::crd_name(), "memcacheds.cache.example.com");
+    let name = "memcacheds.cache.example.com";
+    assert_eq!(Memcached::crd_name(), name);
 }
 
 fn available(deployment: &Deployment) -> i32 {

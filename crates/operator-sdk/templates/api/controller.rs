@@ -16,7 +16,7 @@ pub fn controller() -> Controller<{{ kind }}> {
 ///
 /// It is called after every change of the object or of an object that it owns, and again after an error. Compare the
 /// current state with the desired one: it may be called when nothing has changed.
-{{ reconcile_signature(kind) }}
+{{ signature("async fn reconcile(", ["object: Arc<" ~ kind ~ ">", "ctx: Context<" ~ kind ~ ">"], ") -> Result<Action> {") }}
     // TODO: apply the objects that this one needs; the garbage collector deletes them together with it:
     //     let deployment = ctx.apply_owned(deployment_for(&object)).await?;
     let _ = object;

@@ -29,7 +29,7 @@ pub fn controller() -> Controller<{{ kind }}> {
 }
 
 /// Reacts to one {{ kind }}. It is called after every change of the object, and again after an error.
-{{ reconcile_signature(kind) }}
+{{ signature("async fn reconcile(", ["object: Arc<" ~ kind ~ ">", "ctx: Context<" ~ kind ~ ">"], ") -> Result<Action> {") }}
     // TODO: others write to the object too, so apply objects of your own:
     //     ctx.apply_owned(config_map_for(&object)).await?;
     let _ = (object, ctx);

@@ -28,6 +28,7 @@ const IMAGE: &str = {{ image.image | rust }};
 /// The words of the command, separated by commas.
 const COMMAND: &str = {{ image.command | rust }};
 {% endif %}
+const APPLICATION: &str = "{{ kind_lower }}";
 
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
@@ -44,7 +45,7 @@ pub fn controller() -> Controller<{{ kind }}> {
 /// Brings the cluster to the state that one {{ kind }} describes.
 ///
 /// It is called after every change of the object, its Deployment or its pods, and again after an error.
-{{ reconcile_signature(kind) }}
+{{ signature("async fn reconcile(", ["object: Arc<" ~ kind ~ ">", "ctx: Context<" ~ kind ~ ">"], ") -> Result<Action> {") }}
     let deployment = ctx.apply_owned(deployment_for(&object)).await?;
     let pods = ctx.list::<Pod>().labels(labels_for(&object)).await?;
     let conditions = rollout::conditions(&*deployment);
@@ -69,7 +70,7 @@ fn object_of(pod: &Pod) -> Option<Request> {
 
 fn labels_for(object: &{{ kind }}) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (NAME.to_owned(), "{{ kind_lower }}".to_owned()),
+        (NAME.to_owned(), APPLICATION.to_owned()),
         (INSTANCE.to_owned(), object.name_any()),
         (MANAGED_BY.to_owned(), env!("CARGO_PKG_NAME").to_owned()),
     ])

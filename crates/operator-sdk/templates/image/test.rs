@@ -67,7 +67,8 @@ async fn a_size_out_of_range_is_refused() -> Result<()> {
 
 #[test]
 fn the_definition_names_the_kind() {
-    assert_eq!({{ kind }}::crd_name(), "{{ plural }}.{{ api_group }}");
+    let name = "{{ plural }}.{{ api_group }}";
+    assert_eq!({{ kind }}::crd_name(), name);
 }
 
 fn available(deployment: &Deployment) -> i32 {

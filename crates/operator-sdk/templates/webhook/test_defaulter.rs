@@ -15,7 +15,8 @@ async fn defaults_are_filled_in_before_an_object_is_stored() -> Result<()> {
 {% endif %}
 #[tokio::test]
 async fn defaults_stay_when_they_are_there() -> Result<()> {
-    let (webhook, request) = ({{ kind }}Webhook, AdmissionRequest::default());
+    let webhook = {{ kind }}Webhook;
+    let request = AdmissionRequest::default();
     let mut object = sample(){{ "" if foreign else "?" }};
     let first = webhook.default(&request, &mut object).await;
     assert!(first.is_ok(), "{first:?}");

@@ -1,7 +1,8 @@
 {% if foreign %}
 #[tokio::test]
 async fn a_valid_object_is_taken() -> Result<()> {
-    let (webhook, request) = ({{ kind }}Webhook, AdmissionRequest::default());
+    let webhook = {{ kind }}Webhook;
+    let request = AdmissionRequest::default();
     let object = sample();
     let created = webhook.validate_create(&request, &object).await;
     assert!(created.is_ok(), "{created:?}");

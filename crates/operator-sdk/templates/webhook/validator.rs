@@ -1,10 +1,6 @@
 impl Validator<{{ kind }}> for {{ kind }}Webhook {
     /// Checks an object that is about to be created.
-    async fn validate_create(
-        &self,
-        _: &AdmissionRequest,
-        object: &{{ kind }},
-    ) -> Result<Warnings, Denied> {
+{{ signature("    async fn validate_create(", ["&self", "_: &AdmissionRequest", "object: &" ~ kind], ") -> Result<Warnings, Denied> {") }}
         // TODO: check what the schema cannot say, and refuse with what is wrong:
         //     return Err(Denied::new("spec.size: must be odd"));
         let _ = object;
@@ -12,12 +8,7 @@ impl Validator<{{ kind }}> for {{ kind }}Webhook {
     }
 
     /// Checks a change.
-    async fn validate_update(
-        &self,
-        request: &AdmissionRequest,
-        old: &{{ kind }},
-        new: &{{ kind }},
-    ) -> Result<Warnings, Denied> {
+{{ signature("    async fn validate_update(", ["&self", "request: &AdmissionRequest", "old: &" ~ kind, "new: &" ~ kind], ") -> Result<Warnings, Denied> {") }}
         // TODO: check what may change, too.
         let _ = old;
         self.validate_create(request, new).await

@@ -21,6 +21,7 @@ use crate::api::v1alpha1::Memcached;
 const IMAGE: &str = "memcached:1.6.26-alpine3.19";
 /// The words of the command, separated by commas.
 const COMMAND: &str = "memcached,--memory-limit=64,-o,modern,-v";
+const APPLICATION: &str = "memcached";
 
 const NAME: &str = "app.kubernetes.io/name";
 const INSTANCE: &str = "app.kubernetes.io/instance";
@@ -62,7 +63,7 @@ fn object_of(pod: &Pod) -> Option<Request> {
 
 fn labels_for(object: &Memcached) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (NAME.to_owned(), "memcached".to_owned()),
+        (NAME.to_owned(), APPLICATION.to_owned()),
         (INSTANCE.to_owned(), object.name_any()),
         (MANAGED_BY.to_owned(), env!("CARGO_PKG_NAME").to_owned()),
     ])
