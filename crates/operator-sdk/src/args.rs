@@ -18,6 +18,7 @@ pub(crate) mod go_flags;
 mod init;
 mod legacy;
 mod man;
+mod olm;
 mod quickstart;
 mod rbac;
 mod run;
@@ -53,6 +54,10 @@ pub(crate) use self::legacy::{
     AddArgs, AddCommand, NewArgs, OperatorType, PrintDepsArgs, TestCommand, TestLocalArgs, UpCommand,
 };
 pub(crate) use self::man::ManArgs;
+pub(crate) use self::olm::{
+    CleanupArgs, OlmCommand, OlmInstallArgs, OlmStatusArgs, OlmUninstallArgs, RegistryArgs, RunBundleArgs,
+    RunBundleUpgradeArgs, SecurityContextArg,
+};
 pub(crate) use self::quickstart::QuickstartArgs;
 pub(crate) use self::rbac::{CheckArgs, RbacCommand};
 pub(crate) use self::run::{DevArgs, LocalArgs, OldLocalArgs, RunArgs, RunCommand};
@@ -106,6 +111,9 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Bundle(BundleCommand),
     Scorecard(ScorecardArgs),
+    Cleanup(CleanupArgs),
+    #[command(subcommand, arg_required_else_help = true)]
+    Olm(OlmCommand),
     #[command(subcommand, arg_required_else_help = true)]
     Envtest(EnvtestCommand),
     Quickstart(QuickstartArgs),

@@ -133,6 +133,8 @@ fn dispatch(cli: Cli, report: &Report) -> Result<ExitCode, Failure> {
         Command::Crd(command) => return run::crd::run(&command, report),
         Command::Rbac(command) => return run::rbac::run(&command, report),
         Command::Bundle(command) => return run::bundle::run(&command, report),
+        Command::Cleanup(args) => return run::olm::cleanup(&args, report),
+        Command::Olm(command) => return run::olm::manage(&command, report),
         Command::Scorecard(args) => return run::scorecard::run(&args, report),
         Command::Envtest(EnvtestCommand::Assets(args)) => run::envtest::assets(&args, report)?,
         Command::Quickstart(args) => run::quickstart::quickstart(&args, report)?,

@@ -1,14 +1,22 @@
 //! Operator Lifecycle Manager on the embedded control plane, through the CLI and kubectl.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 mod common;
 
 use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Instant;
 
-use common::running::Running;
-use common::{Dir, kubectl, sdk};
+use common::running::{PATIENCE, Running};
+use common::{Dir, kubectl, sdk, succeeded};
 use serde_json::Value;
+
+/// A directory with the recorded bundle `memcached`, and a cluster with OLM.
+struct Scene {
+    dir: Dir,
+    _cluster: Running,
+}
 
 /// Writes the recorded bundle `memcached`.
 fn write_bundle(dir: &Dir, path: &str) {
@@ -28,6 +36,74 @@ fn cluster(dir: &Path, flags: &[&str]) -> Running {
     let mut running = Running::start(&mut command);
     running.line_with("The control plane is ready");
     running
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = Dir::named("olm");
+        write_bundle(&dir, "bundle");
+        let cluster = cluster(&dir.path, &["--olm"]);
+        Self {
+            dir,
+            _cluster: cluster,
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        sdk()
+            .args(arguments)
+            .env("KUBECONFIG", self.dir.path.join("kubeconfig"))
+            .current_dir(&self.dir.path)
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        succeeded(arguments, self.run(arguments))
+    }
+
+    /// It must fail with exit code 1; what it said.
+    #[track_caller]
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(
+            errors.contains("error: ") && errors.contains("hint: "),
+            "{errors}"
+        );
+        errors
+    }
+
+    /// The names of everything that `run bundle` makes, and of what follows from it.
+    fn left(&self) -> Vec<String> {
+        let kinds =
+            "catalogsources,subscriptions,installplans,csv,operatorgroups,configmaps,pods,deployments";
+        let names = self.kubectl(&["get", kinds, "-n", "default", "-o", "name"]);
+        names
+            .lines()
+            .filter(|name| *name != "configmap/kube-root-ca.crt")
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Waits until nothing is left in the namespace.
+    fn until_nothing_is_left(&self) {
+        let begin = Instant::now();
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "left: {left:?}");
+        }
+    }
+
+    #[track_caller]
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        in_cluster(&self.dir.path, arguments)
+    }
 }
 
 #[track_caller]
@@ -88,4 +164,152 @@ fn a_catalog_of_a_directory_installs_an_operator() {
         &["get", "sub", "memcached", "-o", "jsonpath={.status.state}"],
     );
     assert_eq!(state, "AtLatestKnown");
+}
+
+const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
+const CRD: &str = "memcacheds.cache.example.com";
+
+#[test]
+fn a_bundle_directory_is_run_upgraded_and_cleaned_up() {
+    let scene = Scene::new();
+    assert_eq!(
+        scene.ok(&["run", "bundle", "bundle"]),
+        "OLM has successfully installed \"memcached-operator.v0.0.1\"\n"
+    );
+    let phase = |name: &str| {
+        let name = format!("csv/{name}");
+        scene.kubectl(&["get", &name, "-o", "jsonpath={.status.phase}"])
+    };
+    assert_eq!(phase("memcached-operator.v0.0.1"), "Succeeded");
+    let again = scene.fails(&["run", "bundle", "bundle"]);
+    assert!(again.contains("exists in namespace \"default\""), "{again}");
+
+    let text = scene.dir.read(CSV).replace("0.0.1", "0.0.2");
+    scene.dir.write(CSV, &text);
+    assert_eq!(
+        scene.ok(&["run", "bundle-upgrade", "bundle"]),
+        "Successfully upgraded to \"memcached-operator.v0.0.2\"\n"
+    );
+    assert_eq!(phase("memcached-operator.v0.0.2"), "Succeeded");
+    let again = scene.fails(&["run", "bundle-upgrade", "bundle"]);
+    assert!(again.contains("already exists in the catalog"), "{again}");
+
+    let package = "memcached-operator";
+    let planned = scene.ok(&["cleanup", package, "--dry-run"]);
+    assert!(
+        planned.contains(&format!("customresourcedefinition \"{CRD}\" deleted (dry run)\n")),
+        "{planned}"
+    );
+    let deleted = scene.ok(&["cleanup", package]);
+    let expected = "\
+subscription \"memcached-operator-v0-0-1-sub\" deleted
+customresourcedefinition \"memcacheds.cache.example.com\" deleted
+clusterserviceversion \"memcached-operator.v0.0.2\" deleted
+catalogsource \"memcached-operator-catalog\" deleted
+operatorgroup \"operator-sdk-og\" deleted
+Operator \"memcached-operator\" uninstalled
+";
+    assert_eq!(deleted, expected);
+    scene.until_nothing_is_left();
+    let output = scene.run(&["cleanup", package]);
+    assert!(output.status.success());
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        warning.contains("package \"memcached-operator\" not found"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn a_failed_installation_says_why_and_leaves_nothing() {
+    let scene = Scene::new();
+    let mode = scene.fails(&[
+        "run",
+        "bundle",
+        "bundle",
+        "--install-mode",
+        "SingleNamespace=default",
+    ]);
+    assert!(mode.contains("use install mode \"OwnNamespace\""), "{mode}");
+    scene
+        .dir
+        .replace(CSV, "minKubeVersion: 1.25.0", "minKubeVersion: 99.0.0");
+    let unmet = scene.fails(&["run", "bundle", "bundle", "--timeout", "5s"]);
+    assert!(
+        unmet.contains(
+            "not reached after 5 s: ClusterServiceVersion memcached-operator.v0.0.1 is PresentNotSatisfied"
+        ),
+        "{unmet}"
+    );
+    scene.until_nothing_is_left();
+    let definitions = scene.kubectl(&["get", "crd", "-o", "name"]);
+    assert!(!definitions.contains(CRD), "{definitions}");
+    let image = scene.fails(&["run", "bundle", "registry.example.com/bundle:v1"]);
+    assert!(image.contains("is not a bundle directory"), "{image}");
+}
+
+#[test]
+fn an_interrupted_installation_leaves_nothing() {
+    let scene = Scene::new();
+    scene
+        .dir
+        .replace(CSV, "minKubeVersion: 1.25.0", "minKubeVersion: 99.0.0");
+    let mut command: Command = sdk();
+    command
+        .args(["run", "bundle", "bundle"])
+        .env("KUBECONFIG", scene.dir.path.join("kubeconfig"))
+        .current_dir(&scene.dir.path);
+    let running = Running::start(&mut command);
+    let csv = "csv/memcached-operator.v0.0.1";
+    scene.kubectl(&["wait", "--for=create", "--timeout=60s", csv]);
+    assert_eq!(running.stop().code(), Some(130));
+    scene.until_nothing_is_left();
+}
+
+#[test]
+fn the_installation_of_olm_is_shown_and_removed() {
+    let scene = Scene::new();
+    let table = scene.ok(&["olm", "status"]);
+    assert!(table.starts_with("NAME "), "{table}");
+    assert!(table.contains("packageserver"), "{table}");
+    assert!(!table.contains("not found"), "{table}");
+    let version = scene.fails(&["olm", "status", "--version", "0.1.0"]);
+    assert!(
+        version.contains("mismatched installed version \"0.46.0\" vs. supplied version \"0.1.0\""),
+        "{version}"
+    );
+    assert_eq!(
+        scene.ok(&["olm", "uninstall"]),
+        "Successfully uninstalled OLM version \"0.46.0\"\n"
+    );
+    let gone = scene.fails(&["olm", "status"]);
+    assert!(gone.contains("no existing installation found"), "{gone}");
+    let missing = scene.fails(&["run", "bundle", "bundle"]);
+    assert!(
+        missing.contains("the cluster has no Operator Lifecycle Manager"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn a_bundle_runs_on_a_control_plane_of_its_own() {
+    let dir = Dir::named("olm-embedded");
+    write_bundle(&dir, "bundle");
+    let mut command = sdk();
+    command
+        .args([
+            "run",
+            "bundle",
+            "bundle",
+            "--embedded",
+            "--kubeconfig",
+            "kubeconfig",
+        ])
+        .current_dir(&dir.path);
+    let mut running = Running::start(&mut command);
+    running.line_with("OLM has successfully installed");
+    running.line_with("The control plane is ready");
+    let table = in_cluster(&dir.path, &["get", "csv"]);
+    assert!(table.contains("Succeeded"), "{table}");
+    assert_eq!(running.stop().code(), Some(0));
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::olm::{RunBundleArgs, RunBundleUpgradeArgs};
+
 /// Run the operator.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -25,6 +27,8 @@ pub(crate) struct RunArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RunCommand {
     Local(Box<LocalArgs>),
+    Bundle(Box<RunBundleArgs>),
+    BundleUpgrade(Box<RunBundleUpgradeArgs>),
 }
 
 /// The flags that `run --local` had.

@@ -108,6 +108,11 @@ impl Api {
         Ok(Self { client, server })
     }
 
+    /// The namespace of the context.
+    pub(crate) fn namespace(&self) -> &str {
+        self.client.default_namespace()
+    }
+
     /// Server-side apply; the object afterwards.
     pub(crate) async fn apply(
         &self,

@@ -46,6 +46,8 @@ pub(crate) fn local(args: &LocalArgs, report: &Report) -> Result<ExitCode, Failu
 pub(crate) fn run_command(args: &RunArgs, report: &Report) -> Result<ExitCode, Failure> {
     match &args.command {
         Some(RunCommand::Local(args)) => local(args, report),
+        Some(RunCommand::Bundle(args)) => super::olm::run_bundle(args, report),
+        Some(RunCommand::BundleUpgrade(args)) => super::olm::run_bundle_upgrade(args, report),
         None => super::legacy::run_local(&args.old, report),
     }
 }

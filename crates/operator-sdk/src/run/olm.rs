@@ -1,6 +1,15 @@
-//! What the commands of Operator Lifecycle Manager share: catalogs in ConfigMaps.
+//! The commands of Operator Lifecycle Manager: `run bundle`, `run bundle-upgrade`, `cleanup` and `olm`.
+
+mod cleanup;
+mod install;
+mod manage;
+mod mode;
+mod registry;
+mod session;
+mod upgrade;
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,12 +17,169 @@ use operator_apiserver::client::Gvr;
 use operator_olm::catalog::{Catalog, parts};
 use serde_json::{Value, json};
 
+use self::session::Session;
 use super::catalog::{CatalogError, load};
-use crate::failure::Failure;
-use crate::process::cluster::Cluster;
+use crate::failure::{Failure, Hinted};
+use crate::process::api::Api;
+use crate::process::cluster::{Cluster, ClusterError};
+use crate::process::signal::{Ends, INTERRUPTED};
+
+pub(crate) use cleanup::cleanup;
+pub(crate) use install::run_bundle;
+pub(crate) use manage::manage;
+pub(crate) use upgrade::run_bundle_upgrade;
 
 /// The namespace whose catalogs serve all namespaces.
 const GLOBAL: &str = "olm";
+
+/// An operator could not be installed, upgraded or deleted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OlmError {
+    #[error("the cluster has no Operator Lifecycle Manager")]
+    NotInstalled,
+    #[error("{0:?} is not a bundle directory")]
+    Image(String),
+    #[error("{0}")]
+    Mode(String),
+    #[error("{word} {name:?} exists in namespace {namespace:?}")]
+    Exists {
+        word: &'static str,
+        name: String,
+        namespace: String,
+    },
+    #[error("more than one operator group in namespace {namespace}: {names}")]
+    Groups { namespace: String, names: String },
+    #[error("existing operatorgroup {name:?} is not compatible with install mode {mode:?}")]
+    Group { name: String, mode: String },
+    #[error("{goal} not reached after {seconds} s{causes}")]
+    Timeout {
+        goal: String,
+        seconds: u64,
+        causes: String,
+    },
+    #[error("install plan {name:?} failed: {message}")]
+    Plan { name: String, message: String },
+    #[error("csv failed: reason: {reason:?}, message: {message:?}{causes}")]
+    Csv {
+        reason: String,
+        message: String,
+        causes: String,
+    },
+    #[error("{word} {name:?} is not deleted; its finalizers are {finalizers}")]
+    NotDeleted {
+        word: &'static str,
+        name: String,
+        finalizers: String,
+    },
+    #[error("subscription for package {0:?} not found")]
+    NoSubscription(String),
+    #[error("catalog source {0:?} was not made by `run bundle`")]
+    ForeignCatalog(String),
+    #[error("bundle {0:?} already exists in the catalog")]
+    HasBundle(String),
+    #[error("the catalog is not valid with this bundle: {0}")]
+    Catalog(String),
+    #[error("{0}")]
+    Manage(String, &'static str),
+}
+
+impl Hinted for OlmError {
+    fn hint(&self) -> Option<String> {
+        Some(
+            match self {
+                Self::NotInstalled => {
+                    "install it with `operator-sdk olm install`, start a cluster with `operator-sdk cluster up --olm`, \
+                     or use `--embedded`"
+                }
+                Self::Image(_) => {
+                    "name the directory that `operator-sdk generate bundle` wrote; images are not pulled"
+                }
+                Self::Mode(_) => "choose another mode with `--install-mode`",
+                Self::Exists { .. } => {
+                    "upgrade the operator with `operator-sdk run bundle-upgrade`, or delete it with `operator-sdk cleanup`"
+                }
+                Self::Groups { .. } => "delete all but one with `kubectl delete operatorgroup`",
+                Self::Group { .. } => {
+                    "omit `--install-mode`, or use another namespace with `--namespace`"
+                }
+                Self::Timeout { .. } => "allow more time with `--timeout`",
+                Self::Plan { .. } => "look at the steps with `kubectl get installplan -o yaml`",
+                Self::Csv { .. } => {
+                    "check the bundle with `operator-sdk bundle validate`, and the pods of the operator with `kubectl logs`"
+                }
+                Self::NotDeleted { .. } => {
+                    "the controller that owns the finalizers must run; remove them only if it is gone for good"
+                }
+                Self::NoSubscription(_) => "install the operator with `operator-sdk run bundle` first",
+                Self::ForeignCatalog(_) => {
+                    "publish the new version in that catalog; OLM upgrades the operator itself"
+                }
+                Self::HasBundle(_) => {
+                    "give the bundle a new version with `operator-sdk generate bundle --version`"
+                }
+                Self::Catalog(_) => "check `replaces` and the version of the ClusterServiceVersion",
+                Self::Manage(_, hint) => hint,
+            }
+            .to_owned(),
+        )
+    }
+}
+
+impl OlmError {
+    /// The error with what is known about its cause.
+    fn with_causes(self, found: &[String]) -> Self {
+        let causes = match found {
+            [] => return self,
+            found => format!(": {}", found.join("; ")),
+        };
+        match self {
+            Self::Timeout { goal, seconds, .. } => Self::Timeout {
+                goal,
+                seconds,
+                causes,
+            },
+            Self::Csv { reason, message, .. } => Self::Csv {
+                reason,
+                message,
+                causes,
+            },
+            other => other,
+        }
+    }
+}
+
+/// The connection of a command.
+async fn api(cluster: &crate::args::ClusterArgs) -> Result<Api, Failure> {
+    Ok(Api::infer(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?)
+}
+
+/// Runs a part of a command; a failure or a signal takes back what it did.
+async fn undone_on_failure<'a>(
+    session: &mut Session<'a>,
+    ends: &mut Ends,
+    work: impl AsyncFnOnce(&mut Session<'a>) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let outcome = tokio::select! {
+        outcome = work(session) => Some(outcome),
+        () = ends.next() => None,
+    };
+    match outcome {
+        Some(Ok(())) => Ok(ExitCode::SUCCESS),
+        Some(Err(failure)) => {
+            session.undo().await;
+            Err(failure)
+        }
+        None => {
+            session.report.progress("Interrupted");
+            session.undo().await;
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+fn signals() -> Result<Ends, Failure> {
+    Ok(Ends::catch().map_err(ClusterError::from)?)
+}
 
 /// Offers a file-based catalog in an embedded cluster to all namespaces.
 pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(), Failure> {

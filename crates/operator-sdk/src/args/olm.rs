@@ -1,0 +1,181 @@
+//! The commands of Operator Lifecycle Manager: `run bundle`, `run bundle-upgrade`, `cleanup` and `olm`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::deploy::{ClusterArgs, duration};
+
+/// The namespace and the time of a command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OlmArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The namespace [default: the one of the context].
+    #[arg(long, short = 'n', value_name = "NS")]
+    pub(crate) namespace: Option<String>,
+    /// The time limit of the whole command, such as 90s or 2m.
+    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// How the registry pod of a bundle runs.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RegistryArgs {
+    /// The image whose `opm` serves the catalog of the bundle.
+    #[arg(
+        long,
+        default_value = "quay.io/operator-framework/opm:latest",
+        value_name = "IMAGE"
+    )]
+    pub(crate) index_image: String,
+    /// The image with which the registry pod decompresses the catalog.
+    #[arg(
+        long,
+        default_value = "registry.access.redhat.com/ubi9/ubi:9.8",
+        value_name = "IMAGE"
+    )]
+    pub(crate) decompression_image: String,
+    /// When these images are pulled.
+    #[arg(long, default_value = "Always", value_name = "POLICY")]
+    pub(crate) image_pull_policy: String,
+    /// A Secret of the namespace with credentials for these images.
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) pull_secret_name: Option<String>,
+    /// The service account of the registry pod.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub(crate) service_account: String,
+    /// The security context of the registry pod; namespaces that enforce the restricted Pod Security Standard need
+    /// `restricted`.
+    #[arg(long, value_enum, default_value_t, value_name = "CONTEXT")]
+    pub(crate) security_context_config: SecurityContextArg,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SecurityContextArg {
+    /// No security context
+    #[default]
+    Legacy,
+    /// The one of the restricted Pod Security Standard
+    Restricted,
+}
+
+/// Install the operator of a bundle on a cluster with Operator Lifecycle Manager.
+///
+/// A bundle directory needs no registry: its objects travel to the cluster in ConfigMaps, which a pod serves as a
+/// catalog. If the installation fails or Ctrl-C ends it, everything that it made is deleted again.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:\n  operator-sdk run bundle bundle\n  operator-sdk run bundle bundle --install-mode OwnNamespace -n operators\n  operator-sdk run bundle bundle --embedded"
+)]
+pub(crate) struct RunBundleArgs {
+    /// The bundle directory.
+    #[arg(value_name = "DIR")]
+    pub(crate) bundle: String,
+    #[command(flatten)]
+    pub(crate) olm: OlmArgs,
+    /// AllNamespaces, OwnNamespace, SingleNamespace=NS or MultiNamespace=NS,NS [default: AllNamespaces if the operator
+    /// supports it, else OwnNamespace].
+    #[arg(long, value_name = "MODE")]
+    pub(crate) install_mode: Option<String>,
+    /// Start a control plane with Operator Lifecycle Manager for the operator in this process, until Ctrl-C; with
+    /// --kubeconfig, the file in which its kubeconfig is written.
+    #[arg(long, conflicts_with = "context")]
+    pub(crate) embedded: bool,
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// Upgrade an operator that `run bundle` installed to the version of another bundle.
+///
+/// If the upgrade fails before it is approved, or Ctrl-C ends it, the catalog is put back.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  operator-sdk run bundle-upgrade bundle")]
+pub(crate) struct RunBundleUpgradeArgs {
+    /// The bundle directory.
+    #[arg(value_name = "DIR")]
+    pub(crate) bundle: String,
+    #[command(flatten)]
+    pub(crate) olm: OlmArgs,
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// Delete an operator that Operator Lifecycle Manager installed: its Subscription, its ClusterServiceVersion and its
+/// catalog.
+///
+/// Definitions are deleted only if the operator owns them, and with them all their objects.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:\n  operator-sdk cleanup memcached-operator --dry-run\n  operator-sdk cleanup memcached-operator --delete-all=false"
+)]
+pub(crate) struct CleanupArgs {
+    /// The name of the package.
+    #[arg(value_name = "PACKAGE")]
+    pub(crate) package: String,
+    #[command(flatten)]
+    pub(crate) olm: OlmArgs,
+    /// Delete the owned definitions and the OperatorGroup as well.
+    #[arg(long, action = clap::ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub(crate) delete_all: bool,
+    /// Delete the definitions that the operator owns, and with them all their objects.
+    #[arg(long)]
+    pub(crate) delete_crds: bool,
+    /// Delete the OperatorGroup of `run bundle` if no Subscription is left in the namespace.
+    #[arg(long)]
+    pub(crate) delete_operator_groups: bool,
+    /// Print what would be deleted, and delete nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Install, inspect and remove Operator Lifecycle Manager itself.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum OlmCommand {
+    Install(OlmInstallArgs),
+    Status(OlmStatusArgs),
+    Uninstall(OlmUninstallArgs),
+}
+
+/// Install Operator Lifecycle Manager from its release manifests.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk olm install --manifests olm-manifests    # crds.yaml and olm.yaml of a release"
+)]
+pub(crate) struct OlmInstallArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// A file, or a directory of YAML files, with the manifests of a release.
+    #[arg(long, value_name = "DIR|FILE", required = true)]
+    pub(crate) manifests: PathBuf,
+    /// The time limit of the whole command, such as 90s or 2m.
+    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// Show the version of the installed Operator Lifecycle Manager and the state of its parts.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OlmStatusArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The namespace of Operator Lifecycle Manager.
+    #[arg(long, default_value = "olm", value_name = "NS")]
+    pub(crate) olm_namespace: String,
+    /// The version that must be installed [default: any].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    /// The manifests of the release, whose objects are looked for [default: the parts that every release has].
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(crate) manifests: Option<PathBuf>,
+}
+
+/// Remove Operator Lifecycle Manager, and with it all Subscriptions and ClusterServiceVersions.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OlmUninstallArgs {
+    #[command(flatten)]
+    pub(crate) status: OlmStatusArgs,
+    /// The time limit of the whole command, such as 90s or 2m.
+    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}

@@ -1,0 +1,522 @@
+//! `run bundle`: a catalog of one bundle, a Subscription, and the installation of the operator.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use operator_olm::bundle::Bundle;
+use operator_olm::catalog::{self, Catalog, Channel, Entry, Package, validate};
+use serde_json::{Value, json};
+
+use super::mode::{InstallMode, install_mode};
+use super::session::{
+    CATALOG_SOURCE, CONFIG_MAP, CSV, DEFINITION, DEPLOYMENT, INSTALL_PLAN, OPERATOR_GROUP, POD, SUBSCRIPTION,
+    Session,
+};
+use super::{OlmError, api, config_maps_of, registry, signals, undone_on_failure};
+use crate::args::{RegistryArgs, RunBundleArgs};
+use crate::failure::Failure;
+use crate::process::api::Api;
+use crate::process::cluster::{Cluster, ClusterOptions};
+use crate::process::objects::text;
+use crate::report::Report;
+use crate::run::catalog::render_bundle;
+use crate::run::cluster::ready_line;
+
+/// The channel of the catalog that `run bundle` makes.
+pub(super) const CHANNEL: &str = "operator-sdk-run-bundle";
+/// The name of the OperatorGroup that `run bundle` makes.
+pub(super) const GROUP: &str = "operator-sdk-og";
+/// The annotations of a CatalogSource that `run bundle` made.
+pub(super) const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
+pub(super) const POD_NAME: &str = "operators.operatorframework.io/registry-pod-name";
+const INDEX_IMAGE: &str = "operators.operatorframework.io/index-image";
+
+/// A bundle directory, rendered.
+pub(super) struct Source {
+    pub(super) loaded: Bundle,
+    pub(super) rendered: catalog::Bundle,
+}
+
+impl Source {
+    pub(super) fn read(path: &str) -> Result<Self, Failure> {
+        if !Path::new(path).is_dir() {
+            return Err(OlmError::Image(path.to_owned()).into());
+        }
+        let (loaded, rendered) = render_bundle(Path::new(path), "")?;
+        Ok(Self { loaded, rendered })
+    }
+
+    pub(super) fn csv(&self) -> &Value {
+        self.loaded.csv_manifest().value()
+    }
+
+    /// The names of the definitions that the operator owns.
+    fn owned(&self) -> Vec<String> {
+        let owned = self.loaded.csv_list("/spec/customresourcedefinitions/owned");
+        owned
+            .iter()
+            .map(|owned| text(owned, "/name").to_owned())
+            .collect()
+    }
+
+    fn catalog(&self) -> Catalog {
+        let package = self.rendered.package.clone();
+        Catalog {
+            packages: vec![Package {
+                name: package.clone(),
+                default_channel: CHANNEL.to_owned(),
+                ..Package::default()
+            }],
+            channels: vec![Channel {
+                name: CHANNEL.to_owned(),
+                package,
+                entries: Some(vec![Entry {
+                    name: self.rendered.name.clone(),
+                    ..Entry::default()
+                }]),
+                ..Channel::default()
+            }],
+            bundles: vec![self.rendered.clone()],
+            ..Catalog::default()
+        }
+    }
+}
+
+/// `operator-sdk run bundle`.
+pub(crate) fn run_bundle(args: &RunBundleArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let source = Source::read(&args.bundle)?;
+    if args.embedded {
+        return embedded(args, &source, report);
+    }
+    crate::run::block_on(async {
+        let api = api(&args.olm.cluster).await?;
+        let mut ends = signals()?;
+        run(api, args, &source, &mut ends, report).await
+    })
+}
+
+async fn run(
+    api: Api,
+    args: &RunBundleArgs,
+    source: &Source,
+    ends: &mut crate::process::signal::Ends,
+    report: &Report,
+) -> Result<ExitCode, Failure> {
+    let namespace = args.olm.namespace.as_deref();
+    let mut session = Session::open(api, namespace, args.olm.timeout, report).await?;
+    let mode = install_mode(args.install_mode.as_deref(), source.csv(), &session.namespace)?;
+    undone_on_failure(&mut session, ends, async |session| {
+        install(session, args, source, &mode).await
+    })
+    .await
+}
+
+/// Runs a bundle on a control plane in this process, until a signal.
+fn embedded(args: &RunBundleArgs, source: &Source, report: &Report) -> Result<ExitCode, Failure> {
+    crate::run::block_on(async {
+        let mut ends = signals()?;
+        let cluster = Cluster::start(&ClusterOptions {
+            port: None,
+            data_directory: None,
+            fsync: false,
+            controllers: true,
+            nodes: 1,
+            olm: true,
+            kubeconfig: args.olm.cluster.kubeconfig.clone(),
+        })
+        .await?;
+        let outcome = match Api::connect(cluster.kubeconfig()).await {
+            Ok(api) => run(api, args, source, &mut ends, report).await,
+            Err(error) => Err(error.into()),
+        };
+        if matches!(outcome, Ok(code) if code == ExitCode::SUCCESS) {
+            report.warning(
+                "the pods of the control plane are simulated: the operator is installed, but its image does not run",
+                Some("run the operator on this machine with `operator-sdk run local --kubeconfig FILE`"),
+            );
+            report.line(&ready_line(&cluster));
+            ends.next().await;
+            report.progress("The control plane ends.");
+        }
+        cluster.shutdown().await;
+        outcome
+    })
+}
+
+async fn install(
+    session: &mut Session<'_>,
+    args: &RunBundleArgs,
+    source: &Source,
+    mode: &InstallMode,
+) -> Result<(), Failure> {
+    let csv = source.rendered.name.clone();
+    let package = &source.rendered.package;
+    let report = session.report;
+    if session.get(CSV, &csv).await?.is_some() {
+        return Err(exists(session, CSV.word, &csv));
+    }
+    let subscriptions = session.list(SUBSCRIPTION).await?;
+    let known = subscriptions
+        .iter()
+        .find(|known| text(known, "/spec/name") == package);
+    if let Some(known) = known {
+        return Err(exists(session, SUBSCRIPTION.word, text(known, "/metadata/name")));
+    }
+    let group = group(session, args.install_mode.is_some(), mode).await?;
+    report.progress(&format!("Creating a File-Based Catalog of the bundle {csv:?}"));
+    let catalog = source.catalog();
+    validate(&catalog).map_err(OlmError::Catalog)?;
+    report.progress("Generated a valid File-Based Catalog");
+    let name = format!("{package}-catalog");
+    // What OLM makes of the bundle goes before its catalog, and definitions only if they are new.
+    for definition in source.owned() {
+        if session.get(DEFINITION, &definition).await?.is_none() {
+            session.delete_on_failure(DEFINITION, &definition);
+        }
+    }
+    let created = serve(session, &name, &catalog, &csv, &args.registry).await?;
+    report.progress(&format!(
+        "Created CatalogSource: {}",
+        text(&created, "/metadata/name")
+    ));
+    if let Some(group) = group {
+        session.create(OPERATOR_GROUP, &group).await?;
+        report.progress(&format!("OperatorGroup {GROUP:?} created"));
+    }
+    session.delete_on_failure(CSV, &csv);
+    let subscription = format!("{}-sub", csv.replace('.', "-").to_lowercase());
+    let object = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": subscription},
+        "spec": {
+            "name": package, "channel": CHANNEL, "source": name, "sourceNamespace": session.namespace,
+            "startingCSV": csv, "installPlanApproval": "Manual",
+        },
+    });
+    session.create(SUBSCRIPTION, &object).await?;
+    report.progress(&format!("Created Subscription: {subscription}"));
+    approve(session, &subscription, "").await?;
+    succeeded(session, &subscription, &csv).await?;
+    session.keep();
+    report.line(&format!("OLM has successfully installed {csv:?}"));
+    Ok(())
+}
+
+fn exists(session: &Session<'_>, word: &'static str, name: &str) -> Failure {
+    let (name, namespace) = (name.to_owned(), session.namespace.clone());
+    OlmError::Exists {
+        word,
+        name,
+        namespace,
+    }
+    .into()
+}
+
+/// Returns the OperatorGroup to create, or checks the one of the namespace.
+async fn group(session: &Session<'_>, is_chosen: bool, mode: &InstallMode) -> Result<Option<Value>, Failure> {
+    let groups = session.list(OPERATOR_GROUP).await?;
+    match groups.as_slice() {
+        [] => {
+            let spec = if mode.targets.is_empty() {
+                json!({})
+            } else {
+                json!({"targetNamespaces": mode.targets})
+            };
+            Ok(Some(json!({
+                "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+                "metadata": {"name": GROUP}, "spec": spec,
+            })))
+        }
+        [known] => {
+            let targets = known.pointer("/status/namespaces").and_then(Value::as_array);
+            let mut targets: Vec<&str> = targets
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .filter(|target| !target.is_empty())
+                .collect();
+            let mut wanted: Vec<&str> = mode.targets.iter().map(String::as_str).collect();
+            targets.sort_unstable();
+            wanted.sort_unstable();
+            if is_chosen && targets != wanted {
+                let name = text(known, "/metadata/name").to_owned();
+                let mode = mode.name.clone();
+                return Err(OlmError::Group { name, mode }.into());
+            }
+            Ok(None)
+        }
+        many => {
+            let names: Vec<&str> = many.iter().map(|group| text(group, "/metadata/name")).collect();
+            Err(OlmError::Groups {
+                namespace: session.namespace.clone(),
+                names: format!("{names:?}"),
+            }
+            .into())
+        }
+    }
+}
+
+/// Creates a CatalogSource with the ConfigMaps and the pod that serve a catalog.
+async fn serve(
+    session: &mut Session<'_>,
+    name: &str,
+    catalog: &Catalog,
+    csv: &str,
+    args: &RegistryArgs,
+) -> Result<Value, Failure> {
+    let mut spec =
+        json!({"sourceType": "grpc", "displayName": catalog.packages[0].name, "publisher": "operator-sdk"});
+    if let Some(secret) = &args.pull_secret_name {
+        spec["secrets"] = json!([secret]);
+    }
+    if args.security_context_config == crate::args::SecurityContextArg::Restricted {
+        spec["grpcPodConfig"] = json!({"securityContextConfig": "restricted"});
+    }
+    let object = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    let source = session.create(CATALOG_SOURCE, &object).await?;
+    let config_maps = config_maps_of(catalog, &source)?;
+    for config_map in &config_maps {
+        session.create(CONFIG_MAP, config_map).await?;
+    }
+    let pod = start_pod(session, &source, config_maps.len(), csv, args).await?;
+    let patch = json!({
+        "metadata": {"annotations": {
+            INDEX_IMAGE: args.index_image,
+            INJECTED: injected(&[csv.to_owned()]),
+            POD_NAME: text(&pod, "/metadata/name"),
+        }},
+        "spec": {"address": registry::address(&pod)},
+    });
+    session.patch(CATALOG_SOURCE, name, &patch, json!({})).await?;
+    Ok(source)
+}
+
+/// The value of the annotation with the bundles of a catalog.
+pub(super) fn injected(bundles: &[String]) -> String {
+    let all: Vec<Value> = bundles
+        .iter()
+        .map(|bundle| json!({"imageTag": bundle, "mode": "semver"}))
+        .collect();
+    json!(all).to_string()
+}
+
+/// Creates the pod that serves a catalog, and waits until it runs.
+pub(super) async fn start_pod(
+    session: &mut Session<'_>,
+    source: &Value,
+    config_maps: usize,
+    csv: &str,
+    args: &RegistryArgs,
+) -> Result<Value, Failure> {
+    let name = registry::name(csv);
+    let pod = registry::pod(&name, source, config_maps, args);
+    session.create(POD, &pod).await?;
+    session.report.progress(&format!("Created registry pod: {name}"));
+    let report = session.report;
+    let mut told = String::new();
+    let goal = format!("phase Running of the registry pod {name:?}");
+    let running = session
+        .until(POD, &name, &goal, |pod| {
+            let pod = pod?;
+            if let Some(fault) = registry::fault(pod).filter(|fault| *fault != told) {
+                report.progress(&format!("  Registry pod {name:?}: {fault}"));
+                told = fault;
+            }
+            let is_running =
+                text(pod, "/status/phase") == "Running" && !text(pod, "/status/podIP").is_empty();
+            is_running.then(|| pod.clone())
+        })
+        .await;
+    match running {
+        Err(_) if session.is_over() => {
+            let pod = session.get(POD, &name).await?;
+            let cause = pod.as_ref().and_then(registry::fault);
+            Err(timeout(session, &goal, cause.as_slice()))
+        }
+        running => running,
+    }
+}
+
+fn timeout(session: &Session<'_>, goal: &str, causes: &[String]) -> Failure {
+    let error = OlmError::Timeout {
+        goal: goal.to_owned(),
+        seconds: session.seconds(),
+        causes: String::new(),
+    };
+    error.with_causes(causes).into()
+}
+
+/// Waits for an InstallPlan of a Subscription other than `before`, and approves it.
+pub(super) async fn approve(session: &Session<'_>, subscription: &str, before: &str) -> Result<(), Failure> {
+    let report = session.report;
+    let mut told = String::new();
+    let goal = format!("an install plan of the subscription {subscription:?}");
+    let plan = session
+        .until(SUBSCRIPTION, subscription, &goal, |found| {
+            let found = found?;
+            if let Some(problem) = problem(found).filter(|problem| *problem != told) {
+                report.progress(&format!("  Subscription {subscription:?}: {problem}"));
+                told = problem;
+            }
+            let plan = text(found, "/status/installPlanRef/name");
+            (!plan.is_empty() && plan != before).then(|| plan.to_owned())
+        })
+        .await;
+    let plan = match plan {
+        Err(_) if session.is_over() => {
+            let found = session.get(SUBSCRIPTION, subscription).await?;
+            let cause = found.as_ref().and_then(problem);
+            return Err(timeout(session, &goal, cause.as_slice()));
+        }
+        plan => plan?,
+    };
+    session.approve_plan(&plan).await?;
+    report.progress(&format!(
+        "Approved InstallPlan {plan} for the Subscription: {subscription}"
+    ));
+    Ok(())
+}
+
+/// The condition of a Subscription that keeps it from progress.
+fn problem(subscription: &Value) -> Option<String> {
+    let conditions = subscription
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)?;
+    let bad = [
+        "ResolutionFailed",
+        "BundleUnpackFailed",
+        "CatalogSourcesUnhealthy",
+        "InstallPlanFailed",
+    ];
+    let found = conditions
+        .iter()
+        .find(|condition| bad.contains(&text(condition, "/type")) && text(condition, "/status") == "True")?;
+    Some(format!("{}: {}", text(found, "/type"), text(found, "/message")))
+}
+
+/// Waits until a ClusterServiceVersion is installed.
+pub(super) async fn succeeded(session: &Session<'_>, subscription: &str, csv: &str) -> Result<(), Failure> {
+    let report = session.report;
+    report.progress(&format!(
+        "Waiting for ClusterServiceVersion {csv:?} to reach 'Succeeded' phase"
+    ));
+    report.progress(&format!("  Waiting for ClusterServiceVersion {csv:?} to appear"));
+    let mut told = String::new();
+    let goal = format!("phase Succeeded of the ClusterServiceVersion {csv:?}");
+    let followed = session.until(CSV, csv, &goal, |found| {
+        let found = found?;
+        let phase = text(found, "/status/phase");
+        let (reason, message) = (text(found, "/status/reason"), text(found, "/status/message"));
+        let line = match phase {
+            "Succeeded" | "" => format!("{phase:?}"),
+            phase => format!("{phase:?}: {message}"),
+        };
+        if !phase.is_empty() && line != told {
+            report.progress(&format!("  Found ClusterServiceVersion {csv:?} phase: {line}"));
+            told = line;
+        }
+        match phase {
+            "Succeeded" => Some(Ok(())),
+            "Failed" => Some(Err(OlmError::Csv {
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                causes: String::new(),
+            })),
+            _ => None,
+        }
+    });
+    let plan = failed_plan(session, subscription);
+    let outcome = tokio::select! {
+        outcome = followed => outcome,
+        failed = plan => Ok(Err(failed?)),
+    };
+    match outcome {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.with_causes(&causes(session, csv).await?).into()),
+        Err(_) if session.is_over() => Err(timeout(session, &goal, &causes(session, csv).await?)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Waits until the InstallPlan of a Subscription fails; it does not return otherwise.
+async fn failed_plan(session: &Session<'_>, subscription: &str) -> Result<OlmError, Failure> {
+    let found = session.get(SUBSCRIPTION, subscription).await?.unwrap_or_default();
+    let name = text(&found, "/status/installPlanRef/name").to_owned();
+    let report = session.report;
+    let mut told = String::new();
+    let message = session
+        .until(INSTALL_PLAN, &name, "an outcome", |plan| {
+            let plan = plan?;
+            let message = text(plan, "/status/message");
+            if !message.is_empty() && message != told {
+                report.progress(&format!("  InstallPlan {name:?}: {message}"));
+                message.clone_into(&mut told);
+            }
+            (text(plan, "/status/phase") == "Failed").then(|| message.to_owned())
+        })
+        .await;
+    match message {
+        Ok(message) => Ok(OlmError::Plan { name, message }),
+        // The other wait reports that the time is over.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// What is known about the reason why an operator is not installed.
+async fn causes(session: &Session<'_>, csv: &str) -> Result<Vec<String>, Failure> {
+    let mut causes = Vec::new();
+    let Some(found) = session.get(CSV, csv).await? else {
+        return Ok(causes);
+    };
+    let requirements = found
+        .pointer("/status/requirementStatus")
+        .and_then(Value::as_array);
+    for requirement in requirements.into_iter().flatten() {
+        let status = text(requirement, "/status");
+        if !["Present", "DeploymentFound"].contains(&status) {
+            causes.push(format!(
+                "{} {} is {status}: {}",
+                text(requirement, "/kind"),
+                text(requirement, "/name"),
+                text(requirement, "/message")
+            ));
+        }
+    }
+    let deployments = found
+        .pointer("/spec/install/spec/deployments")
+        .and_then(Value::as_array);
+    let pods = session.list(POD).await?;
+    for name in deployments
+        .into_iter()
+        .flatten()
+        .map(|entry| text(entry, "/name"))
+    {
+        let Some(deployment) = session.get(DEPLOYMENT, name).await? else {
+            continue;
+        };
+        let conditions = deployment.pointer("/status/conditions").and_then(Value::as_array);
+        let bad = conditions.into_iter().flatten().find(|condition| {
+            condition["type"] == "ReplicaFailure" && condition["status"] == "True"
+                || condition["type"] == "Available" && condition["status"] == "False"
+        });
+        if let Some(condition) = bad {
+            causes.push(format!(
+                "deployment {name} has error: {}",
+                text(condition, "/message")
+            ));
+        }
+        let prefix = format!("{name}-");
+        for pod in pods
+            .iter()
+            .filter(|pod| text(pod, "/metadata/name").starts_with(&prefix))
+        {
+            if let Some(fault) = registry::fault(pod) {
+                causes.push(format!("pod {} has error: {fault}", text(pod, "/metadata/name")));
+            }
+        }
+    }
+    Ok(causes)
+}

@@ -1,0 +1,249 @@
+//! A cluster with Operator Lifecycle Manager, in one namespace: objects by kind, waits, and what is to be undone.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::OlmError;
+use crate::failure::Failure;
+use crate::process::api::{Api, ApiError};
+use crate::process::objects::text;
+use crate::report::Report;
+
+/// A resource that the commands use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resource {
+    /// The root of its API.
+    root: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+    /// The word for it in messages.
+    pub(super) word: &'static str,
+}
+
+const fn namespaced(root: &'static str, plural: &'static str, word: &'static str) -> Resource {
+    Resource {
+        root,
+        plural,
+        namespaced: true,
+        word,
+    }
+}
+
+const V1ALPHA1: &str = "/apis/operators.coreos.com/v1alpha1";
+pub(super) const CATALOG_SOURCE: Resource = namespaced(V1ALPHA1, "catalogsources", "catalogsource");
+pub(super) const SUBSCRIPTION: Resource = namespaced(V1ALPHA1, "subscriptions", "subscription");
+pub(super) const INSTALL_PLAN: Resource = namespaced(V1ALPHA1, "installplans", "installplan");
+pub(super) const CSV: Resource = namespaced(V1ALPHA1, "clusterserviceversions", "clusterserviceversion");
+pub(super) const OPERATOR_GROUP: Resource =
+    namespaced("/apis/operators.coreos.com/v1", "operatorgroups", "operatorgroup");
+pub(super) const CONFIG_MAP: Resource = namespaced("/api/v1", "configmaps", "configmap");
+pub(super) const POD: Resource = namespaced("/api/v1", "pods", "pod");
+pub(super) const DEPLOYMENT: Resource = namespaced("/apis/apps/v1", "deployments", "deployment");
+pub(super) const DEFINITION: Resource = Resource {
+    root: "/apis/apiextensions.k8s.io/v1",
+    plural: "customresourcedefinitions",
+    namespaced: false,
+    word: "customresourcedefinition",
+};
+
+/// A step that takes back what the command did.
+enum Undo {
+    Delete(Resource, String),
+    /// A merge patch that restores fields.
+    Restore(Resource, String, Value),
+}
+
+/// A connection with a namespace, a deadline and a record of what was done.
+pub(super) struct Session<'a> {
+    pub(super) api: Api,
+    pub(super) report: &'a Report,
+    pub(super) namespace: String,
+    deadline: Instant,
+    seconds: u64,
+    undo: Vec<Undo>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) async fn open(
+        api: Api,
+        namespace: Option<&str>,
+        timeout: Duration,
+        report: &'a Report,
+    ) -> Result<Self, Failure> {
+        if api.get(V1ALPHA1).await?.is_none() {
+            return Err(OlmError::NotInstalled.into());
+        }
+        let namespace = namespace.map_or_else(|| api.namespace().to_owned(), str::to_owned);
+        Ok(Self {
+            api,
+            report,
+            namespace,
+            deadline: Instant::now() + timeout,
+            seconds: timeout.as_secs(),
+            undo: Vec::new(),
+        })
+    }
+
+    pub(super) fn collection(&self, resource: Resource) -> String {
+        let Resource { root, plural, .. } = resource;
+        if resource.namespaced {
+            format!("{root}/namespaces/{}/{plural}", self.namespace)
+        } else {
+            format!("{root}/{plural}")
+        }
+    }
+
+    fn path(&self, resource: Resource, name: &str) -> String {
+        format!("{}/{name}", self.collection(resource))
+    }
+
+    pub(super) async fn get(&self, resource: Resource, name: &str) -> Result<Option<Value>, ApiError> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        self.api.get(&self.path(resource, name)).await
+    }
+
+    pub(super) async fn list(&self, resource: Resource) -> Result<Vec<Value>, ApiError> {
+        let list = self
+            .api
+            .get(&self.collection(resource))
+            .await?
+            .unwrap_or_default();
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Creates an object that must not exist; it is deleted again if the command fails.
+    pub(super) async fn create(&mut self, resource: Resource, object: &Value) -> Result<Value, Failure> {
+        let name = text(object, "/metadata/name").to_owned();
+        if self.get(resource, &name).await?.is_some() {
+            let namespace = self.namespace.clone();
+            let word = resource.word;
+            return Err(OlmError::Exists {
+                word,
+                name,
+                namespace,
+            }
+            .into());
+        }
+        // Recorded first: a request that is interrupted may have been carried out.
+        self.undo.push(Undo::Delete(resource, name));
+        Ok(self.api.create(&self.collection(resource), object).await?)
+    }
+
+    /// Records that an object is deleted if the command fails.
+    pub(super) fn delete_on_failure(&mut self, resource: Resource, name: &str) {
+        self.undo.push(Undo::Delete(resource, name.to_owned()));
+    }
+
+    /// Patches an object; if the command fails, `before` is patched back.
+    pub(super) async fn patch(
+        &mut self,
+        resource: Resource,
+        name: &str,
+        patch: &Value,
+        before: Value,
+    ) -> Result<(), Failure> {
+        self.undo.push(Undo::Restore(resource, name.to_owned(), before));
+        self.api.merge_patch(&self.path(resource, name), patch).await?;
+        Ok(())
+    }
+
+    /// The command has succeeded, or cannot be taken back any more.
+    pub(super) fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Deletes and restores what was done, last things first.
+    pub(super) async fn undo(&mut self) {
+        let steps: Vec<Undo> = self.undo.drain(..).rev().collect();
+        if steps.is_empty() {
+            return;
+        }
+        self.report.progress("Deleting what was created");
+        for step in steps {
+            let outcome = match &step {
+                Undo::Delete(resource, name) => {
+                    self.api.remove(&self.path(*resource, name)).await.map(|_| ())
+                }
+                Undo::Restore(resource, name, before) => self
+                    .api
+                    .merge_patch(&self.path(*resource, name), before)
+                    .await
+                    .map(|_| ()),
+            };
+            if let Err(error) = outcome {
+                let (Undo::Delete(resource, name) | Undo::Restore(resource, name, _)) = &step;
+                let warning = format!("{} {name:?} is left: {error}", resource.word);
+                self.report.warning(&warning, None);
+            }
+        }
+    }
+
+    /// Deletes an object; false if it was not there.
+    pub(super) async fn delete(&self, resource: Resource, name: &str) -> Result<bool, ApiError> {
+        self.api.remove(&self.path(resource, name)).await
+    }
+
+    /// Waits until an object is gone.
+    pub(super) async fn gone(&self, resource: Resource, name: &str) -> Result<(), Failure> {
+        let collection = self.collection(resource);
+        let mut left = Vec::new();
+        let gone = self.api.follow(&collection, name, |object| {
+            let finalizers = object.and_then(|object| object.pointer("/metadata/finalizers"));
+            left = finalizers.and_then(Value::as_array).cloned().unwrap_or_default();
+            object.is_none().then_some(())
+        });
+        match tokio::time::timeout_at(self.deadline, gone).await {
+            Ok(gone) => Ok(gone?),
+            Err(_) => Err(OlmError::NotDeleted {
+                word: resource.word,
+                name: name.to_owned(),
+                finalizers: json!(left).to_string(),
+            }
+            .into()),
+        }
+    }
+
+    /// Follows an object until `check` is content with it.
+    pub(super) async fn until<T>(
+        &self,
+        resource: Resource,
+        name: &str,
+        goal: &str,
+        check: impl FnMut(Option<&Value>) -> Option<T>,
+    ) -> Result<T, Failure> {
+        let collection = self.collection(resource);
+        let followed = self.api.follow(&collection, name, check);
+        match tokio::time::timeout_at(self.deadline, followed).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => Err(OlmError::Timeout {
+                goal: goal.to_owned(),
+                seconds: self.seconds,
+                causes: String::new(),
+            }
+            .into()),
+        }
+    }
+
+    /// The time limit in seconds.
+    pub(super) fn seconds(&self) -> u64 {
+        self.seconds
+    }
+
+    /// Approves an InstallPlan.
+    pub(super) async fn approve_plan(&self, name: &str) -> Result<(), ApiError> {
+        let patch = json!({"spec": {"approved": true}});
+        self.api
+            .merge_patch(&self.path(INSTALL_PLAN, name), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Returns true if the time of the command is over.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+}
