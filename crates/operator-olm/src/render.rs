@@ -15,10 +15,13 @@ use crate::catalog::{self, Property, RelatedImage};
 /// # Errors
 /// A kind that the bundle owns is not defined in it, or a name or property has no valid form.
 pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
+    check_texts(bundle)?;
     let provided = provided(bundle);
     check_owned(bundle, &provided)?;
     let mut properties = Properties::default();
-    for value in bundle.properties() {
+    // The package and its version are those of the annotations and the ClusterServiceVersion.
+    let written = bundle.properties().iter();
+    for value in written.filter(|value| text(value, "/type") != "olm.package") {
         properties.add(
             text(value, "/type"),
             value.get("value").cloned().unwrap_or_default(),
@@ -43,6 +46,11 @@ pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
     for dependency in bundle.dependencies() {
         let value = dependency.get("value").cloned().unwrap_or_default();
         match text(dependency, "/type") {
+            "olm.gvk" if value.is_object() => {
+                let part = |name: &str| text(&value, &format!("/{name}")).to_owned();
+                let value = json!({"group": part("group"), "kind": part("kind"), "version": part("version")});
+                properties.add("olm.gvk.required", value);
+            }
             "olm.gvk" => properties.add("olm.gvk.required", value),
             "olm.package" => {
                 let (package, range) = (text(&value, "/packageName"), text(&value, "/version"));
@@ -55,7 +63,12 @@ pub fn render(bundle: &Bundle, image: &str) -> Result<catalog::Bundle, String> {
     if !properties.has("olm.package") {
         let version = text(bundle.csv_manifest().value(), "/spec/version");
         let package = bundle.annotations.package();
-        properties.add("olm.package", json!({"packageName": package, "version": version}));
+        let mut value = json!({"packageName": package, "version": version});
+        let release = text(bundle.csv_manifest().value(), "/spec/release");
+        if !release.is_empty() {
+            value["release"] = release.into();
+        }
+        properties.add("olm.package", value);
     }
     let mut properties = properties.sorted();
     catalog::check_properties(&properties).map_err(|error| get_properties(bundle, &error))?;
@@ -128,14 +141,19 @@ impl<'a> Kind<'a> {
 fn provided(bundle: &Bundle) -> Vec<Kind<'_>> {
     let mut kinds = Vec::new();
     for (_, definition) in &bundle.crds {
-        for version in list(definition, "/spec/versions") {
-            kinds.push(Kind {
-                group: text(definition, "/spec/group"),
-                version: text(version, "/name"),
-                kind: text(definition, "/spec/names/kind"),
-                plural: text(definition, "/spec/names/plural"),
-            });
+        let versions = list(definition, "/spec/versions").iter();
+        let mut versions: Vec<&str> = versions.map(|version| text(version, "/name")).collect();
+        // The old form of v1beta1.
+        let single = text(definition, "/spec/version");
+        if versions.is_empty() && !single.is_empty() {
+            versions.push(single);
         }
+        kinds.extend(versions.into_iter().map(|version| Kind {
+            group: text(definition, "/spec/group"),
+            version,
+            kind: text(definition, "/spec/names/kind"),
+            plural: text(definition, "/spec/names/plural"),
+        }));
     }
     let services = bundle.csv_list("/spec/apiservicedefinitions/owned");
     kinds.extend(services.iter().map(Kind::of_service));
@@ -181,6 +199,51 @@ fn check_owned(bundle: &Bundle, provided: &[Kind<'_>]) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses values of other types where a text is needed; elsewhere they are read as text.
+fn check_texts(bundle: &Bundle) -> Result<(), String> {
+    let csv = bundle.csv_manifest().value();
+    let fault = |value: &Value, field: &str| {
+        let kind = catalog::go_kind(value);
+        format!("json: cannot unmarshal {kind} into Go struct field {field} of type string")
+    };
+    let is_wrong = |value: &&Value| !value.is_string() && !value.is_null();
+    if let Some(name) = csv.pointer("/metadata/name").filter(is_wrong) {
+        return Err(fault(name, "ObjectMeta.metadata.name"));
+    }
+    for map in ["annotations", "labels"] {
+        let entries = csv
+            .pointer(&format!("/metadata/{map}"))
+            .and_then(Value::as_object);
+        if let Some(value) = entries
+            .into_iter()
+            .flat_map(|entries| entries.values())
+            .find(is_wrong)
+        {
+            return Err(fault(value, &format!("ObjectMeta.metadata.{map}")));
+        }
+    }
+    if csv.get("spec").is_none() {
+        return Err(format!(
+            "error checking provided apis in bundle {}: error getting apiservice definitions: error unmarshaling into \
+             object map: unexpected end of JSON input",
+            bundle.name()
+        ));
+    }
+    for deployment in list(csv, "/spec/install/spec/deployments") {
+        for container in list(deployment, "/spec/template/spec/containers") {
+            if let Some(image) = container.get("image").filter(is_wrong) {
+                let field = "Container.Install.spec.Deployments.Spec.template.spec.containers.image";
+                let name = go::quote(bundle.name());
+                return Err(format!(
+                    "get related images for bundle {name}: {}",
+                    fault(image, field)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Properties without duplicates, by type and the text of the value.
 #[derive(Default)]
 struct Properties(BTreeMap<(String, String), Value>);
@@ -217,11 +280,13 @@ fn related_images(bundle: &Bundle, image: &str) -> Vec<RelatedImage> {
             "/spec/template/spec/initContainers",
         ] {
             for container in list(deployment, pointer) {
-                images.entry(text(container, "/image")).or_default();
+                let image = text(container, "/image");
+                if !image.is_empty() {
+                    images.entry(image).or_default();
+                }
             }
         }
     }
-    images.remove("");
     let images = images.into_iter();
     images
         .map(|(image, name)| RelatedImage {
