@@ -27,8 +27,8 @@ use crate::predicate::Predicate;
 use crate::queue::Requests;
 use crate::queue::driver::WorkQueue;
 pub use crate::queue::limiter::{Backoff, RateLimit, RateLimiter};
+use crate::queue::{PATIENCE, Queue};
 
-mod base_context;
 mod context;
 mod handle;
 mod options;
@@ -38,7 +38,6 @@ mod source;
 mod watch;
 mod worker;
 
-pub use base_context::BaseContext;
 pub use context::{Context, KeyContext};
 pub use handle::ControllerHandle;
 pub use options::ControllerOptions;
@@ -128,7 +127,6 @@ pub(crate) struct Host {
     pub(crate) metrics: Metrics,
     pub(crate) reconciles: TaskTracker,
     pub(crate) recorder: EventRecorder,
-    pub(crate) base: BaseContext,
 }
 
 /// The reason why a controller cannot run.
@@ -424,7 +422,7 @@ impl<K> Controller<K> {
         let sources = self.sources.into_iter();
         let sources = sources.map(|build| build(&cache, primary.as_ref(), filters.clone()));
         let sources = sources.collect::<Result<_, _>>()?;
-        let queue = options.new_queue.make(&name, options.rate_limit.limiter());
+        let queue = Queue::new(options.rate_limit.limiter(), PATIENCE);
         let shared = Shared {
             kind: primary.clone(),
             queue: WorkQueue::new(queue, options.priority_queue, host.metrics.queue(&name)),
@@ -432,7 +430,6 @@ impl<K> Controller<K> {
             client,
             reconciles: host.reconciles,
             recorder: host.recorder,
-            base: host.base,
             metrics: host.metrics.controller(&name, options.max_concurrent_reconciles),
             span: self.span,
             options,

@@ -41,9 +41,7 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{Cache, CacheOptions};
 use crate::client::Client;
 use crate::cluster::{self, Cluster};
-use crate::controller::{
-    BaseContext, Controller, ControllerError, ControllerHandle, ControllerOptions, Host, Use,
-};
+use crate::controller::{Controller, ControllerError, ControllerHandle, ControllerOptions, Host, Use};
 use crate::election::{Election, Leadership};
 use crate::error::Result;
 use crate::event_recorder::{self, EventRecorder, Recorder};
@@ -441,11 +439,6 @@ impl Manager {
         })
     }
 
-    /// What every reconcile and every runnable is given, as [`ManagerBuilder::base_context`] said.
-    pub fn base_context(&self) -> &BaseContext {
-        &self.inner.options.base_context
-    }
-
     /// Runs a controller: as soon as the manager runs, and only on the leader unless
     /// [`ControllerOptions::needs_leader_election`] is `false`.
     ///
@@ -481,7 +474,6 @@ impl Manager {
             metrics: self.inner.metrics.clone(),
             reconciles: self.inner.reconciles.clone(),
             recorder: self.inner.recorder.clone(),
-            base: options.base_context.clone(),
         }
     }
 

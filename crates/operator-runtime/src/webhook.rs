@@ -49,8 +49,7 @@
 //! ```
 //!
 //! # Others
-//! An [`AdmissionHandler`] answers requests about several kinds or about subresources, a [`MultiHandler`] is several of
-//! them behind one path, an [`Authenticator`] says whose a token is, and `raw` handlers answer in any way:
+//! An [`AdmissionHandler`] answers requests about several kinds or about subresources, an [`Authenticator`] says whose a token is, and `raw` handlers answer in any way:
 //! [`Manager::add_admission_handler`](crate::Manager::add_admission_handler) and its like serve them.
 //!
 //! # Certificates
@@ -72,7 +71,6 @@ mod body;
 mod conversion;
 mod denied;
 mod endpoint;
-mod multi;
 mod patch;
 mod registration;
 mod review;
@@ -82,7 +80,6 @@ pub use self::admission::{AdmissionHandler, Defaulter, Validator, Warnings};
 pub use self::authentication::{Authenticator, TokenRequest, TokenResponse};
 pub use self::conversion::{Conversion, Convertible, Lossy, hub_round_trip, round_trip};
 pub use self::denied::{Denied, FieldError};
-pub use self::multi::MultiHandler;
 pub(crate) use self::registration::Description;
 pub use self::registration::{
     FailurePolicy, MatchPolicy, ReinvocationPolicy, SideEffects, Webhook, WebhookOptions,

@@ -9,7 +9,7 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BaseContext, owned};
+use super::owned;
 use crate::client::{Client, ClientError, List, Written};
 use crate::error::{Error, Result};
 use crate::event_recorder::{EventRecorder, EventWriter};
@@ -37,7 +37,6 @@ pub struct Context<K> {
 pub struct KeyContext {
     pub(super) client: Client,
     pub(super) recorder: EventRecorder,
-    pub(super) base: BaseContext,
     pub(super) controller: Arc<str>,
     pub(super) reconcile_id: Arc<str>,
 }
@@ -223,11 +222,6 @@ impl KeyContext {
     /// Returns the event recorder, for events about any object.
     pub fn recorder(&self) -> &EventRecorder {
         &self.recorder
-    }
-
-    /// Returns the value of this type that [`BaseContext::with_value`] added, if there is one.
-    pub fn value<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.base.value()
     }
 
     /// Returns the object from the cache as soon as it exists and `is_ready` returns true. Until then it returns an error

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::queue::NewQueue;
 use crate::queue::limiter::RateLimit;
 
 /// How a controller works. What is `None` is as [`ManagerBuilder::controller_options`] says, and otherwise as the
@@ -36,11 +35,8 @@ pub struct ControllerOptions {
     pub needs_leader_election: Option<bool>,
     /// Whether the controller may have the name of another one of the manager; false. The two share their metrics then.
     pub skip_name_validation: Option<bool>,
-    /// Makes the queue of the controller, given its name and its rate limiter, in the place of the usual one.
-    pub new_queue: Option<NewQueue>,
     /// The span that the controller and its reconciles run in, such as one with values that all of its messages are to
-    /// have; that of the manager ([`BaseContext`](crate::controller::BaseContext)) unless said otherwise. The span of each
-    /// reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
+    /// have; none by default. The span of each reconcile ([`Controller::span`](crate::Controller::span)) is a child of it.
     pub parent_span: Option<Span>,
     /// Send every write of a reconcile, also those that would change nothing as far as the cache knows; false by default.
     /// [`Client::always_send`](crate::Client::always_send) does it for single writes.
@@ -59,7 +55,6 @@ pub(crate) struct Settings {
     pub(crate) warmup: bool,
     pub(crate) needs_leader_election: bool,
     pub(crate) skip_name_validation: bool,
-    pub(crate) new_queue: NewQueue,
     pub(crate) parent_span: Option<Span>,
     pub(crate) always_send: bool,
 }
@@ -80,7 +75,6 @@ impl ControllerOptions {
             warmup: self.warmup.or(other.warmup),
             needs_leader_election: self.needs_leader_election.or(other.needs_leader_election),
             skip_name_validation: self.skip_name_validation.or(other.skip_name_validation),
-            new_queue: self.new_queue.or_else(|| other.new_queue.clone()),
             parent_span: self.parent_span.or_else(|| other.parent_span.clone()),
             always_send: self.always_send.or(other.always_send),
         }
@@ -109,7 +103,6 @@ impl Settings {
             warmup: options.warmup.unwrap_or(false),
             needs_leader_election: options.needs_leader_election.unwrap_or(true),
             skip_name_validation: options.skip_name_validation.unwrap_or(false),
-            new_queue: options.new_queue.clone().unwrap_or_default(),
             parent_span: options.parent_span.clone(),
             always_send: options.always_send.unwrap_or(false),
         }

@@ -12,9 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
 
-use super::{
-    Action, BaseContext, ControllerError, KeyContext, Reconcile, Request, Requeue, Settings, Source,
-};
+use super::{Action, ControllerError, KeyContext, Reconcile, Request, Requeue, Settings, Source};
 use crate::cache::skips::Origin;
 use crate::client::{Client, Current, within};
 use crate::error::{Error, Result, Retry, panic_text};
@@ -58,7 +56,6 @@ pub(crate) struct Shared {
     /// Runs every reconcile of the manager.
     pub(crate) reconciles: TaskTracker,
     pub(crate) recorder: EventRecorder,
-    pub(crate) base: BaseContext,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) span: Option<MakeSpan>,
 }
@@ -258,7 +255,6 @@ impl Shared {
         let ctx = KeyContext {
             client: self.client.clone(),
             recorder: self.recorder.clone(),
-            base: self.base.clone(),
             controller: self.name.clone(),
             reconcile_id: id.into(),
         };

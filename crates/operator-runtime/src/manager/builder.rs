@@ -18,7 +18,7 @@ use super::{Args, Inner, Manager, ManagerError, Member, Phase, Setup};
 use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
-use crate::controller::{BaseContext, ControllerOptions};
+use crate::controller::ControllerOptions;
 use crate::election::{Election, LeaderElection, Leadership, Timing};
 use crate::event_recorder;
 use crate::health::Checks;
@@ -33,7 +33,6 @@ pub(super) struct Options {
     namespaces: Vec<String>,
     pub(super) controllers: ControllerOptions,
     pub(super) group_kind_concurrency: BTreeMap<String, usize>,
-    pub(super) base_context: BaseContext,
     health_probe_bind_address: String,
     metrics: MetricsOptions,
     webhook: WebhookOptions,
@@ -132,7 +131,6 @@ impl ManagerBuilder {
                 namespaces: Vec::new(),
                 controllers: ControllerOptions::default(),
                 group_kind_concurrency: BTreeMap::new(),
-                base_context: BaseContext::new(),
                 health_probe_bind_address: String::new(),
                 metrics: MetricsOptions::default(),
                 webhook: WebhookOptions::default(),
@@ -357,12 +355,6 @@ impl ManagerBuilder {
     /// which is how a [`Kind`](crate::Kind) prints.
     pub fn group_kind_concurrency(mut self, kind: &str, count: usize) -> Self {
         self.options.group_kind_concurrency.insert(kind.to_owned(), count);
-        self
-    }
-
-    /// What every reconcile and every runnable is given: a span for the log, and values. Nothing by default.
-    pub fn base_context(mut self, context: BaseContext) -> Self {
-        self.options.base_context = context;
         self
     }
 

@@ -11,7 +11,6 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span};
 
 use super::runnable::{Group, Member};
 use super::{Inner, ManagerError, Phase, Setup};
@@ -45,7 +44,6 @@ struct Tasks {
     abort: CancellationToken,
     tasks: JoinSet<()>,
     failures: mpsc::UnboundedSender<Error>,
-    span: Span,
 }
 
 /// Runs the manager from start to end.
@@ -56,7 +54,7 @@ pub(super) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let (failures, mut failed) = mpsc::unbounded_channel();
-    let mut groups = Groups::new(&failures, inner.options.base_context.span());
+    let mut groups = Groups::new(&failures);
     let mut election = setup.election.take();
     tracing::info!(manager = inner.options.name, "Starting manager");
     groups.start(inner, setup);
@@ -159,13 +157,12 @@ fn election_panic(panic: &(dyn Any + Send)) -> Error {
 // === impl Groups ===
 
 impl Groups {
-    fn new(failures: &mpsc::UnboundedSender<Error>, span: &Span) -> Self {
+    fn new(failures: &mpsc::UnboundedSender<Error>) -> Self {
         let tasks = || Tasks {
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             tasks: JoinSet::new(),
             failures: failures.clone(),
-            span: span.clone(),
         };
         Self {
             events: tasks(),
@@ -312,7 +309,7 @@ impl Tasks {
                 let _ = failures.send(error);
             }
         };
-        self.tasks.spawn(task.instrument(self.span.clone()));
+        self.tasks.spawn(task);
     }
 
     async fn stop(&mut self) {

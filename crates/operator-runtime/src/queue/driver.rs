@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::state::{Add, Counts, Popped, RateLimitingQueue};
+use super::state::{Add, Counts, Popped, Queue};
 use crate::cache::skips::Requeue;
 use crate::metrics::{QueueMetrics, Running};
 use crate::object::ObjectKey;
@@ -27,7 +27,7 @@ pub(crate) struct WorkQueue {
 
 #[derive(Debug)]
 struct State {
-    queue: Box<dyn RateLimitingQueue>,
+    queue: Queue<ObjectKey>,
     /// The counts that the metrics have already.
     counted: Counts,
     stopped: bool,
@@ -63,11 +63,7 @@ pub(crate) enum Next {
 // === impl WorkQueue ===
 
 impl WorkQueue {
-    pub(crate) fn new(
-        queue: Box<dyn RateLimitingQueue>,
-        prioritized: bool,
-        metrics: QueueMetrics,
-    ) -> Arc<Self> {
+    pub(crate) fn new(queue: Queue<ObjectKey>, prioritized: bool, metrics: QueueMetrics) -> Arc<Self> {
         let queue = Arc::new(Self {
             state: Mutex::new(State {
                 queue,
@@ -218,11 +214,11 @@ impl State {
 mod tests {
     use super::*;
     use crate::metrics::Metrics;
+    use crate::queue::PATIENCE;
     use crate::queue::limiter::{Backoff, RateLimit};
-    use crate::queue::state::NewQueue;
 
     fn new(prioritized: bool, metrics: QueueMetrics) -> Arc<WorkQueue> {
-        let queue = NewQueue::default().make("tester", RateLimit::default().limiter());
+        let queue = Queue::new(RateLimit::default().limiter(), PATIENCE);
         WorkQueue::new(queue, prioritized, metrics)
     }
 
@@ -446,7 +442,7 @@ mod tests {
             base: hours(1),
             max: hours(100),
         });
-        let queue = NewQueue::default().make("tester", limit.limiter());
+        let queue = Queue::new(limit.limiter(), PATIENCE);
         let queue = WorkQueue::new(queue, true, QueueMetrics::default());
         for (next, wait) in [
             (Next::Backoff, Some(hours(1))),

@@ -4,11 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::limiter::RateLimiter;
-use crate::object::ObjectKey;
 
 /// While keys starve, one of so many served keys is the oldest.
 const SHARE: u32 = 10;
@@ -46,81 +44,12 @@ pub struct Popped<K> {
 
 /// Counters of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Keys that became ready, at once or after their delay: `workqueue_adds_total`.
     pub adds: u64,
     /// Keys that were added with a delay: `workqueue_retries_total`.
     pub retries: u64,
 }
-
-/// The queue of a controller. It decides and never waits: time comes in as an argument. [`Queue`] is the usual
-/// one; [`ControllerOptions::new_queue`](crate::ControllerOptions::new_queue) takes another one, which mostly has a
-/// [`Queue`] inside and changes what it is asked.
-///
-/// Whatever it does, a key that it handed out must not be handed out again before `done`, and a key that was added while
-/// it ran must be afterwards.
-///
-/// ```
-/// use std::time::Instant;
-/// use operator_runtime::queue::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
-/// use operator_runtime::{ControllerOptions, ObjectKey};
-///
-/// /// Whatever is in `kube-system` goes first.
-/// #[derive(Debug)]
-/// struct SystemFirst(Queue<ObjectKey>);
-///
-/// impl RateLimitingQueue for SystemFirst {
-///     fn add(&mut self, key: ObjectKey, mut add: Add, now: Instant) {
-///         if key.namespace() == Some("kube-system") {
-///             add.priority += 1000;
-///         }
-///         self.0.add(key, add, now);
-///     }
-///     fn forget(&mut self, key: &ObjectKey) { self.0.forget(key) }
-///     fn pop(&mut self, now: Instant) -> Option<Popped<ObjectKey>> { self.0.pop(now) }
-///     fn done(&mut self, key: &ObjectKey, now: Instant) { self.0.done(key, now) }
-///     fn next_ready(&self) -> Option<Instant> { self.0.next_ready() }
-///     fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> { self.0.depth(now) }
-///     fn counts(&self) -> Counts { self.0.counts() }
-/// }
-///
-/// let options = ControllerOptions {
-///     new_queue: Some(NewQueue::new(|_controller, limiter| {
-///         Box::new(SystemFirst(Queue::new(limiter, NewQueue::PATIENCE)))
-///     })),
-///     ..ControllerOptions::default()
-/// };
-/// # let _ = options;
-/// ```
-pub trait RateLimitingQueue<K = ObjectKey>: Debug + Send {
-    /// Adds a key.
-    fn add(&mut self, key: K, add: Add, now: Instant);
-
-    /// Forgets the failures of a key; the key itself stays where it is.
-    fn forget(&mut self, key: &K);
-
-    /// Hands out the next key that is ready; it is running until `done`.
-    fn pop(&mut self, now: Instant) -> Option<Popped<K>>;
-
-    /// Ends the run of a key.
-    fn done(&mut self, key: &K, now: Instant);
-
-    /// Returns the time at which the next key becomes ready, unless one is added.
-    fn next_ready(&self) -> Option<Instant>;
-
-    /// Returns the number of ready keys of each priority, including keys that run and were added again.
-    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)>;
-
-    /// Returns the counters.
-    fn counts(&self) -> Counts;
-}
-
-/// Makes the queue of a controller, given its name and its rate limiter; see [`RateLimitingQueue`] for one that is not the
-/// usual one.
-#[derive(Clone)]
-pub struct NewQueue(Arc<Make>);
-
-type Make = dyn Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync;
 
 /// The queue of a controller, as a value: it decides which key is next, and never waits.
 ///
@@ -226,19 +155,8 @@ impl<K: Clone + Ord + Debug> Queue<K> {
         }
     }
 
-    /// Adds a key after the wait that its failures so far demand, and counts one failure more; says whether the key
-    /// was not there before.
-    pub fn add_rate_limited(&mut self, key: K, priority: i32, now: Instant) -> bool {
-        let add = Add {
-            priority,
-            rate_limited: true,
-            ..Add::default()
-        };
-        self.add(key, add, now)
-    }
-
     /// Forgets the failures of a key; the key itself stays where it is.
-    pub fn forget(&mut self, key: &K) {
+    pub(crate) fn forget(&mut self, key: &K) {
         self.limiter.forget(key);
     }
 
@@ -271,21 +189,21 @@ impl<K: Clone + Ord + Debug> Queue<K> {
 
     /// The moment at which the first of the waiting keys becomes ready: when to look again where [`Queue::pop`] has
     /// nothing.
-    pub fn next_ready(&self) -> Option<Instant> {
+    pub(crate) fn next_ready(&self) -> Option<Instant> {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
     /// Returns the number of ready keys of each priority, the highest priority first: the metric `workqueue_depth`. Keys that run
     /// and are to run again count, too. A priority that is in use no more stays, with 0, so that dashboards see it end;
     /// beyond 25 priorities those are dropped.
-    pub fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
+    pub(crate) fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
         self.promote(now);
         let depth = self.depth.iter().rev();
         depth.map(|(priority, count)| (*priority, *count)).collect()
     }
 
     /// Returns the counters. Keys whose delay is over are counted by the next call that asks for a key or for the depth.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
@@ -381,36 +299,6 @@ impl<K: Clone + Ord + Debug> Queue<K> {
     }
 }
 
-impl<K: Clone + Ord + Debug + Send> RateLimitingQueue<K> for Queue<K> {
-    fn add(&mut self, key: K, add: Add, now: Instant) {
-        Queue::add(self, key, add, now);
-    }
-
-    fn forget(&mut self, key: &K) {
-        Queue::forget(self, key);
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<Popped<K>> {
-        Queue::pop(self, now)
-    }
-
-    fn done(&mut self, key: &K, now: Instant) {
-        Queue::done(self, key, now);
-    }
-
-    fn next_ready(&self) -> Option<Instant> {
-        Queue::next_ready(self)
-    }
-
-    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
-        Queue::depth(self, now)
-    }
-
-    fn counts(&self) -> Counts {
-        Queue::counts(self)
-    }
-}
-
 impl<K: Debug> Debug for Queue<K> {
     /// The keys in the order in which they are due, those that run, and those that are to run again after that.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -432,37 +320,6 @@ impl<K: Debug> Debug for Queue<K> {
             .field("running", &self.running)
             .field("again", &parked.map(|(key, _)| key).collect::<Vec<_>>())
             .finish_non_exhaustive()
-    }
-}
-
-// === impl NewQueue ===
-
-impl NewQueue {
-    /// The time after which ready keys get a share of the workers whatever their priority: one minute.
-    pub const PATIENCE: Duration = Duration::from_secs(60);
-
-    /// Makes the queue with this function, which is given the name of the controller and its rate limiter.
-    pub fn new(
-        make: impl Fn(&str, Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(make))
-    }
-
-    pub(crate) fn make(&self, controller: &str, limiter: Box<dyn RateLimiter>) -> Box<dyn RateLimitingQueue> {
-        (self.0)(controller, limiter)
-    }
-}
-
-impl Default for NewQueue {
-    /// A [`Queue`] with [`NewQueue::PATIENCE`].
-    fn default() -> Self {
-        Self::new(|_, limiter| Box::new(Queue::new(limiter, Self::PATIENCE)))
-    }
-}
-
-impl Debug for NewQueue {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("NewQueue")
     }
 }
 

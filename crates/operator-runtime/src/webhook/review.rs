@@ -197,16 +197,6 @@ impl AdmissionResponse {
         self
     }
 
-    /// Adds what another handler says that lets the request pass, too.
-    pub(super) fn append(&mut self, other: Self) {
-        if let Some(patch) = other.patch {
-            let patches = self.patch.get_or_insert_with(|| json_patch::Patch(Vec::new()));
-            patches.0.extend(patch.0);
-        }
-        self.warnings.extend(other.warnings);
-        self.audit_annotations.extend(other.audit_annotations);
-    }
-
     /// Returns true if the request may pass.
     pub fn is_allowed(&self) -> bool {
         self.allowed

@@ -546,50 +546,6 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
     assert!(text.contains(&in_flight), "{text}");
 }
 
-/// Says the same to everybody.
-struct Says(AdmissionResponse);
-
-impl AdmissionHandler for Says {
-    async fn handle(&self, _: AdmissionRequest) -> AdmissionResponse {
-        self.0.clone()
-    }
-}
-
-#[tokio::test]
-async fn several_handlers_answer_as_one() {
-    let adds = |path: &str| {
-        let patch = serde_json::from_value(json!([{"op": "add", "path": path, "value": 1}])).unwrap();
-        Says(AdmissionResponse::patched(patch).warnings([path.to_owned()]))
-    };
-    let request = json!({"operation": "CREATE", "object": {}});
-    let ask = async |handler: MultiHandler| {
-        let server = WebhookServer::new().handler("/multi", handler).unwrap();
-        review_by(&counted(server), "/multi", &request).await
-    };
-
-    let both = ask(MultiHandler::new().and(adds("/a")).and(Open).and(adds("/b"))).await;
-    let patch: k8s_openapi::ByteString = serde_json::from_value(both["patch"].clone()).unwrap();
-    let patch: Value = serde_json::from_slice(&patch.0).unwrap();
-    let paths: Vec<_> = patch
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|change| &change["path"])
-        .collect();
-    assert_eq!(json!(paths), json!(["/a", "/b"]));
-    assert_eq!(both["warnings"], json!(["/a", "/b"]));
-
-    let no = |text: &str| Says(AdmissionResponse::denied(Denied::new(text)));
-    let refused = ask(MultiHandler::new()
-        .and(adds("/a"))
-        .and(no("first"))
-        .and(no("second")))
-    .await;
-    assert_eq!(refused["status"]["message"], "first");
-    assert_eq!(refused["patch"], Value::Null);
-    assert_eq!(ask(MultiHandler::new()).await["allowed"], true);
-}
-
 /// Knows the tokens that begin with `robot:`.
 struct Robots;
 

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::wait::await_condition;
 use operator_runtime::Client;
 use operator_runtime::cache::CacheOptions;
-use operator_runtime::controller::BaseContext;
 use operator_runtime::election::Election;
 use operator_runtime::manager::{ManagerBuilder, Runnable};
 use operator_runtime::prelude::*;
@@ -376,43 +375,6 @@ fn spans() -> Vec<String> {
         span.scope().map(|span| span.name().to_owned()).collect()
     });
     names.unwrap_or_default()
-}
-
-#[tokio::test]
-async fn base_context_reaches_reconciles_and_runnables() {
-    let _log = tracing::subscriber::set_default(Registry::default());
-    let bench = Bench::new().await;
-    bench.create("a", 1).await;
-    let context = BaseContext::new()
-        .in_span(tracing::info_span!("operator"))
-        .with_value("eu-1".to_owned())
-        .with_value(7_u16);
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.base_context(context).build().await.unwrap();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let seen = tell.clone();
-    let _ = reconcile_widgets(&manager, move |ctx: KeyContext, _| {
-        let _ = seen.send((spans(), ctx.value::<String>().cloned()));
-        assert_eq!(ctx.value::<u16>(), Some(&7));
-        assert_eq!(ctx.value::<u32>(), None);
-        async { Ok(Action::done()) }
-    });
-    let region = manager.base_context().value::<String>().cloned();
-    let runnable = Runnable::new("runnable", move |_| async move {
-        let _ = tell.send((spans(), region));
-        Ok(())
-    });
-    let running = run(&manager);
-    let value = Some("eu-1".to_owned());
-    let (spans, found) = in_time(told.recv()).await.unwrap();
-    assert_eq!(
-        (spans.join(" in "), found),
-        ("reconcile in operator".to_owned(), value.clone())
-    );
-    manager.add(runnable).unwrap();
-    let (spans, found) = in_time(told.recv()).await.unwrap();
-    assert_eq!((spans.join(" in "), found), ("operator".to_owned(), value));
-    running.end().await.unwrap();
 }
 
 #[tokio::test]

@@ -2,20 +2,20 @@
 //! the operator's own.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_runtime::cache::ListOptions;
 use operator_runtime::event::Event;
+use operator_runtime::queue::Add;
 use operator_runtime::queue::Requests;
-use operator_runtime::queue::{Add, Counts, NewQueue, Popped, Queue, RateLimitingQueue};
 use operator_runtime::{ControllerOptions, Kind, handler, prelude::*};
 use serde_json::json;
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{Bench, Widget, config_map, in_time, key, observe_widgets, plain_teller, run, teller};
+use crate::support::{Bench, Widget, config_map, in_time, key, plain_teller, run, teller};
 
 async fn create(bench: &Bench, name: &str) {
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -206,87 +206,6 @@ async fn controller_is_told_what_else_to_watch() {
     running.end().await.unwrap();
     let error = controller.watch(Watch::new().handler(named("late"))).unwrap_err();
     assert_eq!(error.to_string(), "controller widget has stopped");
-}
-
-/// Serves whoever was added last first.
-#[derive(Debug)]
-struct LastFirst {
-    inner: Queue<Request>,
-    next: i32,
-}
-
-impl RateLimitingQueue for LastFirst {
-    fn add(&mut self, key: Request, add: Add, now: Instant) {
-        self.next += 1;
-        let priority = self.next;
-        self.inner.add(key, Add { priority, ..add }, now);
-    }
-
-    fn forget(&mut self, key: &Request) {
-        self.inner.forget(key);
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<Popped<Request>> {
-        self.inner.pop(now)
-    }
-
-    fn done(&mut self, key: &Request, now: Instant) {
-        self.inner.done(key, now);
-    }
-
-    fn next_ready(&self) -> Option<Instant> {
-        self.inner.next_ready()
-    }
-
-    fn depth(&mut self, now: Instant) -> Vec<(i32, usize)> {
-        self.inner.depth(now)
-    }
-
-    fn counts(&self) -> Counts {
-        self.inner.counts()
-    }
-}
-
-#[tokio::test]
-async fn queue_of_ones_own_decides_who_is_next() {
-    let bench = Bench::new().await;
-    for name in ["a", "b", "c"] {
-        bench.create(name, 1).await;
-    }
-    let of = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let names = of.clone();
-    let new_queue = NewQueue::new(move |controller, limiter| {
-        names.lock().push(controller.to_owned());
-        let inner = Queue::new(limiter, NewQueue::PATIENCE);
-        Box::new(LastFirst { inner, next: 0 })
-    });
-    let options = ControllerOptions {
-        new_queue: Some(new_queue),
-        ..ControllerOptions::default()
-    };
-    let manager = Manager::builder("tester").client(bench.client.clone());
-    let manager = manager.controller_options(options).build().await.unwrap();
-    let mut told = observe_widgets(&manager);
-    assert_eq!(*of.lock(), ["widget"]);
-    let running = run(&manager);
-    let mut served = Vec::new();
-    for _ in 0..3 {
-        served.push(told.next().await.0.name().to_owned());
-    }
-    // The first list comes in any order, and is served in the opposite one.
-    let metrics = manager.metrics().to_text();
-    for priority in 1..=3 {
-        let line =
-            format!("workqueue_depth{{name=\"widget\",controller=\"widget\",priority=\"{priority}\"}} 0\n");
-        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
-    }
-    assert!(
-        metrics.contains("workqueue_adds_total{name=\"widget\",controller=\"widget\"} 3\n"),
-        "{metrics}"
-    );
-    served.sort();
-    assert_eq!(served, ["a", "b", "c"]);
-    running.end().await.unwrap();
 }
 
 #[tokio::test]

@@ -5,6 +5,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::queue::limiter::{Backoff, Exponential};
 
+/// Adds a key that failed.
+const FAILED: Add = Add {
+    priority: 0,
+    after: Duration::ZERO,
+    rate_limited: true,
+};
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A queue and a clock that the test moves.
@@ -156,13 +163,13 @@ fn delay_set_while_running_counts_from_when_it_was_set() {
 fn forget_starts_the_backoff_anew() {
     let mut bench = Bench::new();
     for _ in 0..5 {
-        bench.queue.add_rate_limited("a", 0, bench.now);
+        bench.queue.add("a", FAILED, bench.now);
         bench.pass(80);
         assert_eq!(bench.pop(), Some("a"));
         bench.done("a");
     }
     bench.queue.forget(&"a");
-    bench.queue.add_rate_limited("a", 0, bench.now);
+    bench.queue.add("a", FAILED, bench.now);
     bench.pass(5);
     assert_eq!(bench.pop(), Some("a"));
 }
@@ -358,7 +365,7 @@ proptest! {
                     let failed = &mut failures[usize::from(key)];
                     let wait = Duration::from_secs(8.min(1 << (*failed).min(10)));
                     *failed += 1;
-                    queue.add_rate_limited(key, 0, now);
+                    queue.add(key, FAILED, now);
                     model.add(key, 0, now + wait, now);
                 }
                 Step::Forget(key) => {
@@ -410,7 +417,7 @@ proptest! {
                     owed.insert(key);
                 }
                 Step::Fail(key) => {
-                    queue.add_rate_limited(key, 0, now);
+                    queue.add(key, FAILED, now);
                     owed.insert(key);
                 }
                 Step::Forget(key) => queue.forget(&key),
