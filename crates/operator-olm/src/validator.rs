@@ -19,6 +19,7 @@ mod good_practices;
 pub mod multiarch;
 mod object;
 mod object_metadata;
+mod olmv1;
 mod operatorhub;
 mod removed_apis;
 mod strict;
@@ -28,6 +29,7 @@ pub(crate) use crd::converted as converted_crd;
 pub(crate) use csv::api_of;
 pub(crate) use example::{Examples, examples};
 pub use format::format;
+pub(crate) use object_metadata::SUPPORTED;
 
 /// The input of a validator beside the bundle.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +119,12 @@ pub const OPTIONAL: &[Optional] = &[
         suite: SUITE,
         description: "recommendations: resource requests, descriptions, names, permissions",
         run: good_practices::validate,
+    },
+    Optional {
+        name: "olmv1",
+        suite: None,
+        description: "OLM v1 accepts the bundle: no dependencies, no API services, valid webhooks and install modes",
+        run: olmv1::validate,
     },
     Optional {
         name: "strict",

@@ -95,3 +95,48 @@ fn the_scorecard_runs_the_tests_that_are_selected() {
     assert_eq!(json["items"][0]["status"]["results"][0]["state"], "pass");
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn external_validators_add_findings() {
+    let dir = bundle();
+    let script = "#!/bin/sh\ntest -d \"$1/manifests\" && printf '{\"Name\": \"x\", \"Errors\": [{\"Type\": \"T\", \"Level\": \"Error\", \"Field\": \"f\", \"BadValue\": \"v\", \"Detail\": \"not good\"}]}'\n";
+    dir.write("check", script);
+    let path = dir.path.join("check");
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let arguments = [
+        "bundle",
+        "validate",
+        "bundle",
+        "--alpha-select-external",
+        "./check",
+    ];
+    let (code, text) = printed(&dir, &arguments);
+    assert_eq!(
+        (code, text.as_str()),
+        (1, "level=error msg=\"Error: Field f, Value v: not good\"\n")
+    );
+    dir.write("check", "#!/bin/sh\necho no >&2\n");
+    let errors = dir.fails(&arguments);
+    assert!(errors.contains("it printed nothing; it wrote \"no\""), "{errors}");
+}
+
+#[test]
+fn bundles_that_olm_v1_refuses_are_found() {
+    let dir = bundle();
+    let arguments = ["bundle", "validate", "bundle", "--select-optional", "name=olmv1"];
+    assert_eq!(printed(&dir, &arguments), (0, String::new()));
+    dir.write(
+        "bundle/metadata/dependencies.yaml",
+        "dependencies:\n- type: olm.gvk\n  value: {group: a.b, version: v1, kind: K}\n",
+    );
+    let (code, text) = printed(&dir, &arguments);
+    assert_eq!(code, 1);
+    assert!(
+        text.contains(
+            r#"has a dependency declared via property \"olm.gvk.required\" which is currently not supported"#
+        ),
+        "{text}"
+    );
+}

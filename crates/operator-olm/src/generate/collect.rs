@@ -6,24 +6,17 @@ use apimachinery::object;
 use serde_json::Value;
 
 use super::{GenerateError, shapes};
+use crate::validator::SUPPORTED;
 
-/// Kinds that a bundle can contain beside those that are described by the ClusterServiceVersion.
-const SUPPORTED: [&str; 15] = [
-    "Secret",
-    "ConfigMap",
-    "PrometheusRule",
-    "ServiceMonitor",
-    "PodMonitor",
-    "PodDisruptionBudget",
-    "PriorityClass",
-    "VerticalPodAutoscaler",
-    "NetworkPolicy",
-    "ConsoleYAMLSample",
-    "ConsoleQuickStart",
-    "ConsoleCLIDownload",
-    "ConsoleLink",
-    "ConsolePlugin",
-    "ClusterServiceVersion",
+/// Supported kinds that are not copied as they are, by their group: see [`Objects::add`].
+const PARTS: [&str; 7] = [
+    "CustomResourceDefinition",
+    "Service",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
 ];
 
 /// The objects of an operator by kind, each in the order of the input.
@@ -69,7 +62,7 @@ impl Objects {
             let key = (group.to_owned(), version.to_owned(), kind(&value).to_owned());
             if defined.contains(&key) {
                 objects.examples.push(value);
-            } else if SUPPORTED.contains(&kind(&value)) {
+            } else if SUPPORTED.contains(&kind(&value)) && !PARTS.contains(&kind(&value)) {
                 objects.others.push(value);
             } else {
                 let name = format!("{} {}", kind(&value), object::name(&value));

@@ -40,6 +40,10 @@ pub(crate) struct BundleValidateArgs {
     /// Values for optional validators, such as k8s-version=1.25 or index-path=bundle.Dockerfile.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub(crate) optional_values: Vec<String>,
+    /// Run these programs as validators, with `:` between their paths: each gets the directory as its argument, and
+    /// prints its findings as JSON.
+    #[arg(long, value_name = "PROGRAM[:PROGRAM]")]
+    pub(crate) alpha_select_external: Option<String>,
     /// List the optional validators.
     #[arg(long)]
     pub(crate) list_optional: bool,

@@ -1,5 +1,6 @@
 //! `bundle validate`: a bundle directory against the validators of the Operator Lifecycle Manager.
 
+mod external;
 mod output;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub(crate) enum BundleError {
     SelectorSyntax { selector: String, reason: String },
     #[error("invalid value {0:?} of --optional-values: it must be KEY=VALUE")]
     Value(String),
+    #[error("the external validator {program} failed: {reason}")]
+    External { program: String, reason: String },
     #[error("cannot read {path}: {reason}")]
     File { path: String, reason: String },
 }
@@ -54,6 +57,9 @@ impl Hinted for BundleError {
             Self::Selector(_) => "list the labels with --list-optional".to_owned(),
             Self::SelectorSyntax { .. } => "write labels such as name=good-practices".to_owned(),
             Self::Value(_) => "write, for example, --optional-values k8s-version=1.25".to_owned(),
+            Self::External { .. } => {
+                "name a program that prints {\"Name\", \"Errors\", \"Warnings\"} as JSON".to_owned()
+            }
             Self::File { .. } => "name a file that exists and can be read".to_owned(),
         })
     }
@@ -106,6 +112,9 @@ fn validate(args: &BundleValidateArgs, report: &Report) -> Result<ExitCode, Fail
             loaded = load(place)?;
             findings = self::findings(&loaded, &selected, &options);
         }
+    }
+    if let Some(programs) = &args.alpha_select_external {
+        findings.extend(external::run(programs, place)?);
     }
     output::print(&loaded.files, &findings, args.output, report);
     Ok(if findings.iter().any(Finding::is_error) {
