@@ -97,7 +97,7 @@ fn check(samples: &'static [&'static str], claim: fn(&[u8])) {
         cases: std::env::var("PROPTEST_CASES")
             .ok()
             .and_then(|cases| cases.parse().ok())
-            .unwrap_or(300),
+            .unwrap_or(50),
         failure_persistence: None,
         ..Config::default()
     });

@@ -80,6 +80,7 @@ impl Linted {
 const DERIVES: &str = "#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]\n";
 
 #[test]
+#[ignore = "slow: builds a project several times"]
 fn types_are_linted_by_type_and_field() {
     let linted = Linted::new();
     let before = linted.dir.files();
