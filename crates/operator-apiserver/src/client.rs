@@ -304,6 +304,7 @@ impl Client {
             options: Value::Null,
             warnings: Warnings::default(),
             in_collection: false,
+            conversions: Arc::default(),
             deadline: None,
         })
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 pub(crate) use self::warnings::Warnings;
 use crate::identity::authn::User;
 use crate::resource::Definition;
+use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::status::{self, Status};
 
 /// A write: to what, by whom, how.
@@ -33,6 +34,8 @@ pub(crate) struct Write {
     pub(crate) warnings: Warnings,
     /// The object is one of many that a request deletes: admission does not see its name.
     pub(crate) in_collection: bool,
+    /// Conversions to the versions that managers of fields have used.
+    pub(crate) conversions: Arc<ConversionMemo>,
     /// When the time of the request ends.
     pub(crate) deadline: Option<tokio::time::Instant>,
 }

@@ -188,6 +188,13 @@ impl FieldManager {
         self
     }
 
+    /// Replaces the converter between the versions of the kind, for the writes of one request.
+    #[must_use]
+    pub fn with_converter(mut self, converter: Arc<dyn Converter>) -> Self {
+        self.converter = converter;
+        self
+    }
+
     fn updater(&self) -> Updater<'_> {
         Updater {
             schemas: &self.settings.schemas,

@@ -126,6 +126,7 @@ pub(crate) fn write(call: &Call, definition: &Arc<Definition>) -> Result<Write, 
         options: options::given(call),
         warnings: call.warnings.clone(),
         in_collection: false,
+        conversions: Arc::default(),
         deadline: call.deadline,
     })
 }

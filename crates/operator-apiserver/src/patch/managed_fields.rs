@@ -1,5 +1,6 @@
 //! Who owns which field: the one door to structured-merge.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use structured_merge::{
     ApplyError, ConvertError, Converter, FieldManager, FieldSet, PathElement, Schema, Settings,
 };
 
+use crate::resource::crd::conversion;
+use crate::resource::crd::conversion_memo::ConversionMemo;
 use crate::resource::{Definition, Source};
 use crate::status::{self, Status};
 use crate::write::Write;
@@ -80,11 +83,23 @@ pub(crate) fn equal_but_times(a: &Value, b: &Value) -> bool {
     structured_merge::managed_fields::equal_but_for_times(a, b)
 }
 
-fn manager(write: &Write) -> Option<&FieldManager> {
+fn manager(write: &Write) -> Option<Cow<'_, FieldManager>> {
     let definition = &write.definition;
-    definition
+    let manager = definition
         .field_managers
-        .get(&write.subresource, || make(definition, &write.subresource))
+        .get(&write.subresource, || make(definition, &write.subresource))?;
+    let Source::Custom(version) = &definition.source else {
+        return Some(Cow::Borrowed(manager));
+    };
+    if !conversion::has_webhook(definition) {
+        return Some(Cow::Borrowed(manager));
+    }
+    let converter = WebhookVersions {
+        versions: CustomVersions(version.merge_schemas.keys().cloned().collect()),
+        hub: version.api_version.clone(),
+        conversions: write.conversions.clone(),
+    };
+    Some(Cow::Owned(manager.clone().with_converter(Arc::new(converter))))
 }
 
 fn make(definition: &Definition, subresource: &str) -> FieldManager {
@@ -141,16 +156,48 @@ pub(crate) fn validate(object: &Value) -> Vec<Error> {
     errors
 }
 
-/// The versions of a custom resource, which differ in their names only.
+/// The versions of a custom resource without a conversion webhook: objects are only relabelled.
 #[derive(Debug)]
 struct CustomVersions(Vec<String>);
 
+impl CustomVersions {
+    fn check(&self, api_version: &str) -> Result<(), ConvertError> {
+        if self.0.iter().any(|known| known == api_version) {
+            return Ok(());
+        }
+        let why = format!("request to convert CR to an invalid group/version: {api_version}");
+        Err(ConvertError::Failed(why))
+    }
+}
+
+/// The versions of a custom resource, which a webhook converts.
+#[derive(Debug)]
+struct WebhookVersions {
+    versions: CustomVersions,
+    /// The version of the request. Objects are converted from it or to it, as in the real server.
+    hub: String,
+    conversions: Arc<ConversionMemo>,
+}
+
+impl Converter for WebhookVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
+        self.versions.check(api_version)?;
+        let from = object::text(object, &["apiVersion"]);
+        if from == api_version {
+            return Ok(object.clone());
+        }
+        let mut object = object.clone();
+        structured_merge::managed_fields::set_entries(&mut object, Vec::new());
+        if from != self.hub && api_version != self.hub {
+            object = self.conversions.find(&object, &self.hub)?;
+        }
+        self.conversions.find(&object, api_version)
+    }
+}
+
 impl Converter for CustomVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError> {
-        if !self.0.iter().any(|known| known == api_version) {
-            let why = format!("request to convert CR to an invalid group/version: {api_version}");
-            return Err(ConvertError::Failed(why));
-        }
+        self.check(api_version)?;
         let mut object = object.clone();
         object["apiVersion"] = api_version.into();
         Ok(object)

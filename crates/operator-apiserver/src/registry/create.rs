@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{Registry, escalation, metadata, service_address, storable};
 use crate::admission::{self, Operation};
 use crate::identity::authz::Attributes;
-use crate::patch::managed_fields;
 use crate::resource::Source;
 use crate::resource::crd::conversion;
 use crate::status::{self, Status};
@@ -54,7 +53,7 @@ impl Registry {
         let definition = &write.definition;
         self.fill_metadata(write, &mut object)?;
         if !write.tracked {
-            managed_fields::update(&self.timestamp(), write, None, &mut object);
+            self.track(write, None, &mut object).await;
         }
         admission::admit(&self.admission, write, Operation::Create, &mut object, None).await?;
         // Admission may have changed it.

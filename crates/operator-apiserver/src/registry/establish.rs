@@ -253,6 +253,7 @@ fn save(registry: &Registry, stored: &Stored, value: Value) {
         options: Value::Null,
         warnings: Warnings::default(),
         in_collection: false,
+        conversions: Arc::default(),
         deadline: None,
     };
     let mut value = value;

@@ -32,6 +32,10 @@ where
 /// How often a change is tried again on a newer version before the client sees the conflict.
 const CHANGE_TRIES: usize = 100;
 
+/// How often a field manager is run again because it lacked a conversion to another version. Each round makes at least
+/// one conversion, and an object needs a few for each version of its kind.
+const CONVERSION_ROUNDS_MAX: usize = 256;
+
 impl Registry {
     /// Changes an object. If another write comes between, the change is made again on the newer version, unless the
     /// new object names a resourceVersion.
@@ -70,13 +74,13 @@ impl Registry {
         let definition = &write.definition;
         conversion::prepare(&self.converter, definition, [&live.value]).await?;
         let old = definition.serve(&live.value);
-        let mut object = change.apply(&old)?;
+        let mut object = self.changed(write, change, &old).await?;
         create::fill_namespace(write, &mut object)?;
         self.check_preconditions(write, &object, &old)?;
         restore_server_fields(&mut object, &old);
         object::copy_meta(&mut object, &old, "generation");
         if !write.tracked {
-            managed_fields::update(&self.timestamp(), write, Some(&old), &mut object);
+            self.track(write, Some(&old), &mut object).await;
         }
         admission::admit(&self.admission, write, Operation::Update, &mut object, Some(&old)).await?;
         // Admission may have changed it.
@@ -114,6 +118,34 @@ impl Registry {
         };
         conversion::prepare(&self.converter, definition, [&updated]).await?;
         Ok(Some(definition.serve(&updated)))
+    }
+
+    /// Applies a change, again after each conversion that it lacked.
+    async fn changed(&self, write: &Write, change: &dyn Change, live: &Value) -> Result<Value, Status> {
+        write.conversions.clear();
+        for _ in 0..CONVERSION_ROUNDS_MAX {
+            let changed = change.apply(live);
+            if !write.conversions.fill(&self.converter, &write.definition).await {
+                return changed;
+            }
+        }
+        change.apply(live)
+    }
+
+    /// Records the manager of a write that is no apply, again after each conversion that was lacking.
+    pub(super) async fn track(&self, write: &Write, live: Option<&Value>, object: &mut Value) {
+        let now = self.timestamp();
+        if conversion::has_webhook(&write.definition) {
+            for _ in 0..CONVERSION_ROUNDS_MAX {
+                let mut tracked = object.clone();
+                managed_fields::update(&now, write, live, &mut tracked);
+                if !write.conversions.fill(&self.converter, &write.definition).await {
+                    *object = tracked;
+                    return;
+                }
+            }
+        }
+        managed_fields::update(&now, write, live, object);
     }
 
     /// Stores a changed object, or removes one that nothing holds back any more; the answer is as it is stored, and

@@ -3,6 +3,7 @@
 mod catalog;
 pub(crate) mod condition;
 pub(crate) mod conversion;
+pub(crate) mod conversion_memo;
 pub(crate) mod definitions;
 pub(crate) mod names;
 pub(crate) mod scale;

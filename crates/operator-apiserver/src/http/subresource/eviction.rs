@@ -270,6 +270,7 @@ async fn take(registry: &Registry, write: &Write, budget: &Value) -> Result<(), 
         options: Value::Null,
         warnings: crate::write::Warnings::default(),
         in_collection: false,
+        conversions: Arc::default(),
         deadline: write.deadline,
     };
     registry.update(&of_budget, &change).await.map(drop)

@@ -69,6 +69,7 @@ pub(super) async fn serve_collection(
             options: write.options.clone(),
             warnings: write.warnings.clone(),
             in_collection: true,
+            conversions: Arc::default(),
             deadline: write.deadline,
         };
         match registry.delete(&one, &delete_options).await {

@@ -25,7 +25,7 @@ const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The key of a converted object: the hash of the stored object, and the version.
-type Key = ([u8; 32], String);
+pub(super) type Key = ([u8; 32], String);
 
 /// Calls conversion webhooks.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Conversion {
     }
 }
 
-fn key(stored: &Value, api_version: &str) -> Key {
+pub(super) fn key(stored: &Value, api_version: &str) -> Key {
     let digest = Sha256::digest(stored.to_string().as_bytes());
     (digest.into(), api_version.to_owned())
 }
@@ -248,6 +248,26 @@ pub(crate) async fn prepare(
     let keys = missing.iter().map(|stored| key(stored, wanted));
     conversion.remember(keys.zip(converted).collect());
     Ok(())
+}
+
+/// Returns true if a webhook converts the objects of a definition.
+pub(crate) fn has_webhook(definition: &Definition) -> bool {
+    webhook(definition).is_some()
+}
+
+/// Has one object converted by the webhook of its definition.
+pub(super) async fn convert(
+    converter: &Converter,
+    definition: &Definition,
+    object: &Value,
+    wanted: &str,
+) -> Result<Value, Status> {
+    let Some((_, conversion)) = webhook(definition) else {
+        return Err(status::internal("no webhook converts the objects of this kind"));
+    };
+    let converted = conversion.convert(converter, &[object], wanted).await?;
+    let converted = converted.into_iter().next();
+    converted.ok_or_else(|| status::internal("the conversion has no object"))
 }
 
 /// An object of a request as it is stored.
