@@ -29,7 +29,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::build::{BuildArgs, BuilderArg};
 pub(crate) use self::bundle::{
-    BundleCommand, BundleOutputArg, BundleValidateArgs, ScoreOutputArg, ScorecardArgs,
+    BundleBuildArgs, BundleCommand, BundleOutputArg, BundleValidateArgs, ScoreOutputArg, ScorecardArgs,
 };
 pub(crate) use self::catalog::{
     CatalogAddArgs, CatalogCommand, CatalogDiffArgs, CatalogForm, CatalogInitArgs, CatalogRenderArgs,

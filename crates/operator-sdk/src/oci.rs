@@ -89,23 +89,48 @@ impl Image {
     /// Puts the program at `/manager`, beside the names of its user and a `/tmp`.
     pub(crate) fn new(contents: &Contents<'_>) -> std::io::Result<Self> {
         let files = layer(contents.program);
-        let unpacked = digest(&files);
-        let layer = Blob::new(compress(&files)?);
-        let created = contents.created.as_deref().unwrap_or(EPOCH);
+        let run = json!({
+            "User": format!("{USER}:{USER}"),
+            "Entrypoint": ["/manager"],
+            "WorkingDir": "/",
+            "Env": ["PATH=/"],
+        });
+        let created = contents.created.as_deref();
+        Self::assemble(&files, contents.architecture, created, &run, &contents.labels)
+    }
+
+    /// Puts files into an image that runs nothing.
+    pub(crate) fn of_files<'a>(
+        files: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        created: Option<&str>,
+        labels: &[(String, String)],
+    ) -> std::io::Result<Self> {
+        let mut archive = Archive::default();
+        for (path, bytes) in files {
+            archive.add(path, &Entry::file(bytes));
+        }
+        Self::assemble(&archive.finish(), "amd64", created, &json!({}), labels)
+    }
+
+    fn assemble(
+        files: &[u8],
+        architecture: &str,
+        created: Option<&str>,
+        run: &Value,
+        labels: &[(String, String)],
+    ) -> std::io::Result<Self> {
+        let unpacked = digest(files);
+        let layer = Blob::new(compress(files)?);
+        let created = created.unwrap_or(EPOCH);
         let mut config = json!({
-            "architecture": contents.architecture,
+            "architecture": architecture,
             "os": "linux",
             "created": created,
-            "config": {
-                "User": format!("{USER}:{USER}"),
-                "Entrypoint": ["/manager"],
-                "WorkingDir": "/",
-                "Env": ["PATH=/"],
-            },
+            "config": run,
             "rootfs": {"type": "layers", "diff_ids": [unpacked]},
             "history": [{"created": created, "created_by": "operator-sdk build"}],
         });
-        for (key, value) in &contents.labels {
+        for (key, value) in labels {
             config["config"]["Labels"][key] = json!(value);
         }
         let config = Blob::of(&config);
@@ -116,7 +141,7 @@ impl Image {
             "layers": [layer.described(LAYER)],
         }));
         Ok(Self {
-            architecture: contents.architecture.to_owned(),
+            architecture: architecture.to_owned(),
             config,
             layer,
             manifest,

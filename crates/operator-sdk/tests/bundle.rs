@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::Dir;
+use common::registry::{AUTH, Registry};
+use common::{Dir, sdk, succeeded};
 use serde_json::Value;
 
 const CSV: &str = "bundle/manifests/memcached-operator.clusterserviceversion.yaml";
@@ -139,4 +140,51 @@ fn bundles_that_olm_v1_refuses_are_found() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn the_image_of_a_bundle_has_its_files_and_labels() {
+    let dir = bundle();
+    let registry = Registry::start();
+    let image = format!("{}/team/op:v1", registry.host);
+    let credentials = format!(r#"{{"auths":{{"{}":{{"auth":"{AUTH}"}}}}}}"#, registry.host);
+    dir.write("docker/config.json", &credentials);
+    let build = |arguments: &[&str]| {
+        let output = sdk()
+            .args(["bundle", "build"])
+            .args(arguments)
+            .env("DOCKER_CONFIG", dir.path.join("docker"))
+            .current_dir(&dir.path)
+            .output()
+            .unwrap();
+        succeeded(arguments, output)
+    };
+    let said = build(&[&image, "bundle", "--push"]);
+    assert!(said.starts_with(&format!("{image} was pushed\n")), "{said}");
+    assert_eq!(build(&[&image, "bundle", "--push"]), said);
+    let stored = registry.stored.lock().unwrap();
+    let manifest: Value = serde_json::from_slice(&stored.manifests["v1"]).unwrap();
+    let blob = |digest: &Value| &stored.blobs[digest.as_str().unwrap()];
+    let config: Value = serde_json::from_slice(blob(&manifest["config"]["digest"])).unwrap();
+    assert_eq!(
+        config["config"]["Labels"]["operators.operatorframework.io.bundle.package.v1"],
+        "memcached-operator"
+    );
+    let mut files = Vec::new();
+    let layer = blob(&manifest["layers"][0]["digest"]).to_vec();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(layer.as_slice()), &mut files).unwrap();
+    let text = String::from_utf8_lossy(&files);
+    for path in [
+        "manifests/memcached-operator.clusterserviceversion.yaml",
+        "metadata/annotations.yaml",
+    ] {
+        assert!(text.contains(path), "{path}");
+    }
+    drop(stored);
+    let said = build(&["registry.example.com/bundle:v1"]);
+    assert!(
+        said.starts_with("bundle.tar holds registry.example.com/bundle:v1\n"),
+        "{said}"
+    );
+    assert!(dir.path.join("bundle.tar").is_file());
 }

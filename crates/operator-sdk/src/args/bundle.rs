@@ -8,6 +8,33 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum BundleCommand {
     Validate(BundleValidateArgs),
+    Build(BundleBuildArgs),
+}
+
+/// Build the image of a bundle, without a container engine.
+///
+/// The image has the files and the labels that bundle.Dockerfile gives it, and is the same on every machine. It is
+/// written as an OCI layout, which `docker load` and `skopeo copy` read, or pushed.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  operator-sdk bundle build quay.io/example/memcached-operator-bundle:v0.0.1 --push"
+)]
+pub(crate) struct BundleBuildArgs {
+    /// The image's name, such as quay.io/example/memcached-operator-bundle:v0.0.1.
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// The bundle directory.
+    #[arg(value_name = "DIR", default_value = "bundle")]
+    pub(crate) bundle: String,
+    /// Push the image to its registry, with the credentials of `docker login` or `podman login`.
+    #[arg(long)]
+    pub(crate) push: bool,
+    /// The file for the image [default: bundle.tar, unless it is pushed].
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Push over HTTP, without TLS; registries on this machine are always asked so.
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// The form of findings about a bundle.

@@ -189,6 +189,13 @@ impl Cluster {
         Ok(Value::clone(&created))
     }
 
+    /// Deletes an object; false if it was not there.
+    pub(crate) async fn delete(&self, gvr: &Gvr, namespace: &str, name: &str) -> bool {
+        let options = operator_apiserver::client::DeleteOptions::default();
+        let deleted = self.server.client().delete(gvr, namespace, name, options).await;
+        deleted.is_ok()
+    }
+
     /// Ends the controllers, then the server; requests in flight are answered.
     pub(crate) async fn shutdown(self) {
         self.control_plane.shutdown().await;

@@ -243,7 +243,7 @@ fn static_options(root: &Path, target: Option<&str>, arguments: Vec<String>) -> 
 }
 
 /// `SOURCE_DATE_EPOCH`, as images write times.
-fn created() -> Result<Option<String>, ImageError> {
+pub(crate) fn created() -> Result<Option<String>, ImageError> {
     let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
         return Ok(None);
     };
@@ -291,7 +291,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
     })
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ImageError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::write(path, bytes))

@@ -1,5 +1,6 @@
 //! `bundle validate`: a bundle directory against the validators of the Operator Lifecycle Manager.
 
+mod build;
 mod external;
 mod output;
 
@@ -91,6 +92,7 @@ pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
 pub(crate) fn run(command: &BundleCommand, report: &Report) -> Result<ExitCode, Failure> {
     match command {
         BundleCommand::Validate(args) => validate(args, report),
+        BundleCommand::Build(args) => build::build(args, report),
     }
 }
 

@@ -197,12 +197,27 @@ pub(crate) async fn add_catalog(cluster: &Cluster, directory: &Path) -> Result<(
             "address": format!("{name}.{GLOBAL}.svc:50051"),
         },
     });
-    let created = cluster.create(&sources, GLOBAL, source).await?;
     let config_maps = Gvr::new("", "v1", "configmaps");
+    // A cluster with a data directory may have an earlier state of the catalog.
+    cluster.delete(&sources, GLOBAL, &name).await;
+    for index in 1.. {
+        if !cluster
+            .delete(&config_maps, GLOBAL, &part_name(&name, index))
+            .await
+        {
+            break;
+        }
+    }
+    let created = cluster.create(&sources, GLOBAL, source).await?;
     for config_map in config_maps_of(&catalog, &created)? {
         cluster.create(&config_maps, GLOBAL, config_map).await?;
     }
     Ok(())
+}
+
+/// The name of the ConfigMap with a part of a catalog; parts are counted from one.
+fn part_name(catalog: &str, index: usize) -> String {
+    format!("{catalog}-configmap-partition-{index}")
 }
 
 /// The ConfigMaps of a catalog, owned by its CatalogSource.
@@ -221,7 +236,7 @@ pub(crate) fn config_maps_of(catalog: &Catalog, source: &Value) -> Result<Vec<Va
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": format!("{name}-configmap-partition-{}", index + 1),
+                "name": part_name(name, index + 1),
                 "namespace": source["metadata"]["namespace"],
                 "annotations": {"olm.contentEncoding": "gzip+base64"},
                 "ownerReferences": [owner],

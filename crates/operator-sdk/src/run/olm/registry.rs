@@ -35,7 +35,7 @@ pub(super) fn address(pod: &Value) -> String {
 pub(super) fn pod(name: &str, source: &Value, config_maps: usize, args: &RegistryArgs) -> Value {
     let catalog = text(source, "/metadata/name");
     let names: Vec<String> = (1..=config_maps)
-        .map(|index| format!("{catalog}-configmap-partition-{index}"))
+        .map(|index| super::part_name(catalog, index))
         .collect();
     let root = format!("/{catalog}-configs");
     let unpack: Vec<String> = names

@@ -1,0 +1,57 @@
+//! `bundle build`: the image of a bundle directory, without a container engine.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::load;
+use crate::args::BundleBuildArgs;
+use crate::failure::Failure;
+use crate::oci::Image;
+use crate::oci::reference::Reference;
+use crate::process::registry::Repository;
+use crate::report::Report;
+use crate::run::build::{ImageError, created, write};
+
+/// The directories of a bundle that become part of its image.
+const PARTS: [&str; 3] = ["manifests/", "metadata/", "tests/"];
+
+/// `operator-sdk bundle build`.
+pub(super) fn build(args: &BundleBuildArgs, report: &Report) -> Result<ExitCode, Failure> {
+    let reference = Reference::parse(&args.image)?;
+    let loaded = load(&args.bundle)?;
+    let labels = labels(&loaded.bundle.annotations.document.value);
+    let files = loaded
+        .files
+        .iter()
+        .filter(|(path, _)| PARTS.iter().any(|part| path.starts_with(part)));
+    let image = Image::of_files(files, created()?.as_deref(), &labels);
+    let image = image.map_err(|source| ImageError::File {
+        path: PathBuf::from(&args.bundle),
+        source,
+    })?;
+    let default = (!args.push).then(|| PathBuf::from("bundle.tar"));
+    if let Some(file) = args.output.clone().or(default) {
+        write(&file, &image.layout(&reference.name, &reference.tag))?;
+        report.line(&format!("{} holds {}", file.display(), args.image));
+    }
+    if args.push {
+        crate::run::block_on(async {
+            let mut repository = Repository::open(&reference, args.insecure)?;
+            repository.push(&image).await?;
+            Ok(())
+        })?;
+        report.line(&format!("{} was pushed", args.image));
+    }
+    report.line(&format!("{}@{}", reference.name, image.manifest.digest));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The labels of the image, which are the annotations of the bundle.
+fn labels(metadata: &serde_json::Value) -> Vec<(String, String)> {
+    let annotations = metadata["annotations"].as_object();
+    annotations
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
