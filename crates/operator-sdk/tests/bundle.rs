@@ -76,6 +76,9 @@ fn wrong_arguments_are_errors_with_hints() {
     assert!(text.contains("does not match any validator labels"), "{text}");
     let text = dir.fails(&["bundle", "validate", "example.com/bundle:v1"]);
     assert!(text.contains("bundle images are not pulled"), "{text}");
+    let text = dir.fails(&["bundle", "validate", "nope"]);
+    assert!(text.contains("there is no directory nope"), "{text}");
+    assert!(!text.contains("image"), "{text}");
 }
 
 #[test]

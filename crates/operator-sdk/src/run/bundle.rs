@@ -28,6 +28,8 @@ pub(crate) enum BundleError {
     Missing,
     #[error("{0} is not a directory")]
     Image(String),
+    #[error("there is no directory {0}")]
+    NoDirectory(String),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("{error}")]
@@ -51,6 +53,9 @@ impl Hinted for BundleError {
             Self::Image(image) => format!(
                 "bundle images are not pulled: extract the image and name the directory, for example `docker create --name bundle {image} - && docker cp bundle:/ bundle`"
             ),
+            Self::NoDirectory(_) => {
+                "name the bundle directory; `operator-sdk generate bundle` writes one".to_owned()
+            }
             Self::Read(_) => "name a directory with metadata/ and manifests/".to_owned(),
             Self::Load { place, .. } => {
                 format!("correct {place}, and run the command again for the other findings")
@@ -75,7 +80,16 @@ pub(crate) struct Loaded {
 /// Loads the bundle in a directory.
 pub(crate) fn load(place: &str) -> Result<Loaded, BundleError> {
     if !Path::new(place).is_dir() {
-        return Err(BundleError::Image(place.to_owned()));
+        // Only the name of an image has a tag, a digest or the host of a registry.
+        let is_image = place.contains([':', '@'])
+            || place
+                .split_once('/')
+                .is_some_and(|(host, _)| host.trim_matches('.').contains('.'));
+        let place = place.to_owned();
+        return Err(match is_image {
+            true => BundleError::Image(place),
+            false => BundleError::NoDirectory(place),
+        });
     }
     let files = files::read(Path::new(place))?;
     let bundle = bundle::load(&files).map_err(|error| BundleError::Load {

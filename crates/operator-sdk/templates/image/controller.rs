@@ -52,7 +52,7 @@ pub fn controller() -> Controller<{{ kind }}> {
     let [available, ..] = &conditions;
     let status = object.status.as_ref();
     if available.is_true() && !status.is_some_and(|status| status.conditions.is_true("Available")) {
-        ctx.event().normal("Available", &available.message);
+        ctx.event().normal("Available", "all instances run");
     }
     ctx.update_status(|status| {
         status.nodes = pods.iter().map(|pod| pod.name_any()).collect();
