@@ -1,5 +1,6 @@
 //! Files of another revision, by git.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::failure::Hinted;
@@ -46,6 +47,39 @@ pub(crate) fn files(revision: &str, path: &str) -> Result<Vec<(String, String)>,
             Ok((name.to_owned(), text))
         })
         .collect()
+}
+
+/// Returns those of some files that have changes that git has not committed; none without git or outside of a
+/// repository.
+pub(crate) fn uncommitted<'a>(root: &Path, paths: &[&'a str]) -> Vec<&'a str> {
+    if paths.is_empty() {
+        return Vec::new();
+    }
+    let output = Command::new("git")
+        .current_dir(root)
+        .args([
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--",
+        ])
+        .args(paths)
+        .stdin(Stdio::null())
+        .output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        return Vec::new();
+    };
+    // Each entry is a state of two letters, a space, and the path from the top of the repository.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let is_changed = |path: &str| {
+        text.split('\0').filter_map(|entry| entry.get(3..)).any(|entry| {
+            let rest = entry.strip_suffix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+        })
+    };
+    paths.iter().copied().filter(|path| is_changed(path)).collect()
 }
 
 fn git(revision: &str, path: &str, arguments: &[&str]) -> Result<String, GitError> {

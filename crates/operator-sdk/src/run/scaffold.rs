@@ -12,6 +12,7 @@ use crate::failure::{Failure, Hinted};
 use crate::plan::init::{Head, Surroundings};
 use crate::plan::sdk::SdkSource;
 use crate::plan::{self, Plan, PlanError};
+use crate::process::git;
 use crate::project::{Project, ProjectError, Tree, layout};
 use crate::record;
 use crate::report::Report;
@@ -128,6 +129,9 @@ fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> R
         .filter(|change| change.after.is_none() && change.before.is_some())
         .map(|change| change.path.as_str())
         .collect();
+    if !consent.dry_run {
+        warn_of_uncommitted(root, &files, report);
+    }
     if !consent.dry_run && !consent.yes {
         prompt::check("Remove files")?;
         report.progress(&format!("These files will be removed:\n  {}", files.join("\n  ")));
@@ -139,11 +143,38 @@ fn remove(root: &Path, plan: &Plan, consent: &ConsentArgs, report: &Report) -> R
     finish(root, plan, consent.dry_run, report)
 }
 
+/// Warns of files that are removed or written again, and that git cannot restore.
+fn warn_of_uncommitted(root: &Path, files: &[&str], report: &Report) {
+    let files: Vec<&str> = files
+        .iter()
+        .copied()
+        .filter(|path| !record::contains(path))
+        .collect();
+    let changed = git::uncommitted(root, &files);
+    if !changed.is_empty() {
+        report.warning(
+            &format!(
+                "changes that git has not committed are lost in {}",
+                changed.join(", ")
+            ),
+            Some("commit them before such a command, to have a way back"),
+        );
+    }
+}
+
 /// `operator-sdk create api` in the current directory.
 pub(crate) fn create_api(args: &CreateApiArgs, report: &Report) -> Result<(), Failure> {
     let root = current_directory()?;
     let args = &asked(args)?;
-    finish(&root, &plan_create_api(&root, args)?, args.dry_run, report)?;
+    let plan = plan_create_api(&root, args)?;
+    if args.force && !args.dry_run {
+        let is_written_again =
+            |change: &&plan::Change| change.before.is_some() && change.before != change.after;
+        let again = plan.changes.iter().filter(is_written_again);
+        let files: Vec<&str> = again.map(|change| change.path.as_str()).collect();
+        warn_of_uncommitted(&root, &files, report);
+    }
+    finish(&root, &plan, args.dry_run, report)?;
     warn_of_domain(&root, args, report)?;
     if !args.dry_run {
         match plan::manifests::check_conversions(&Project::read(&root)?.config) {
