@@ -80,6 +80,7 @@ fn start_clients(address: SocketAddr, count: u64, kubeconfig: &str) -> Child {
     let mut clients = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
+            "--ignored",
             "many_idle_connections_do_not_stop_others",
             "--nocapture",
         ])
