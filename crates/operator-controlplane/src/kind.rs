@@ -37,11 +37,11 @@ macro_rules! kinds {
     };
 }
 
+#[cfg(feature = "olm")]
 pub(crate) use kinds;
 
 kinds! {
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "clusterroles" "ClusterRole";
-    CLUSTER_ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "clusterrolebindings" "ClusterRoleBinding";
     CONFIG_MAP = "" "v1" "configmaps" "ConfigMap";
     CONTROLLER_REVISION = "apps" "v1" "controllerrevisions" "ControllerRevision";
     CRON_JOB = "batch" "v1" "cronjobs" "CronJob";
@@ -62,9 +62,6 @@ kinds! {
     REPLICA_SET = "apps" "v1" "replicasets" "ReplicaSet";
     REPLICATION_CONTROLLER = "" "v1" "replicationcontrollers" "ReplicationController";
     RESOURCE_QUOTA = "" "v1" "resourcequotas" "ResourceQuota";
-    ROLE = "rbac.authorization.k8s.io" "v1" "roles" "Role";
-    ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "rolebindings" "RoleBinding";
-    SECRET = "" "v1" "secrets" "Secret";
     SERVICE = "" "v1" "services" "Service";
     SERVICE_ACCOUNT = "" "v1" "serviceaccounts" "ServiceAccount";
     STATEFUL_SET = "apps" "v1" "statefulsets" "StatefulSet";

@@ -31,6 +31,7 @@ mod history;
 mod kind;
 mod object;
 mod objects;
+#[cfg(feature = "olm")]
 pub mod olm;
 mod owner;
 mod plan;
@@ -84,6 +85,7 @@ pub struct Options {
     pub root_ca: String,
     /// True if Operator Lifecycle Manager runs: its definitions are installed at the start. Needs all controllers.
     /// Default: no.
+    #[cfg(feature = "olm")]
     pub olm: bool,
     /// The clock of the controllers. Default: the system's.
     pub clock: Clock,
@@ -98,6 +100,7 @@ impl Default for Options {
             max_pods: 10_000,
             container_events: false,
             root_ca: String::new(),
+            #[cfg(feature = "olm")]
             olm: false,
             clock: Clock::default(),
         }
@@ -166,6 +169,7 @@ fn controllers(options: Options) -> Vec<Controller> {
         controller::node_lifecycle::controller(),
         controller::cluster_role::controller(),
     ];
+    #[cfg(feature = "olm")]
     if options.olm {
         controllers.extend(olm::controllers());
     }

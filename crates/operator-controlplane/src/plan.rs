@@ -76,6 +76,7 @@ pub(crate) enum Action {
         note: Option<Note>,
     },
     /// Replaces an object; a refusal is a failure that the status reports.
+    #[cfg(feature = "olm")]
     Put { gvr: Gvr, object: Box<Value> },
     /// A JSON merge patch.
     Patch {

@@ -112,6 +112,7 @@ fn short(action: &Action) -> String {
                 .unwrap_or_default();
             format!("update {}/{}{subresource}", gvr.resource, name(object))
         }
+        #[cfg(feature = "olm")]
         Action::Put { gvr, object } => format!("update {}/{}", gvr.resource, name(object)),
         Action::Patch { gvr, name, .. } => format!("patch {}/{name}", gvr.resource),
         Action::Delete { gvr, name, .. } => format!("delete {}/{name}", gvr.resource),

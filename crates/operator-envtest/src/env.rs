@@ -527,7 +527,8 @@ impl Builder {
     }
 
     /// Runs Operator Lifecycle Manager on the embedded control plane: Subscriptions, InstallPlans and
-    /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are left as they are.
+    /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are left as they are. Needs the
+    /// feature `olm`.
     ///
     /// ```
     /// # use operator_envtest::TestEnv;
@@ -540,6 +541,7 @@ impl Builder {
     /// assert!(kube::Api::<Namespace>::all(env.client()).get_opt("olm").await?.is_some());
     /// # Ok(()) }
     /// ```
+    #[cfg(feature = "olm")]
     pub fn olm(mut self) -> Self {
         self.options.olm = true;
         self
@@ -661,6 +663,7 @@ impl Builder {
             crds.extend(crd::read(path)?);
         }
         let backend = self.backend.unwrap_or_else(Backend::from_env);
+        #[cfg(feature = "olm")]
         let olm = self.options.olm && self.options.controllers == Controllers::All;
         let (running, client) = backend::start(backend, self.options, self.programs).await?;
         let client = match &self.record {
@@ -674,6 +677,7 @@ impl Builder {
             crds: self.clean_up_crds.then(Mutex::default),
             running,
         };
+        #[cfg(feature = "olm")]
         if let Some(server) = env.api_server().filter(|_| olm) {
             operator_controlplane::olm::installed(&server.client()).await;
         }

@@ -66,6 +66,7 @@ impl Executor {
                 let written = self.client.update(&gvr, subresource, *object).await;
                 self.written(written, note).await
             }
+            #[cfg(feature = "olm")]
             Action::Put { gvr, object } => {
                 let written = self.client.update(&gvr, None, *object).await;
                 match written {

@@ -17,15 +17,15 @@ use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
 use super::kinds::{
-    API_SERVICE, CSV, MUTATING_WEBHOOK, OPERATOR_CONDITION, OPERATOR_GROUP, SUBSCRIPTION, VALIDATING_WEBHOOK,
+    API_SERVICE, CLUSTER_ROLE_BINDING, CSV, MUTATING_WEBHOOK, OPERATOR_CONDITION, OPERATOR_GROUP, ROLE,
+    ROLE_BINDING, SECRET, SUBSCRIPTION, VALIDATING_WEBHOOK,
 };
 use super::operator_condition::not_upgradeable;
 use super::properties::owned_apis;
 use super::{is_copy, originals};
 use crate::engine::Controller;
 use crate::kind::{
-    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, ROLE,
-    ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
+    CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, SERVICE, SERVICE_ACCOUNT,
 };
 use crate::object::{Object, time};
 use crate::objects::{Key, Objects};

@@ -13,6 +13,10 @@ kinds! {
     OPERATOR_GROUP = "operators.coreos.com" "v1" "operatorgroups" "OperatorGroup";
     PACKAGE_MANIFEST = "packages.operators.coreos.com" "v1" "packagemanifests" "PackageManifest";
     SUBSCRIPTION = "operators.coreos.com" "v1alpha1" "subscriptions" "Subscription";
+    CLUSTER_ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "clusterrolebindings" "ClusterRoleBinding";
+    ROLE = "rbac.authorization.k8s.io" "v1" "roles" "Role";
+    ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "rolebindings" "RoleBinding";
+    SECRET = "" "v1" "secrets" "Secret";
     API_SERVICE = "apiregistration.k8s.io" "v1" "apiservices" "APIService";
     MUTATING_WEBHOOK = "admissionregistration.k8s.io" "v1" "mutatingwebhookconfigurations" "MutatingWebhookConfiguration";
     VALIDATING_WEBHOOK = "admissionregistration.k8s.io" "v1" "validatingwebhookconfigurations" "ValidatingWebhookConfiguration";

@@ -6,11 +6,11 @@ use operator_apiserver::client::Event;
 use serde_json::{Value, json};
 
 use super::kinds::{CSV, OPERATOR_CONDITION};
+use super::kinds::{ROLE, ROLE_BINDING};
 use super::names::label;
 use super::{is_copy, owner_labels, owner_reference};
 use crate::controller::key_of;
 use crate::engine::Controller;
-use crate::kind::{ROLE, ROLE_BINDING};
 use crate::object::{Object, set};
 use crate::objects::{Key, Objects};
 use crate::plan::{Plan, World, create, update, update_status};

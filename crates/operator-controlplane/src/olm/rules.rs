@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::kind::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
+use crate::kind::CLUSTER_ROLE;
 use crate::object::Object;
 use crate::objects::Objects;
+use crate::olm::kinds::{CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 
 /// Returns true if roles allow a service account all that a rule allows; in a namespace, or everywhere if it is `None`.
 pub(crate) fn allowed(

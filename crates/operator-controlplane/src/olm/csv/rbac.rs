@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Member;
-use crate::kind::{
-    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CUSTOM_RESOURCE_DEFINITION, Kind, NAMESPACE, ROLE, ROLE_BINDING,
-};
+use crate::kind::{CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, Kind, NAMESPACE};
 use crate::object::{Object, unset};
 use crate::objects::{Key, Objects};
-use crate::olm::kinds::{CSV, MUTATING_WEBHOOK, VALIDATING_WEBHOOK};
+use crate::olm::kinds::{
+    CLUSTER_ROLE_BINDING, CSV, MUTATING_WEBHOOK, ROLE, ROLE_BINDING, VALIDATING_WEBHOOK,
+};
 use crate::olm::operator_group::aggregation;
 use crate::olm::{COPIED_FROM, is_owned, owner_labels};
 use crate::plan::{Action, create, delete};
