@@ -46,7 +46,6 @@ pub(crate) use self::client::{CacheMetrics, ClientMetrics};
 pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub(crate) use self::queue::{QueueMetrics, Running};
-pub(crate) use self::rest_client::is_watch;
 pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
 pub(crate) use self::webhook::{CertificateMetrics, WebhookMetrics};
 /// The crate that an operator makes its own metrics with; see [`Metrics::register`].

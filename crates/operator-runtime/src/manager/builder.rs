@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{self, Connect, Connection};
+use super::connection::{Connect, Connection};
 use super::servers::{self, address, listen};
 use super::webhooks::{self, Source, WebhookOptions, Webhooks};
 use super::{Args, Inner, Manager, ManagerError, Member, Phase, Setup};
@@ -137,7 +137,7 @@ impl ManagerBuilder {
                 webhook_client_authority: None,
                 min_tls_version: TlsVersion::default(),
                 kubeconfig: None,
-                silence_timeout: Some(connection::SILENCE),
+                silence_timeout: Some(operator_connection::SILENCE),
                 graceful_shutdown_timeout: Some(Duration::from_secs(30)),
                 leader_election: LeaseOptions {
                     on: false,

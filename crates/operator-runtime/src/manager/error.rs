@@ -1,7 +1,8 @@
 //! Why a manager cannot be built, or ended.
 
-use std::path::PathBuf;
 use std::time::Duration;
+
+use operator_connection::ConnectionError;
 
 use crate::cache::CacheError;
 use crate::certificates::CertificateError;
@@ -12,37 +13,9 @@ use crate::webhook::WebhookError;
 /// Why a manager cannot be built, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// There is no cluster to talk to.
-    #[error(
-        "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
-    )]
-    Connect(#[source] kube::Error),
-    /// The kubeconfig that was named cannot be used.
-    #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: kube::config::KubeconfigError,
-    },
-    /// The token of the service account, or the one that the kubeconfig names, cannot be read.
-    #[error("cannot read the token file {path}")]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The proxy cannot be used.
-    #[error("cannot use the proxy {address:?} ({setting}): it must be an http, https, socks5 or socks5h URL")]
-    Proxy {
-        /// The setting that names it.
-        setting: &'static str,
-        /// Its address, without the credentials.
-        address: String,
-    },
+    /// The cluster cannot be reached with this configuration.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
     /// The address of a server is none, or is in use.
     #[error("cannot listen on {address:?} (--{flag}); \"0\" switches it off")]
     Listen {

@@ -1,14 +1,14 @@
 //! Who asks: every request of a manager says which operator it comes from, in audit logs and in the records that
 //! `operator-sdk rbac check` compares with the roles.
 
-use http::header::{HeaderName, HeaderValue, USER_AGENT};
+use http::HeaderValue;
 
 const RUNTIME: &str = concat!("operator-runtime/", env!("CARGO_PKG_VERSION"));
 
 /// `NAME operator-runtime/VERSION`; the runtime alone for a name that no header can hold.
-pub(super) fn header(name: &str) -> (HeaderName, HeaderValue) {
+pub(super) fn header(name: &str) -> HeaderValue {
     let value = HeaderValue::from_str(&format!("{name} {RUNTIME}"));
-    (USER_AGENT, value.unwrap_or(HeaderValue::from_static(RUNTIME)))
+    value.unwrap_or(HeaderValue::from_static(RUNTIME))
 }
 
 #[cfg(test)]
@@ -17,9 +17,9 @@ mod tests {
 
     #[test]
     fn a_name_that_no_header_can_hold_is_left_out() {
-        assert_eq!(header("a\nb").1, RUNTIME);
+        assert_eq!(header("a\nb"), RUNTIME);
         assert_eq!(
-            header("memcached-operator").1,
+            header("memcached-operator"),
             format!("memcached-operator {RUNTIME}")
         );
     }

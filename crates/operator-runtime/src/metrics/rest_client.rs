@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Buf;
 use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
+use operator_connection::is_watch;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -224,12 +225,6 @@ impl Drop for Exchange {
             observe(&self.layer.families.response_size, &labels, as_number(received));
         }
     }
-}
-
-/// Returns true if the answer is a stream of events.
-pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| pair == "watch=true")
 }
 
 fn observe(family: &Family<[Label; 2], Histogram, Buckets>, labels: &[Label; 2], value: f64) {

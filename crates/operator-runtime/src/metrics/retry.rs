@@ -3,6 +3,7 @@
 //! A request is repeated only if the server asks for it with `Retry-After`, and only if that is safe: after 429 nothing
 //! was carried out; after 503 that is unknown, so requests that must not be carried out twice are not repeated.
 
+use operator_connection::is_watch;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -11,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use super::rest_client::{RestClientLayer, is_watch};
+use super::rest_client::RestClientLayer;
 
 /// Maximum number of times that a request is repeated, as in client-go.
 const MAX_RETRIES: u32 = 10;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::WatchEvent;
-use operator_runtime::manager::{Manager, ManagerError};
+use operator_connection::{Connection, ConnectionError};
 use serde_json::Value;
 
 use crate::failure::Hinted;
@@ -19,6 +19,8 @@ const FIELD_MANAGER: &str = "operator-sdk";
 
 /// Between two watches of one object.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+const USER_AGENT: &str = concat!("operator-sdk/", env!("CARGO_PKG_VERSION"));
 
 /// How an object is applied.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +82,7 @@ impl Api {
     /// Connects to the current cluster of a kubeconfig. Requests are repeated while the server starts.
     pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, ApiError> {
         let config = configuration(Some(kubeconfig), &KubeConfigOptions::default()).await?;
-        Self::with(config).await
+        Self::with(config)
     }
 
     /// Connects to the cluster of a kubeconfig (`None`: of `KUBECONFIG`, or the one in the home directory) and of one of
@@ -93,18 +95,17 @@ impl Api {
         let mut config = configuration(kubeconfig, &options).await?;
         // An unreachable cluster is reported at once.
         config.default_retry = false;
-        Self::with(config).await
+        Self::with(config)
     }
 
-    /// The client of the runtime: it uses the proxies of the environment and of the kubeconfig as client-go does.
-    async fn with(config: kube::Config) -> Result<Self, ApiError> {
+    fn with(config: kube::Config) -> Result<Self, ApiError> {
         let server = config.cluster_url.to_string();
-        let failed = |error: ManagerError| ApiError::Unreachable {
+        let failed = |error: ConnectionError| ApiError::Unreachable {
             server: server.clone(),
             reason: cause(&error),
         };
-        let manager = Manager::builder(FIELD_MANAGER).client(config).build().await;
-        let client = manager.map_err(failed)?.client().kube().clone();
+        let connection = Connection::new(config, HeaderValue::from_static(USER_AGENT)).map_err(failed)?;
+        let client = connection.client();
         Ok(Self { client, server })
     }
 

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use super::proxy::Proxy;
+use crate::proxy::Proxy;
 
 /// Sends requests to an API server.
-pub(super) type Transport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
 /// After this time without traffic, the kernel asks the other side whether it is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ struct ConnectTimeout(Duration);
 ///
 /// # Errors
 /// If the certificates or the credentials cannot be used.
-pub(super) fn transport(config: &kube::Config, proxy: Option<Proxy>) -> kube::Result<Transport> {
+pub(crate) fn transport(config: &kube::Config, proxy: Option<Proxy>) -> kube::Result<Transport> {
     let tcp = tcp();
     match proxy {
         None => over(tcp, config),

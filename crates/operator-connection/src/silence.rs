@@ -1,5 +1,5 @@
-//! A limit to silence. A connection may be dead without anybody having closed it: the other side lost its power, or a
-//! machine between forgot about it. Then nothing comes any more, and only the clock tells.
+//! A time limit for silence. A connection can be dead although no side closed it: the other side lost its power, or a router
+//! forgot the connection. Then nothing arrives, and only a clock shows it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,67 +10,68 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep, timeout};
 use tower::{BoxError, Layer, Service};
 
-use crate::metrics::is_watch;
+use crate::is_watch;
 
-/// Endings of paths whose answers may be silent for as long as those who talk through them.
+/// Ends of the paths of streams, which may be silent for any time.
 const STREAMS: [&str; 5] = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
 
-/// Gives up answers of which nothing comes for some time.
+/// A [`tower::Layer`] that ends requests whose answer does not arrive or stops arriving for some time. Logs, `exec`, `attach`,
+/// `portforward` and proxies are exempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SilenceLayer(Option<Duration>);
+pub struct SilenceLayer(Option<Duration>);
 
-/// A service whose answers are given up when nothing of them comes.
+/// The service of a [`SilenceLayer`].
 #[derive(Clone, Debug)]
-pub(super) struct Audible<S> {
+pub struct Silence<S> {
     inner: S,
     limit: Option<Duration>,
 }
 
-/// An answer that is listened to.
+/// The body of an answer with a time limit for silence.
 #[derive(Debug)]
-pub(super) struct Heard<R> {
+pub struct SilenceBody<R> {
     inner: R,
     limit: Option<Duration>,
-    /// A watch that says nothing any more has simply ended: who watches opens it again where it was.
+    /// A silent watch ends without an error; the client opens it again where it ended.
     is_watch: bool,
-    /// Runs while something is awaited.
+    /// Runs while data is awaited.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-/// The server did not say anything.
+/// The server sent nothing in time.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the API server has said nothing for {0:?}; the request is given up, whether it was carried out or not"
+    "the API server sent nothing for {0:?}; the request is given up, and it is unknown whether it was carried out"
 )]
-pub(super) struct Silent(Duration);
+pub(crate) struct Silent(Duration);
 
 // === impl SilenceLayer ===
 
 impl SilenceLayer {
     /// `None` is no limit.
-    pub(super) fn new(limit: Option<Duration>) -> Self {
+    pub fn new(limit: Option<Duration>) -> Self {
         Self(limit)
     }
 }
 
 impl<S> Layer<S> for SilenceLayer {
-    type Service = Audible<S>;
+    type Service = Silence<S>;
 
-    fn layer(&self, inner: S) -> Audible<S> {
+    fn layer(&self, inner: S) -> Silence<S> {
         let limit = self.0;
-        Audible { inner, limit }
+        Silence { inner, limit }
     }
 }
 
-// === impl Audible ===
+// === impl Silence ===
 
-impl<S, B, R> Service<Request<B>> for Audible<S>
+impl<S, B, R> Service<Request<B>> for Silence<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Response<Heard<R>>;
+    type Response = Response<SilenceBody<R>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -87,13 +88,13 @@ where
                 Some(limit) => timeout(limit, answer).await.map_err(|_| Silent(limit))?,
                 None => answer.await,
             };
-            let heard = |inner| Heard {
+            let body = |inner| SilenceBody {
                 inner,
                 limit,
                 is_watch,
                 silence: None,
             };
-            Ok(answer.map_err(Into::<BoxError>::into)?.map(heard))
+            Ok(answer.map_err(Into::<BoxError>::into)?.map(body))
         })
     }
 }
@@ -105,9 +106,9 @@ fn may_be_silent<B>(request: &Request<B>) -> bool {
         || STREAMS.iter().any(|stream| path.ends_with(stream))
 }
 
-// === impl Heard ===
+// === impl SilenceBody ===
 
-impl<R> Body for Heard<R>
+impl<R> Body for SilenceBody<R>
 where
     R: Body + Unpin,
     R::Error: Into<BoxError>,

@@ -7,22 +7,22 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use kube::config::Kubeconfig;
 
-use super::super::ManagerError;
+use crate::ConnectionError;
 
 /// The default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
 
 /// The proxy settings of the environment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Environment {
-    pub(super) http: String,
-    pub(super) https: String,
-    pub(super) no: String,
+pub(crate) struct Environment {
+    pub(crate) http: String,
+    pub(crate) https: String,
+    pub(crate) no: String,
 }
 
 /// A proxy that a connection goes through.
 #[derive(Clone, Debug)]
-pub(super) enum Proxy {
+pub(crate) enum Proxy {
     /// `CONNECT` over a connection without (`http`) or with TLS (`https`).
     Http(Intercept),
     /// SOCKS version 5; the proxy resolves the name of the server.
@@ -32,7 +32,7 @@ pub(super) enum Proxy {
 // === impl Environment ===
 
 impl Environment {
-    pub(super) fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let first = |names: [&str; 2]| {
             let mut values = names.into_iter().filter_map(|name| std::env::var(name).ok());
             values.find(|value| !value.is_empty()).unwrap_or_default()
@@ -45,7 +45,7 @@ impl Environment {
     }
 
     /// Tells whether an address comes from the environment: kube's `Config` does not say.
-    pub(super) fn has(&self, address: &str) -> bool {
+    pub(crate) fn has(&self, address: &str) -> bool {
         let is_same = |other: &String| other.trim_end_matches('/') == address.trim_end_matches('/');
         is_same(&self.https) || is_same(&self.http)
     }
@@ -54,7 +54,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the proxy's address cannot be used.
-    pub(super) fn proxy(&self, server: &Uri) -> Result<Option<Proxy>, ManagerError> {
+    pub(crate) fn proxy(&self, server: &Uri) -> Result<Option<Proxy>, ConnectionError> {
         let (variable, address) = match server.scheme_str() {
             Some("http") => ("HTTP_PROXY", &self.http),
             _ => ("HTTPS_PROXY", &self.https),
@@ -114,8 +114,8 @@ impl Proxy {
     ///
     /// # Errors
     /// If the address is not one of a proxy of a supported kind.
-    pub(super) fn new(setting: &'static str, address: &str, server: &Uri) -> Result<Self, ManagerError> {
-        let unusable = || ManagerError::Proxy {
+    pub(crate) fn new(setting: &'static str, address: &str, server: &Uri) -> Result<Self, ConnectionError> {
+        let unusable = || ConnectionError::Proxy {
             setting,
             // It may have a password.
             address: address
@@ -139,7 +139,7 @@ impl Proxy {
 }
 
 /// The `proxy-url` of the current context's cluster.
-pub(super) fn of_kubeconfig(kubeconfig: &Kubeconfig) -> Option<String> {
+pub(crate) fn of_kubeconfig(kubeconfig: &Kubeconfig) -> Option<String> {
     let context = kubeconfig.current_context.as_ref()?;
     let mut contexts = kubeconfig.contexts.iter();
     let context = contexts.find(|named| named.name == *context)?.context.as_ref()?;

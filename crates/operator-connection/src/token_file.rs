@@ -1,7 +1,7 @@
-//! The token of a file that somebody renews, as the kubelet does for the token of a pod's service account.
+//! The token of a file that is renewed, as the kubelet renews the token of a pod's service account.
 //!
-//! kube reads the file again once a minute by the wall clock. Here it is the steady clock, which nobody sets, and the
-//! file is read at the next request after one that the API server did not authenticate: that is what client-go does.
+//! kube reads the file again once a minute by the wall clock. Here it is the monotonic clock, and the file is also read again
+//! after a request that the API server did not authenticate, as client-go does.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -15,24 +15,24 @@ use kube::config::AuthInfo;
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-use super::super::ManagerError;
+use crate::ConnectionError;
 
-/// How long a token is used without looking at the file.
+/// The time for which a token is used without reading the file again.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Sends the token of a file with each request.
+/// A [`tower::Layer`] that sends the token of a file with each request.
 #[derive(Clone, Debug)]
-pub(super) struct TokenFileLayer(Arc<TokenFile>);
+pub struct TokenFileLayer(Arc<File>);
 
-/// A service whose requests carry a token.
+/// The service of a [`TokenFileLayer`].
 #[derive(Clone, Debug)]
-pub(super) struct Authorized<S> {
+pub struct TokenFile<S> {
     inner: S,
-    file: Arc<TokenFile>,
+    file: Arc<File>,
 }
 
 #[derive(Debug)]
-struct TokenFile {
+struct File {
     path: PathBuf,
     last: Mutex<Token>,
 }
@@ -51,7 +51,7 @@ impl TokenFileLayer {
     ///
     /// # Errors
     /// If the file cannot be read, or holds no token.
-    pub(super) fn take(auth: &mut AuthInfo) -> Result<Option<Self>, ManagerError> {
+    pub(crate) fn take(auth: &mut AuthInfo) -> Result<Option<Self>, ConnectionError> {
         let has_password = auth.username.is_some() && auth.password.is_some();
         if auth.auth_provider.is_some() || has_password || auth.token.is_some() {
             return Ok(None);
@@ -59,27 +59,27 @@ impl TokenFileLayer {
         let Some(path) = auth.token_file.take().map(PathBuf::from) else {
             return Ok(None);
         };
-        let header = read(&path).map_err(|source| ManagerError::TokenFile {
+        let header = read(&path).map_err(|source| ConnectionError::TokenFile {
             path: path.clone(),
             source,
         })?;
         let last = Mutex::new(Token::new(header));
-        Ok(Some(Self(Arc::new(TokenFile { path, last }))))
+        Ok(Some(Self(Arc::new(File { path, last }))))
     }
 }
 
 impl<S> Layer<S> for TokenFileLayer {
-    type Service = Authorized<S>;
+    type Service = TokenFile<S>;
 
-    fn layer(&self, inner: S) -> Authorized<S> {
+    fn layer(&self, inner: S) -> TokenFile<S> {
         let file = self.0.clone();
-        Authorized { inner, file }
+        TokenFile { inner, file }
     }
 }
 
-// === impl Authorized ===
+// === impl TokenFile ===
 
-impl<S, B, R> Service<Request<B>> for Authorized<S>
+impl<S, B, R> Service<Request<B>> for TokenFile<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,
@@ -107,9 +107,9 @@ where
     }
 }
 
-// === impl TokenFile ===
+// === impl File ===
 
-impl TokenFile {
+impl File {
     fn header(&self) -> HeaderValue {
         let mut last = self.last.lock();
         if last.refused || last.read.elapsed() >= FRESH {

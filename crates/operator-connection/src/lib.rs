@@ -1,0 +1,190 @@
+//! Connections to a Kubernetes API server, for [`kube::Client`].
+//!
+//! kube's own transport cannot probe idle connections, matches `NO_PROXY` against the address of the proxy, and ignores the
+//! proxies of the environment in a pod. A [`Connection`] does what client-go does: it uses the proxy that the kubeconfig or the
+//! environment names, notices within 45 seconds that the other side is gone, and reads a renewed token file again.
+//!
+//! ```no_run
+//! # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+//! use operator_connection::Connection;
+//!
+//! // Of the kubeconfig of the environment, or of the service account of a pod.
+//! let connection = Connection::infer(None, "backup-operator/1.0".parse()?).await?;
+//! let client = connection.client();
+//! println!("{}", client.apiserver_version().await?.git_version);
+//! # Ok(()) }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderValue, Request, header};
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::util::option_layer;
+
+use crate::proxy::{Environment, Proxy};
+
+mod proxy;
+mod silence;
+mod token_file;
+mod transport;
+
+pub use crate::silence::{Silence, SilenceBody, SilenceLayer};
+pub use crate::token_file::{TokenFile, TokenFileLayer};
+pub use crate::transport::Transport;
+
+/// The default limit to silence: longer than the minute after which an API server gives up a request or sends a watch a
+/// bookmark.
+pub const SILENCE: Duration = Duration::from_secs(75);
+
+/// A way to an API server. Clients made from it share their sockets.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    transport: Transport,
+    token: Option<TokenFileLayer>,
+    namespace: String,
+    host: String,
+}
+
+/// A connection cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// No cluster is configured, or its certificates or credentials cannot be used.
+    #[error(
+        "cannot connect to a cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+    )]
+    Connect(#[source] kube::Error),
+    /// The kubeconfig that was named cannot be used.
+    #[error("cannot use the kubeconfig {path} (--kubeconfig)")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KubeconfigError,
+    },
+    /// The token of the service account, or the one that the kubeconfig names, cannot be read.
+    #[error("cannot read the token file {path}")]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The proxy cannot be used.
+    #[error("cannot use the proxy {address:?} ({setting}): it must be an http, https, socks5 or socks5h URL")]
+    Proxy {
+        /// The setting that names it.
+        setting: &'static str,
+        /// Its address, without the credentials.
+        address: String,
+    },
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// The connection of a kubeconfig file; without one, of `KUBECONFIG`, of `~/.kube/config` or of the service account of a
+    /// pod. Requests carry the `User-Agent`.
+    ///
+    /// # Errors
+    /// If no cluster is configured, or its configuration, credentials or proxy cannot be used.
+    pub async fn infer(kubeconfig: Option<&Path>, user_agent: HeaderValue) -> Result<Self, ConnectionError> {
+        let (config, proxy) = configuration(kubeconfig).await?;
+        let proxy = match proxy {
+            Some(address) => Some(Proxy::new("proxy-url", &address, &config.cluster_url)?),
+            None => Environment::read().proxy(&config.cluster_url)?,
+        };
+        Self::over(config, proxy, user_agent)
+    }
+
+    /// The connection of a configuration. Its `proxy_url` is used; without one, or if it is that of the environment, the proxy
+    /// that the environment names for the server. Its `default_retry` is ignored: nothing is repeated.
+    ///
+    /// # Errors
+    /// If the configuration, its credentials or its proxy cannot be used.
+    pub fn new(config: kube::Config, user_agent: HeaderValue) -> Result<Self, ConnectionError> {
+        let environment = Environment::read();
+        let set = config.proxy_url.as_ref().map(ToString::to_string);
+        let proxy = match set.filter(|address| !environment.has(address)) {
+            Some(address) => Some(Proxy::new("proxy_url", &address, &config.cluster_url)?),
+            None => environment.proxy(&config.cluster_url)?,
+        };
+        Self::over(config, proxy, user_agent)
+    }
+
+    fn over(
+        mut config: kube::Config,
+        proxy: Option<Proxy>,
+        user_agent: HeaderValue,
+    ) -> Result<Self, ConnectionError> {
+        config.headers.push((header::USER_AGENT, user_agent));
+        let token = TokenFileLayer::take(&mut config.auth_info)?;
+        let authority = config.cluster_url.authority();
+        Ok(Self {
+            transport: transport::transport(&config, proxy).map_err(ConnectionError::Connect)?,
+            token,
+            host: authority.map_or_else(String::new, ToString::to_string),
+            namespace: config.default_namespace,
+        })
+    }
+
+    /// A client that gives up answers after [`SILENCE`] and repeats nothing.
+    pub fn client(&self) -> kube::Client {
+        ClientBuilder::new(self.transport.clone(), self.namespace.clone())
+            .with_layer(&SilenceLayer::new(Some(SILENCE)))
+            .with_layer(&option_layer(self.token.clone()))
+            .build()
+    }
+
+    /// Sends requests to the server. A token file needs the layer of [`token`](Self::token) over it.
+    pub fn transport(&self) -> Transport {
+        self.transport.clone()
+    }
+
+    /// Adds the token of a file that is renewed, if that is how the configuration authenticates.
+    pub fn token(&self) -> Option<TokenFileLayer> {
+        self.token.clone()
+    }
+
+    /// The namespace of the configuration.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The host and the port of the server.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+/// The configuration, and the `proxy-url` of its kubeconfig.
+async fn configuration(path: Option<&Path>) -> Result<(kube::Config, Option<String>), ConnectionError> {
+    if let Some(path) = path {
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|source| unusable(path, source))?;
+        let proxy = proxy::of_kubeconfig(&kubeconfig);
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        return Ok((config.map_err(|source| unusable(path, source))?, proxy));
+    }
+    let config = kube::Config::infer().await;
+    let config = config.map_err(|error| ConnectionError::Connect(kube::Error::InferConfig(error)))?;
+    // kube takes it from the environment, too, but never in a pod.
+    let has_proxy = config.proxy_url.is_some();
+    let kubeconfig = has_proxy.then(|| Kubeconfig::read().ok()).flatten();
+    Ok((config, kubeconfig.as_ref().and_then(proxy::of_kubeconfig)))
+}
+
+fn unusable(path: &Path, source: KubeconfigError) -> ConnectionError {
+    ConnectionError::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Returns true if the answer of a request is a stream of watch events.
+pub fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "watch=true")
+}
