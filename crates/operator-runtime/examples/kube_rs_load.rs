@@ -19,7 +19,7 @@ use kube::client::ClientBuilder;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
-use operator_runtime::metrics::{Metrics, Outcome};
+use operator_runtime::metrics::Metrics;
 use operator_runtime::{Condition, Conditions, Error, Result};
 use serde_json::json;
 
@@ -86,7 +86,6 @@ async fn operate(args: &Args) -> Result<()> {
     let host = config.cluster_url.authority().map(ToString::to_string);
     let layer = metrics.rest_client_layer(&host.unwrap_or_default());
     let client = ClientBuilder::try_from(config)?.with_layer(&layer).build();
-    let counted = metrics.controller("cached", args.workers);
 
     let workers = u16::try_from(args.workers)?;
     let controller = Controller::new(
@@ -100,19 +99,14 @@ async fn operate(args: &Args) -> Result<()> {
     .with_config(Config::default().concurrency(workers));
     let mut outcomes = std::pin::pin!(controller.run(reconcile, error_policy, Arc::new(client)));
 
-    let (mut successes, mut last) = (0, begin);
+    let (mut successes, mut errors) = (0, 0);
     loop {
         let outcome = tokio::time::timeout(QUIET, outcomes.next()).await;
         match outcome {
-            Ok(Some(outcome)) => {
-                let counts = match outcome {
-                    Ok(_) => Outcome::Success,
-                    Err(_) => Outcome::Error,
-                };
-                successes += usize::from(counts == Outcome::Success);
-                counted.finished(counts, last.elapsed());
-                last = Instant::now();
-            }
+            Ok(Some(outcome)) => match outcome {
+                Ok(_) => successes += 1,
+                Err(_) => errors += 1,
+            },
             Ok(None) => return Err(Error::msg("the controller ended")),
             Err(_) if successes >= args.resources => break,
             Err(_) => {}
@@ -122,6 +116,7 @@ async fn operate(args: &Args) -> Result<()> {
     // It goes on listening while it rests.
     let rest = outcomes.for_each(|_| std::future::ready(()));
     let _ = tokio::time::timeout(Duration::from_secs(args.rest), rest).await;
+    println!("  {successes} reconciles succeeded, {errors} failed");
     work::print(&metrics);
     Ok(())
 }

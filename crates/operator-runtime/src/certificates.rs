@@ -30,8 +30,7 @@ mod injector;
 mod managed;
 mod tls;
 
-pub use self::authority::Authority;
-pub use self::ca_bundle::CaBundle;
+pub(crate) use self::authority::Authority;
 pub use self::managed::ManagedCertificates;
 pub(crate) use self::managed::Served;
 pub use self::tls::TlsVersion;
@@ -179,7 +178,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If a name is none.
-    pub fn issued_by<N: Into<String>>(
+    pub(crate) fn issued_by<N: Into<String>>(
         authority: Authority,
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, CertificateError> {
@@ -222,7 +221,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If the files cannot be read or do not belong together. The old certificate is served on.
-    pub fn reload(&self) -> Result<bool, CertificateError> {
+    pub(crate) fn reload(&self) -> Result<bool, CertificateError> {
         let (origin, current) = match &self.inner.source {
             Source::Pem => return Ok(false),
             Source::Files { certificate, key } => {

@@ -6,7 +6,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use kube::Resource;
 
 use crate::client::{Client, ClientError, Resources, Written};
 use crate::error::Result;
@@ -137,29 +136,9 @@ impl<K: fmt::Debug> fmt::Debug for Finalizers<'_, K> {
 }
 
 /// Returns true if an object has a finalizer.
-pub fn has(object: &impl Meta, name: &str) -> bool {
+pub(crate) fn has(object: &impl Meta, name: &str) -> bool {
     let mut finalizers = object.metadata().finalizers.iter().flatten();
     finalizers.any(|finalizer| finalizer == name)
-}
-
-/// Gives an object a finalizer, and says whether it did not have it yet. Nothing is written; [`Finalizers`] does that.
-pub fn add(object: &mut impl Resource, name: &str) -> bool {
-    let finalizers = object.meta_mut().finalizers.get_or_insert_default();
-    let is_new = finalizers.iter().all(|finalizer| finalizer != name);
-    if is_new {
-        finalizers.push(name.to_owned());
-    }
-    is_new
-}
-
-/// Takes a finalizer from an object, and says whether it had it. Nothing is written.
-pub fn remove(object: &mut impl Resource, name: &str) -> bool {
-    let Some(finalizers) = &mut object.meta_mut().finalizers else {
-        return false;
-    };
-    let before = finalizers.len();
-    finalizers.retain(|finalizer| finalizer != name);
-    finalizers.len() < before
 }
 
 /// Changes the list of finalizers, from the newest state of the object; `None` if the object is gone.

@@ -1,17 +1,6 @@
-//! Handlers: which requests an event makes. [`for_object`], [`for_owner`] and [`map`] are the usual ones.
-//! Most never know the queue; [`queued`] is for those that do, and [`map_async`] for those that have to read.
-//!
-//! ```
-//! use std::sync::Arc;
-//! use k8s_openapi::api::core::v1::Secret;
-//! use operator_runtime::ObjectKey;
-//! use operator_runtime::event::Event;
-//! use operator_runtime::handler::{self, EventHandler};
-//!
-//! let vault = handler::map(|_: &Secret| vec![ObjectKey::namespaced("system", "vault")]);
-//! let event = Event::Create { object: Arc::new(Secret::default()), initial: false };
-//! assert_eq!(vault.requests(&event), [ObjectKey::namespaced("system", "vault")]);
-//! ```
+//! Handlers map events to requests. Most watches need none: [`Watch`](crate::controller::Watch) finds owners, and maps objects
+//! with a function. A handler of its own is for [`Watch::handler`](crate::controller::Watch::handler), where delays or
+//! priorities matter, and for [`Controller::events_from`](crate::Controller::events_from).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -65,40 +54,10 @@ pub fn for_object<K: Meta + 'static>() -> impl EventHandler<K> {
     |event: &Event<K>| vec![ObjectKey::of(event.object().as_ref())]
 }
 
-/// Reconciles the owner of this kind that controls the object; after an update also the previous one.
+/// Reconciles the owners of this kind, or the one that controls the object; after an update also the previous ones.
 ///
 /// Owners are matched by group and kind: neither by version, so that an upgrade of the kind loses nothing, nor by UID. The
 /// namespace of the request is the object's, if the kind is namespaced.
-///
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-/// use operator_runtime::event::Event;
-/// use operator_runtime::handler::{self, EventHandler};
-/// use operator_runtime::{Kind, ObjectKey, owner};
-///
-/// let mut web = Deployment::default();
-/// web.metadata.name = Some("web".to_owned());
-/// web.metadata.namespace = Some("default".to_owned());
-/// web.metadata.uid = Some("u-1".to_owned());
-/// let mut replicas = ReplicaSet::default();
-/// replicas.metadata.namespace = Some("default".to_owned());
-/// owner::set_controller_reference(&web, &mut replicas)?;
-/// let event = Event::Delete { object: Arc::new(replicas), stale: false };
-/// let requests = handler::for_owner(Kind::of::<Deployment>()).requests(&event);
-/// assert_eq!(requests, [ObjectKey::namespaced("default", "web")]);
-/// # Ok::<(), owner::OwnerError>(())
-/// ```
-pub fn for_owner<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
-    for_owners(owner.into(), true)
-}
-
-/// Like [`for_owner`], with every owner of this kind, controlling or not. An object with two such owners makes two
-/// requests.
-pub fn for_any_owner<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHandler<K> {
-    for_owners(owner.into(), false)
-}
-
 pub(crate) fn for_owners<K: Meta + 'static>(owner: Kind, only_controller: bool) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| owner_keys(&owner, object, only_controller))
 }
@@ -116,39 +75,16 @@ pub fn for_annotated<K: Meta + 'static>(owner: impl Into<Kind>) -> impl EventHan
 }
 
 /// Reconciles what `keys` makes of the object; after an update also what it makes of the old state.
-pub fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
+pub(crate) fn map<K: 'static, I: IntoIterator<Item = ObjectKey>>(
     keys: impl Fn(&K) -> I + Send + Sync + 'static,
 ) -> impl EventHandler<K> {
     move |event: &Event<K>| from_objects(event, |object| keys(object).into_iter().collect())
 }
 
-/// [`map`], with a function that reads: from the cache, to find those that refer to the object. It is called for one
-/// event after the other. A controller reconciles nothing before it has been called for all that was there first; what
-/// fails is tried again for half a minute.
-///
-/// ```no_run
-/// use k8s_openapi::api::apps::v1::Deployment;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::{ObjectKey, handler, prelude::*};
-///
-/// # fn example(manager: &Manager, mine: impl Reconciler<Deployment>) -> Result<()> {
-/// manager.cache().add_index::<Deployment>("config", |deployment: &Deployment| {
-///     deployment.metadata.annotations.iter().flatten().filter(|(key, _)| *key == "config").map(|(_, name)| name.clone()).collect()
-/// })?;
-/// let client = manager.client().clone();
-/// let readers = handler::map_async(move |config: std::sync::Arc<ConfigMap>| {
-///     let client = client.clone();
-///     async move {
-///         let name = config.metadata.name.as_deref().unwrap_or_default();
-///         let readers = client.list::<Deployment>().index("config", name).await?;
-///         Ok(readers.iter().map(|deployment| ObjectKey::of(deployment.as_ref())).collect())
-///     }
-/// });
-/// manager.add_controller(Controller::new(mine).watches(Watch::<ConfigMap>::new().handler(readers)))?;
-/// # Ok(())
-/// # }
-/// ```
-pub fn map_async<K, F, R>(keys: F) -> impl EventHandler<K>
+/// Reconciles the keys that an asynchronous function finds for the object. It is called for one event after the other. A
+/// controller reconciles nothing before it was called for all objects of the first list; a failed call is repeated for half a
+/// minute.
+pub(crate) fn map_async<K, F, R>(keys: F) -> impl EventHandler<K>
 where
     K: Send + Sync + 'static,
     F: Fn(Arc<K>) -> R + Send + Sync + 'static,
@@ -278,30 +214,45 @@ mod tests {
     #[test]
     fn owner_of_another_version_is_found() {
         let event = created(vec![reference("apps/v1beta2", "ReplicaSet", "web", true)]);
-        let keys = for_owner(Kind::of::<ReplicaSet>()).requests(&event);
+        let keys = for_owners(Kind::of::<ReplicaSet>(), true).requests(&event);
         assert_eq!(keys, [ObjectKey::namespaced("default", "web")]);
     }
 
     #[test]
     fn owner_of_another_kind_or_group_is_not() {
         let event = created(vec![reference("example.com/v1", "ReplicaSet", "web", true)]);
-        assert!(for_owner(Kind::of::<ReplicaSet>()).requests(&event).is_empty());
+        assert!(
+            for_owners(Kind::of::<ReplicaSet>(), true)
+                .requests(&event)
+                .is_empty()
+        );
         let event = created(vec![reference("apps/v1", "ReplicaSet", "web", true)]);
-        assert!(for_owner(Kind::of::<Deployment>()).requests(&event).is_empty());
+        assert!(
+            for_owners(Kind::of::<Deployment>(), true)
+                .requests(&event)
+                .is_empty()
+        );
     }
 
     #[test]
     fn owner_that_does_not_control_needs_any_owner() {
         let event = created(vec![reference("apps/v1", "ReplicaSet", "web", false)]);
-        assert!(for_owner(Kind::of::<ReplicaSet>()).requests(&event).is_empty());
-        assert_eq!(for_any_owner(Kind::of::<ReplicaSet>()).requests(&event).len(), 1);
+        assert!(
+            for_owners(Kind::of::<ReplicaSet>(), true)
+                .requests(&event)
+                .is_empty()
+        );
+        assert_eq!(
+            for_owners(Kind::of::<ReplicaSet>(), false).requests(&event).len(),
+            1
+        );
     }
 
     #[test]
     fn cluster_scoped_owner_has_no_namespace() {
         let event = created(vec![reference("v1", "Node", "node-1", true)]);
         assert_eq!(
-            for_owner(Kind::of::<Node>()).requests(&event),
+            for_owners(Kind::of::<Node>(), true).requests(&event),
             [ObjectKey::cluster("node-1")]
         );
     }
@@ -310,7 +261,7 @@ mod tests {
     fn both_owners_hear_of_a_change_of_hands() {
         let old = pod(vec![reference("apps/v1", "ReplicaSet", "old", true)]);
         let new = pod(vec![reference("apps/v1", "ReplicaSet", "new", true)]);
-        let keys = for_owner(Kind::of::<ReplicaSet>()).requests(&Event::Update { old, new });
+        let keys = for_owners(Kind::of::<ReplicaSet>(), true).requests(&Event::Update { old, new });
         assert_eq!(
             keys,
             [

@@ -93,7 +93,7 @@ pub mod logging;
 pub mod manager;
 pub mod manifests;
 pub mod metrics;
-pub mod metrics_server;
+mod metrics_server;
 mod object;
 pub mod operator;
 pub mod owner;

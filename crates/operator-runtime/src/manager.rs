@@ -64,6 +64,7 @@ mod signals;
 mod user_agent;
 mod webhooks;
 
+pub use crate::metrics_server::DuplicatePath;
 pub use args::Args;
 pub use builder::ManagerBuilder;
 use builder::Options;

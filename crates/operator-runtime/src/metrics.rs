@@ -1,20 +1,8 @@
 //! What an operator counts of itself, under the names, labels and buckets of controller-runtime, so that the
 //! dashboards written for it work unchanged.
 //!
-//! A [`Metrics`] is the registry of one manager: two managers in a process never share a number. It hands out typed
-//! handles, each a few reference-counted atomics that cost nanoseconds to bump. The `Default` of a handle is the same
-//! thing without a registry: code that counts needs no branch for "metrics are off".
-//!
-//! ```
-//! use std::time::Duration;
-//! use operator_runtime::metrics::{Metrics, Outcome};
-//!
-//! let metrics = Metrics::new();
-//! let controller = metrics.controller("memcached", 1);
-//! controller.finished(Outcome::Success, Duration::from_millis(3));
-//! let text = metrics.to_text();
-//! assert!(text.contains(r#"controller_runtime_reconcile_total{controller="memcached",result="success"} 1"#));
-//! ```
+//! A [`Metrics`] is the registry of one manager: two managers in a process never share a number. [`Metrics::register`] adds
+//! metrics of the operator's own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +31,7 @@ mod tokio_runtime;
 mod webhook;
 
 pub(crate) use self::client::{CacheMetrics, ClientMetrics};
-pub use self::controller::{ActiveWorker, ControllerMetrics, Outcome};
+pub(crate) use self::controller::{ControllerMetrics, Outcome};
 pub use self::election::LeaderMetrics;
 pub(crate) use self::queue::{QueueMetrics, Running};
 pub use self::rest_client::{Measured, RestClientLayer, RestClientService};
@@ -112,7 +100,7 @@ impl Metrics {
 
     /// The handle of a controller. Everything that can be counted of it shows as 0 from now on, and
     /// `controller_runtime_max_concurrent_reconciles` as the number given.
-    pub fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
+    pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
         self.families.controller.handle(name, max_concurrent_reconciles)
     }
 

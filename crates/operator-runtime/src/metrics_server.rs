@@ -28,7 +28,7 @@ type Handler = Arc<dyn Fn(Request<()>) -> BoxFuture<'static, Response<Full<Bytes
 /// Serves the metrics of a manager.
 #[derive(Clone)]
 #[must_use = "call `serve`"]
-pub struct MetricsServer {
+pub(crate) struct MetricsServer {
     metrics: Metrics,
     certificates: Option<Certificates>,
     access: Option<Access>,
@@ -51,7 +51,7 @@ pub enum DuplicatePath {
 
 impl MetricsServer {
     /// Serves `/metrics` over plain HTTP, to everybody, unless more is said.
-    pub fn new(metrics: Metrics) -> Self {
+    pub(crate) fn new(metrics: Metrics) -> Self {
         Self {
             metrics,
             certificates: None,
@@ -62,7 +62,7 @@ impl MetricsServer {
     }
 
     /// Serves HTTPS. The certificates are looked at every ten seconds and served anew when they changed.
-    pub fn secure(mut self, certificates: Certificates) -> Self {
+    pub(crate) fn secure(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates.metrics(self.metrics.certificates()));
         self
     }
@@ -72,19 +72,19 @@ impl MetricsServer {
     ///
     /// The operator needs permission to create `tokenreviews` and `subjectaccessreviews`; while the API server does
     /// not answer them, scrapes get 500. Tokens are remembered for a minute, permissions for five, refusals for 30 s.
-    pub fn authorize(mut self, client: kube::Client) -> Self {
+    pub(crate) fn authorize(mut self, client: kube::Client) -> Self {
         self.access = Some(Access::new(client));
         self
     }
 
     /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
-    pub fn http2(mut self, http2: bool) -> Self {
+    pub(crate) fn http2(mut self, http2: bool) -> Self {
         self.tls.http2 = http2;
         self
     }
 
     /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
+    pub(crate) fn min_tls_version(mut self, version: TlsVersion) -> Self {
         self.tls.min_version = version;
         self
     }
@@ -93,7 +93,7 @@ impl MetricsServer {
     ///
     /// # Errors
     /// If the path is `/metrics` or is served already.
-    pub fn handler<F, R>(mut self, path: &str, handler: F) -> Result<Self, DuplicatePath>
+    pub(crate) fn handler<F, R>(mut self, path: &str, handler: F) -> Result<Self, DuplicatePath>
     where
         F: Fn(Request<()>) -> R + Send + Sync + 'static,
         R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
@@ -111,7 +111,11 @@ impl MetricsServer {
 
     /// Serves until `stop`; scrapes under way have a second to finish. Scrapers that accept OpenMetrics get
     /// [`Metrics::to_open_metrics`], others [`Metrics::to_text`].
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), CertificateError> {
+    pub(crate) async fn serve(
+        self,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> Result<(), CertificateError> {
         let http2 = self.tls.http2;
         let certificates = self.certificates.clone();
         let tls = certificates

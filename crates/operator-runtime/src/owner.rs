@@ -104,7 +104,7 @@ impl Owner {
     }
 
     /// The namespace of the owner, to which all that it owns is confined; `None` where its kind is cluster-scoped.
-    pub fn namespace(&self) -> Option<&str> {
+    pub(crate) fn namespace(&self) -> Option<&str> {
         self.key.namespace().filter(|_| self.kind.namespaced)
     }
 
@@ -112,7 +112,7 @@ impl Owner {
     ///
     /// # Errors
     /// As there.
-    pub fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
+    pub(crate) fn control(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         let reference = OwnerReference {
             controller: Some(true),
             block_owner_deletion: Some(self.blocks.unwrap_or(true)),
@@ -133,7 +133,7 @@ impl Owner {
     ///
     /// # Errors
     /// As there.
-    pub fn own(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
+    pub(crate) fn own(&self, kind: &Kind, object: &mut impl Resource) -> Result<(), OwnerError> {
         self.set(kind, object.meta_mut(), self.reference()?)
     }
 
@@ -215,43 +215,10 @@ pub fn set_owner_reference<K: Object>(owner: impl Into<Owner>, object: &mut K) -
     owner.into().own(&Kind::of::<K>(), object)
 }
 
-/// Returns true if some object controls `object`.
-pub fn has_controller(object: &impl Meta) -> bool {
-    let mut references = object.metadata().owner_references.iter().flatten();
-    references.any(|reference| reference.controller == Some(true))
-}
-
 /// Whether `owner` controls `object`. Group, kind and name are compared, and not the uid: a reference to an owner that
 /// was deleted and made again counts too.
 pub fn is_controlled_by(owner: impl Into<Owner>, object: &impl Meta) -> bool {
     references(&owner.into(), object).any(|reference| reference.controller == Some(true))
-}
-
-/// Returns true if `owner` is one of the owners of `object`, compared as [`is_controlled_by`] does.
-pub fn has_owner_reference(owner: impl Into<Owner>, object: &impl Meta) -> bool {
-    references(&owner.into(), object).next().is_some()
-}
-
-/// Takes the reference to `owner` away, controlling or not, and says whether there was one.
-pub fn remove_owner_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
-    let owner = owner.into();
-    let Some(references) = &mut object.meta_mut().owner_references else {
-        return false;
-    };
-    let before = references.len();
-    references.retain(|reference| !names(reference, &owner));
-    references.len() < before
-}
-
-/// Takes the reference to `owner` away if it is the controlling one, and says whether there was one.
-pub fn remove_controller_reference(owner: impl Into<Owner>, object: &mut impl Resource) -> bool {
-    let owner = owner.into();
-    let Some(references) = &mut object.meta_mut().owner_references else {
-        return false;
-    };
-    let before = references.len();
-    references.retain(|reference| reference.controller != Some(true) || !names(reference, &owner));
-    references.len() < before
 }
 
 /// Names the owner of `object` in annotations, where references cannot: from another namespace, or from a namespace to
@@ -269,8 +236,8 @@ pub fn remove_controller_reference(owner: impl Into<Owner>, object: &mut impl Re
 /// let mut namespace = Namespace::default();
 /// owner::set_owner_annotations(&deployment, &mut namespace);
 /// let annotations = namespace.metadata.annotations.unwrap_or_default();
-/// assert_eq!(annotations[owner::PRIMARY_RESOURCE], "default/web");
-/// assert_eq!(annotations[owner::PRIMARY_RESOURCE_TYPE], "Deployment.apps");
+/// assert_eq!(annotations["operator-sdk/primary-resource"], "default/web");
+/// assert_eq!(annotations["operator-sdk/primary-resource-type"], "Deployment.apps");
 /// ```
 pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource) {
     let owner = owner.into();
@@ -284,10 +251,10 @@ pub fn set_owner_annotations(owner: impl Into<Owner>, object: &mut impl Resource
 }
 
 /// The annotation that names an owner: `namespace/name`, or `name` of one that is in no namespace.
-pub const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
 
 /// The annotation that names the kind of an owner: `Kind.group`, or `Kind` in the core group.
-pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
+pub(crate) const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
 
 fn references<'a>(owner: &'a Owner, object: &'a impl Meta) -> impl Iterator<Item = &'a OwnerReference> {
     let references = object.metadata().owner_references.iter().flatten();
@@ -355,29 +322,6 @@ mod tests {
         );
         set_owner_reference(&deployment("b"), &mut config).unwrap();
         assert_eq!(config.metadata.owner_references.unwrap().len(), 2);
-    }
-
-    #[test]
-    fn reference_that_is_removed_is_gone() {
-        let mut config = config("default");
-        assert!(!remove_owner_reference(&deployment("a"), &mut config));
-        set_controller_reference(&deployment("a"), &mut config).unwrap();
-        set_owner_reference(&deployment("b"), &mut config).unwrap();
-        assert!(has_controller(&config) && has_owner_reference(&deployment("a"), &config));
-        assert!(remove_owner_reference(&deployment("a"), &mut config));
-        assert!(!has_controller(&config) && !has_owner_reference(&deployment("a"), &config));
-        assert!(has_owner_reference(&deployment("b"), &config));
-    }
-
-    #[test]
-    fn controlling_reference_alone_is_removed_where_that_is_asked_for() {
-        let mut config = config("default");
-        set_owner_reference(&deployment("a"), &mut config).unwrap();
-        assert!(!remove_controller_reference(&deployment("a"), &mut config));
-        set_controller_reference(&deployment("b"), &mut config).unwrap();
-        assert!(!remove_controller_reference(&deployment("a"), &mut config));
-        assert!(remove_controller_reference(&deployment("b"), &mut config));
-        assert!(has_owner_reference(&deployment("a"), &config) && !has_controller(&config));
     }
 
     #[test]

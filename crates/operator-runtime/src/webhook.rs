@@ -87,7 +87,8 @@ pub use self::registration::{
 pub use self::review::{
     AdmissionRequest, AdmissionResponse, GroupVersionKind, GroupVersionResource, Operation,
 };
-pub use self::server::{WebhookError, WebhookServer};
+pub use self::server::WebhookError;
+pub(crate) use self::server::WebhookServer;
 
 use crate::object::{Kind, Object};
 

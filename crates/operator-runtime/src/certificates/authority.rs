@@ -28,7 +28,7 @@ const RENEW_AFTER: &str = "operator-sdk/renew-after";
 const RENEW_AFTER_DAYS: i32 = AUTHORITY_DAYS / 2;
 
 /// Makes certificates that those trust who trust it.
-pub struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     /// The certificate of the one before it, which others may still use.
@@ -43,7 +43,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub fn generate() -> Result<Self, CertificateError> {
+    pub(crate) fn generate() -> Result<Self, CertificateError> {
         let key = KeyPair::generate().map_err(CertificateError::Make)?;
         let params = params().map_err(CertificateError::Make)?;
         let certificate = params.self_signed(&key).map_err(CertificateError::Make)?.pem();
@@ -63,7 +63,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the API server refuses, or the Secret holds something else.
-    pub async fn from_secret(
+    pub(crate) async fn from_secret(
         client: kube::Client,
         namespace: &str,
         name: &str,
@@ -95,13 +95,13 @@ impl Authority {
     }
 
     /// Its certificate as PEM: what those need who should trust it.
-    pub fn certificate(&self) -> &str {
+    pub(crate) fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// What those need who should trust it and the one before it, as PEM: what a `caBundle` should say. Of one that
     /// replaced no other it is [`Authority::certificate`].
-    pub fn bundle(&self) -> String {
+    pub(crate) fn bundle(&self) -> String {
         format!("{}{}", self.certificate, self.previous)
     }
 
@@ -235,4 +235,47 @@ fn dated(mut params: CertificateParams, days: i32) -> CertificateParams {
     params.not_before = date(today.saturating_sub(1.day()));
     params.not_after = date(today.saturating_add(days.days()));
     params
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::{Api, PostParams};
+    use operator_envtest::{Backend, TestEnv};
+    use serde_json::json;
+
+    use super::*;
+    use crate::certificates::Certificates;
+
+    #[tokio::test]
+    async fn instances_share_one_authority() {
+        let env = TestEnv::builder()
+            .backend(Backend::Embedded)
+            .start()
+            .await
+            .unwrap();
+        let from_secret = || Authority::from_secret(env.client(), "default", "webhook-ca");
+        let (first, second) = tokio::join!(from_secret(), from_secret());
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert_eq!(first.certificate(), second.certificate());
+        let certificates = Certificates::issued_by(second, ["webhooks.system.svc"]).unwrap();
+        assert_eq!(certificates.authority().as_deref(), Some(first.certificate()));
+    }
+
+    #[tokio::test]
+    async fn secret_with_something_else_is_left_alone() {
+        let env = TestEnv::builder()
+            .backend(Backend::Embedded)
+            .start()
+            .await
+            .unwrap();
+        let secrets: Api<Secret> = Api::default_namespaced(env.client());
+        let other =
+            serde_json::from_value(json!({"metadata": {"name": "webhook-ca"}, "stringData": {"a": "b"}}))
+                .unwrap();
+        secrets.create(&PostParams::default(), &other).await.unwrap();
+        let error = Authority::from_secret(env.client(), "default", "webhook-ca")
+            .await
+            .unwrap_err();
+        assert!(matches!(error, CertificateError::Contents(name) if name == "webhook-ca"));
+    }
 }

@@ -1,65 +1,7 @@
 //! Telling the API server which authority to trust: the `caBundle` of webhook configurations and of conversions.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
-};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-
-/// How often to try again when somebody else wrote meanwhile.
-const TRIES: usize = 5;
-
-/// An object whose `caBundle` the API server reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CaBundle {
-    /// All webhooks of the `MutatingWebhookConfiguration` of this name.
-    Mutating(String),
-    /// All webhooks of the `ValidatingWebhookConfiguration` of this name.
-    Validating(String),
-    /// The conversion of the `CustomResourceDefinition` of this name, such as `memcacheds.cache.example.com`.
-    Conversion(String),
-}
-
-// === impl CaBundle ===
-
-impl CaBundle {
-    /// Writes the certificate of the authority, given as PEM, where it is not written yet. Says whether it was written.
-    ///
-    /// Every webhook of the object gets it. The operator needs permission to get and patch the object. cert-manager's
-    /// CA injector does the same; use one of the two. [`ManagedCertificates`](super::ManagedCertificates) do it by
-    /// themselves.
-    ///
-    /// # Errors
-    /// If the API server refuses, or the object does not exist.
-    pub async fn inject(&self, client: kube::Client, authority: &str) -> Result<bool, kube::Error> {
-        let (name, resource) = self.resource();
-        let api: Api<DynamicObject> = Api::all_with(client, &resource);
-        let mut tries = 1;
-        loop {
-            let object = api.get(name).await?;
-            let Some(patch) = patch(&json!(object), authority, |_| true) else {
-                return Ok(false);
-            };
-            match api
-                .patch(name, &PatchParams::default(), &Patch::Json::<()>(patch))
-                .await
-            {
-                Err(kube::Error::Api(status)) if status.is_conflict() && tries < TRIES => tries += 1,
-                written => return written.map(|_| true),
-            }
-        }
-    }
-
-    fn resource(&self) -> (&str, ApiResource) {
-        match self {
-            Self::Mutating(name) => (name, ApiResource::erase::<MutatingWebhookConfiguration>(&())),
-            Self::Validating(name) => (name, ApiResource::erase::<ValidatingWebhookConfiguration>(&())),
-            Self::Conversion(name) => (name, ApiResource::erase::<CustomResourceDefinition>(&())),
-        }
-    }
-}
 
 /// What has to change in the client configurations of an object that are `ours`; nothing if all is as it should be.
 /// It fails if the object changed meanwhile.

@@ -49,11 +49,14 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 pub struct ManagedCertificates {
     namespace: String,
     secret: String,
-    /// The name of the Service; `None` is the one of the scaffolds.
-    service: Option<String>,
+    /// The name of the Service through which the API server calls the webhooks. The `caBundle` is written only where the
+    /// Service, its namespace and the path are this operator's. Default: `webhook-service`, and the same with the operator's
+    /// name and `-` before it, as the scaffolds call it; the manager also reads `WEBHOOK_SERVICE`.
+    pub service: Option<String>,
+    /// The interval in which the Secret is read, to learn of a new authority. Default: ten minutes.
+    pub check_every: Duration,
     /// The prefix that the scaffolds give to names.
     operator: String,
-    check_every: Duration,
 }
 
 /// What a webhook server serves.
@@ -77,22 +80,6 @@ impl ManagedCertificates {
             operator: String::new(),
             check_every: CHECK_EVERY,
         }
-    }
-
-    /// How often the Secret is looked at, to learn of a new authority; ten minutes unless said otherwise.
-    #[must_use]
-    pub fn check_every(mut self, interval: Duration) -> Self {
-        self.check_every = interval;
-        self
-    }
-
-    /// Sets the name of the Service through which the API server calls the webhooks. The `caBundle` is written only where
-    /// the Service, its namespace and the path are this operator's. The default is `webhook-service`, and the same with the
-    /// operator's name and `-` before it, as the scaffolds call it; the manager also reads `WEBHOOK_SERVICE`.
-    #[must_use]
-    pub fn service(mut self, name: &str) -> Self {
-        self.service = Some(name.to_owned());
-        self
     }
 
     /// Says which operator the certificates are for.

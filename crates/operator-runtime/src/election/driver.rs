@@ -20,11 +20,12 @@ use crate::metrics::LeaderMetrics;
 /// A candidate for a lease; see [the module](super) for what it promises.
 ///
 /// ```no_run
-/// use operator_runtime::election::LeaderElection;
+/// use operator_runtime::election::{LeaderElection, LeaderElectionOptions};
 /// use tokio_util::sync::CancellationToken;
 ///
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let election = LeaderElection::builder(client, "memcached-operator-lock").namespace("operators").build()?;
+/// let options = LeaderElectionOptions { namespace: Some("operators".to_owned()), ..LeaderElectionOptions::default() };
+/// let election = LeaderElection::new(client, "memcached-operator-lock", options)?;
 /// let mut leadership = election.leadership();
 /// let stop = CancellationToken::new();
 /// let campaign = tokio::spawn(election.run(stop.clone()));
@@ -55,104 +56,69 @@ struct Core {
     metrics: LeaderMetrics,
 }
 
-/// Builds a [`LeaderElection`]; [`LeaderElection::builder`] makes it.
-#[must_use = "call `build`"]
-pub struct LeaderElectionBuilder {
-    client: kube::Client,
-    name: String,
-    namespace: Option<String>,
-    identity: Option<String>,
-    labels: BTreeMap<String, String>,
-    timing: Timing,
-    release: bool,
-    metrics: LeaderMetrics,
+/// How a leader is elected through a Lease.
+#[derive(Clone, Debug)]
+pub struct LeaderElectionOptions {
+    /// The namespace of the Lease. Default: that of the pod's service account.
+    pub namespace: Option<String>,
+    /// The identity of this candidate, which no other candidate has. Default: `<hostname>_<uuid>`.
+    pub identity: Option<String>,
+    /// The labels of the Lease if this candidate creates it; an existing one keeps its own. Default: none.
+    pub labels: BTreeMap<String, String>,
+    /// The times, which all candidates should share. Default: 15 s, 10 s and 2 s.
+    pub timing: Timing,
+    /// True if the Lease is released at the end, so that the next leader need not wait until it expires. It is safe if
+    /// everything that the leader did has ended before, which a manager ensures. Default: true.
+    pub release_on_cancel: bool,
+    /// Reports `leader_election_master_status`. A manager sets it. Default: not reported.
+    pub metrics: LeaderMetrics,
 }
 
-// === impl LeaderElectionBuilder ===
-
-impl LeaderElectionBuilder {
-    /// The namespace of the lease; that of the pod's service account unless said otherwise.
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
-        self
-    }
-
-    /// What tells this candidate from all others, ever; `<hostname>_<uuid>` unless said otherwise.
-    pub fn identity(mut self, identity: &str) -> Self {
-        self.identity = Some(identity.to_owned());
-        self
-    }
-
-    /// Labels of the lease, when this candidate creates it; none unless said otherwise. A lease that is there keeps its
-    /// own.
-    pub fn labels(mut self, labels: impl IntoIterator<Item = (String, String)>) -> Self {
-        self.labels.extend(labels);
-        self
-    }
-
-    /// The times; 15 s, 10 s and 2 s unless said otherwise. The lease must be longer than the deadline, and the
-    /// deadline longer than the retry period with its jitter.
-    pub fn timing(mut self, timing: Timing) -> Self {
-        self.timing = timing;
-        self
-    }
-
-    /// Whether to give the lease back when the campaign is stopped, so that the next leader need not wait for it to
-    /// run out; yes unless said otherwise. It is safe if all that the leader did has ended before.
-    pub fn release_on_stop(mut self, release: bool) -> Self {
-        self.release = release;
-        self
-    }
-
-    /// Where to tell `leader_election_master_status`; nowhere unless said otherwise. A manager tells it of its own
-    /// election.
-    pub fn metrics(mut self, metrics: LeaderMetrics) -> Self {
-        self.metrics = metrics;
-        self
-    }
-
-    /// Checks what was said. Nothing is asked of the API server yet.
-    ///
-    /// # Errors
-    /// If the name is empty, the namespace cannot be found out, or the times do not fit together.
-    pub fn build(self) -> Result<LeaderElection, ElectionError> {
-        if self.name.is_empty() {
-            return Err(ElectionError::NoName);
+impl Default for LeaderElectionOptions {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            identity: None,
+            labels: BTreeMap::new(),
+            timing: Timing::default(),
+            release_on_cancel: true,
+            metrics: LeaderMetrics::default(),
         }
-        self.timing.check()?;
-        let namespace = self.namespace.map_or_else(namespace, Ok)?;
-        let core = Core {
-            api: Api::namespaced(self.client, &namespace),
-            name: self.name,
-            identity: self.identity.unwrap_or_else(identity),
-            labels: self.labels,
-            timing: self.timing,
-            release: self.release,
-            leadership: watch::Sender::new(Leadership::Standby),
-            metrics: self.metrics,
-        };
-        Ok(LeaderElection {
-            core: Arc::new(core),
-            campaign: None,
-        })
     }
 }
 
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Begins an election; `name` is the name of the lease, unique to the operator.
-    pub fn builder(client: kube::Client, name: &str) -> LeaderElectionBuilder {
-        LeaderElectionBuilder {
-            client,
-            name: name.to_owned(),
-            namespace: None,
-            identity: None,
-            labels: BTreeMap::new(),
-            timing: Timing::default(),
-            release: true,
-            metrics: LeaderMetrics::default(),
+    /// Prepares an election for the Lease `name`, which is unique to the operator in its namespace. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the name is empty, the namespace is unknown, or the lease is not longer than the deadline, or the deadline not
+    /// longer than the retry period with its jitter.
+    pub fn new(
+        client: kube::Client,
+        name: &str,
+        options: LeaderElectionOptions,
+    ) -> Result<Self, ElectionError> {
+        if name.is_empty() {
+            return Err(ElectionError::NoName);
         }
+        options.timing.check()?;
+        let namespace = options.namespace.map_or_else(namespace, Ok)?;
+        let core = Core {
+            api: Api::namespaced(client, &namespace),
+            name: name.to_owned(),
+            identity: options.identity.unwrap_or_else(identity),
+            labels: options.labels,
+            timing: options.timing,
+            release: options.release_on_cancel,
+            leadership: watch::Sender::new(Leadership::Standby),
+            metrics: options.metrics,
+        };
+        Ok(Self {
+            core: Arc::new(core),
+            campaign: None,
+        })
     }
 
     /// Whether this candidate leads, now and from now on. Receivers are woken when that changes, not when the lease is
@@ -389,11 +355,17 @@ mod tests {
         retry_period: Duration::from_millis(50),
     };
 
-    fn election(server: &Server, identity: &str) -> LeaderElectionBuilder {
-        LeaderElection::builder(server.client(), "lock")
-            .namespace("default")
-            .identity(identity)
-            .timing(FAST)
+    fn options(identity: &str) -> LeaderElectionOptions {
+        LeaderElectionOptions {
+            namespace: Some("default".to_owned()),
+            identity: Some(identity.to_owned()),
+            timing: FAST,
+            ..LeaderElectionOptions::default()
+        }
+    }
+
+    fn election(server: &Server, identity: &str) -> LeaderElection {
+        LeaderElection::new(server.client(), "lock", options(identity)).unwrap()
     }
 
     async fn leads(leadership: &mut watch::Receiver<Leadership>) {
@@ -408,10 +380,11 @@ mod tests {
     #[tokio::test]
     async fn released_lease_goes_to_the_next_candidate() {
         let (server, metrics) = (Server::default(), Metrics::new());
-        let one = election(&server, "one")
-            .metrics(metrics.leader("lock"))
-            .build()
-            .unwrap();
+        let counted = LeaderElectionOptions {
+            metrics: metrics.leader("lock"),
+            ..options("one")
+        };
+        let one = LeaderElection::new(server.client(), "lock", counted).unwrap();
         let (mut leadership, stop) = (one.leadership(), CancellationToken::new());
         let campaign = tokio::spawn(one.run(stop.clone()));
         leads(&mut leadership).await;
@@ -421,7 +394,7 @@ mod tests {
                 .contains("leader_election_master_status{name=\"lock\"} 1")
         );
 
-        let other = election(&server, "other").build().unwrap();
+        let other = election(&server, "other");
         let mut other_leadership = other.leadership();
         let other_stop = CancellationToken::new();
         let other_campaign = tokio::spawn(other.run(other_stop.clone()));
@@ -446,12 +419,12 @@ mod tests {
     #[tokio::test]
     async fn leader_without_a_server_loses_and_another_takes_over() {
         let server = Server::default();
-        let one = election(&server, "one").build().unwrap();
+        let one = election(&server, "one");
         let mut leadership = one.leadership();
         let campaign = tokio::spawn(one.run(CancellationToken::new()));
         leads(&mut leadership).await;
 
-        let other = election(&server, "other").build().unwrap();
+        let other = election(&server, "other");
         let mut other_leadership = other.leadership();
         let stop = CancellationToken::new();
         let other_campaign = tokio::spawn(other.run(stop.clone()));
@@ -470,7 +443,7 @@ mod tests {
     #[tokio::test]
     async fn stolen_lease_ends_the_leadership() {
         let server = Server::default();
-        let one = election(&server, "one").build().unwrap();
+        let one = election(&server, "one");
         let mut leadership = one.leadership();
         let campaign = tokio::spawn(one.run(CancellationToken::new()));
         leads(&mut leadership).await;
@@ -486,7 +459,7 @@ mod tests {
     #[tokio::test]
     async fn lease_that_is_labelled_meanwhile_is_kept() {
         let server = Server::default();
-        let one = election(&server, "one").build().unwrap();
+        let one = election(&server, "one");
         let (mut leadership, stop) = (one.leadership(), CancellationToken::new());
         let campaign = tokio::spawn(one.run(stop.clone()));
         leads(&mut leadership).await;
@@ -503,7 +476,15 @@ mod tests {
     #[tokio::test]
     async fn lease_is_kept_where_it_is_not_to_be_released() {
         let server = Server::default();
-        let one = election(&server, "one").release_on_stop(false).build().unwrap();
+        let one = LeaderElection::new(
+            server.client(),
+            "lock",
+            LeaderElectionOptions {
+                release_on_cancel: false,
+                ..options("one")
+            },
+        )
+        .unwrap();
         let (mut leadership, stop) = (one.leadership(), CancellationToken::new());
         let campaign = tokio::spawn(one.run(stop.clone()));
         leads(&mut leadership).await;
@@ -515,7 +496,7 @@ mod tests {
     #[tokio::test]
     async fn manager_may_ask_forget_and_ask_again() {
         let server = Server::default();
-        let mut one = election(&server, "one").build().unwrap();
+        let mut one = election(&server, "one");
         one.acquire().await.unwrap();
         assert!(one.keep().now_or_never().is_none());
         let renewed = server.edit("lock", |_| ());
@@ -528,7 +509,7 @@ mod tests {
     #[tokio::test]
     async fn manager_is_told_why_the_leadership_ended() {
         let server = Server::default();
-        let mut one = election(&server, "one").build().unwrap();
+        let mut one = election(&server, "one");
         one.acquire().await.unwrap();
         server.edit("lock", |lease| lease["spec"]["holderIdentity"] = "thief".into());
         let error = one.keep().await;
@@ -541,18 +522,19 @@ mod tests {
     #[tokio::test]
     async fn mistakes_show_before_anything_runs() {
         let server = Server::default();
-        let unnamed = LeaderElection::builder(server.client(), "")
-            .namespace("default")
-            .build();
+        let unnamed = LeaderElection::new(server.client(), "", options("one"));
         assert!(matches!(unnamed, Err(ElectionError::NoName)));
-        let hasty = election(&server, "one")
-            .timing(Timing {
-                renew_deadline: Duration::from_secs(2),
-                ..FAST
-            })
-            .build();
+        let timing = Timing {
+            renew_deadline: Duration::from_secs(2),
+            ..FAST
+        };
+        let hasty = LeaderElectionOptions {
+            timing,
+            ..options("one")
+        };
+        let hasty = LeaderElection::new(server.client(), "lock", hasty);
         assert!(matches!(hasty, Err(ElectionError::Timing { .. })));
-        let homeless = LeaderElection::builder(server.client(), "lock").build();
+        let homeless = LeaderElection::new(server.client(), "lock", LeaderElectionOptions::default());
         assert!(matches!(homeless, Err(ElectionError::NoNamespace { .. })));
     }
 }

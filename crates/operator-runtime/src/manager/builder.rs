@@ -19,7 +19,7 @@ use crate::cache::{Cache, CacheOptions};
 use crate::certificates::{Certificates, ManagedCertificates, TlsVersion};
 use crate::client::Client;
 use crate::controller::ControllerOptions;
-use crate::election::{Election, LeaderElection, Leadership, Timing};
+use crate::election::{Election, LeaderElection, LeaderElectionOptions, Leadership};
 use crate::event_recorder;
 use crate::health::Checks;
 use crate::metrics::Metrics;
@@ -43,20 +43,11 @@ pub(super) struct Options {
     pub(super) silence_timeout: Option<Duration>,
     /// `None` is for ever.
     pub(super) graceful_shutdown_timeout: Option<Duration>,
-    leader_election: LeaseOptions,
+    leader_election: bool,
+    leader_election_id: String,
+    election: LeaderElectionOptions,
     /// The paths of liveness and readiness.
     endpoints: [String; 2],
-}
-
-/// How a leader is elected through a Lease.
-#[derive(Clone, Debug)]
-struct LeaseOptions {
-    on: bool,
-    id: String,
-    namespace: String,
-    timing: Timing,
-    labels: BTreeMap<String, String>,
-    release: bool,
 }
 
 /// How the metrics are served.
@@ -108,8 +99,9 @@ impl Options {
         self.kubeconfig = args.kubeconfig.clone();
         self.set_namespaces(args.namespaces());
         self.graceful_shutdown_timeout = args.graceful_shutdown_timeout();
-        self.leader_election.on = args.leader_elect;
-        self.leader_election.namespace = args.leader_election_namespace.clone();
+        self.leader_election = args.leader_elect;
+        let namespace = &args.leader_election_namespace;
+        self.election.namespace = Some(namespace.clone()).filter(|name| !name.is_empty());
     }
 
     /// Replaces the namespaces, unless there are none.
@@ -139,14 +131,9 @@ impl ManagerBuilder {
                 kubeconfig: None,
                 silence_timeout: Some(operator_connection::SILENCE),
                 graceful_shutdown_timeout: Some(Duration::from_secs(30)),
-                leader_election: LeaseOptions {
-                    on: false,
-                    id: name.to_owned(),
-                    namespace: String::new(),
-                    timing: Timing::default(),
-                    labels: BTreeMap::new(),
-                    release: true,
-                },
+                leader_election: false,
+                leader_election_id: name.to_owned(),
+                election: LeaderElectionOptions::default(),
                 endpoints: ["/healthz", "/readyz"].map(str::to_owned),
             },
             args: None,
@@ -173,37 +160,23 @@ impl ManagerBuilder {
     /// Runs the controllers on one instance at a time, elected through a Lease; as `--leader-elect` does. Off by
     /// default.
     pub fn leader_election(self, on: bool) -> Self {
-        self.change(move |options| options.leader_election.on = on)
+        self.change(move |options| options.leader_election = on)
     }
 
     /// The name of the Lease, unique to the operator in its namespace; the operator's name unless said otherwise.
     pub fn leader_election_id(mut self, id: &str) -> Self {
-        self.options.leader_election.id = id.to_owned();
+        self.options.leader_election_id = id.to_owned();
         self
     }
 
-    /// The times of the election: 15 s, 10 s and 2 s unless said otherwise. All instances should have the same.
-    pub fn leader_election_timing(mut self, timing: Timing) -> Self {
-        self.options.leader_election.timing = timing;
-        self
-    }
-
-    /// Labels of the Lease, when this instance creates it.
-    pub fn leader_election_labels<'a>(
-        mut self,
-        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Self {
-        let labels = labels.into_iter();
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        self.options.leader_election.labels.extend(labels);
-        self
-    }
-
-    /// Whether the Lease is given back at the end, so that the next leader need not wait for it to run out; yes unless
-    /// said otherwise. By then everything that ran has ended or was aborted.
-    pub fn leader_election_release_on_cancel(mut self, release: bool) -> Self {
-        self.options.leader_election.release = release;
-        self
+    /// Sets how the leader is elected: namespace, identity, labels, times and release of the Lease. Without a namespace here it
+    /// is that of `--leader-election-namespace`, or else that of the pod's service account; outside of a cluster one must
+    /// be given.
+    pub fn leader_election_options(self, options: LeaderElectionOptions) -> Self {
+        self.change(move |all| {
+            let namespace = options.namespace.clone().or(all.election.namespace.take());
+            all.election = LeaderElectionOptions { namespace, ..options };
+        })
     }
 
     /// The client that the election is held with, such as one of another cluster; the manager's own unless said
@@ -211,13 +184,6 @@ impl ManagerBuilder {
     pub fn leader_election_client(mut self, client: kube::Client) -> Self {
         self.election_client = Some(DebugClient(client));
         self
-    }
-
-    /// The namespace of the Lease; by default that of the pod's service account. Outside of a cluster it has to be
-    /// said, or [`ManagerBuilder::build`] fails.
-    pub fn leader_election_namespace(self, namespace: &str) -> Self {
-        let namespace = namespace.to_owned();
-        self.change(|options| options.leader_election.namespace = namespace)
     }
 
     /// Uses this configuration or client instead of the kubeconfig or the service account; [`Connect`] says how they differ.
@@ -257,17 +223,10 @@ impl ManagerBuilder {
         self.change(|options| options.health_probe_bind_address = address)
     }
 
-    /// The path of liveness; `/healthz` unless said otherwise. Each check has a path of its own below it.
-    pub fn liveness_endpoint_name(mut self, path: &str) -> Self {
-        let [liveness, _] = &mut self.options.endpoints;
-        *liveness = path.to_owned();
-        self
-    }
-
-    /// The path of readiness; `/readyz` unless said otherwise, with a path for each check below it.
-    pub fn readiness_endpoint_name(mut self, path: &str) -> Self {
-        let [_, readiness] = &mut self.options.endpoints;
-        *readiness = path.to_owned();
+    /// Sets the paths of liveness and readiness, below which each check has a path of its own. Default: `/healthz` and
+    /// `/readyz`.
+    pub fn health_endpoints(mut self, liveness: &str, readiness: &str) -> Self {
+        self.options.endpoints = [liveness, readiness].map(str::to_owned);
         self
     }
 
@@ -391,13 +350,13 @@ impl ManagerBuilder {
         let scrapes = listen("metrics-bind-address", &options.metrics.bind_address)?;
         let election = match self.election {
             Some(DebugElection(election)) => Some(election),
-            None if options.leader_election.on => {
+            None if options.leader_election => {
                 let other = self.election_client.map(|DebugClient(client)| {
                     let requests = metrics.rest_client_layer("leader-election");
                     Connection::adopt(client, &options, requests).client(None)
                 });
                 let client = other.unwrap_or_else(|| kube.clone());
-                Some(election(client, &options.leader_election, &metrics)?)
+                Some(election(client, &options, &metrics)?)
             }
             None => None,
         };
@@ -466,18 +425,16 @@ impl ManagerBuilder {
 
 fn election(
     client: kube::Client,
-    options: &LeaseOptions,
+    options: &Options,
     metrics: &Metrics,
 ) -> Result<Box<dyn Election>, ManagerError> {
-    let mut election = LeaderElection::builder(client, &options.id)
-        .timing(options.timing)
-        .labels(options.labels.clone())
-        .release_on_stop(options.release)
-        .metrics(metrics.leader(&options.id));
-    if !options.namespace.is_empty() {
-        election = election.namespace(&options.namespace);
-    }
-    Ok(Box::new(election.build().map_err(ManagerError::Election)?))
+    let name = &options.leader_election_id;
+    let of_lease = LeaderElectionOptions {
+        metrics: metrics.leader(name),
+        ..options.election.clone()
+    };
+    let election = LeaderElection::new(client, name, of_lease).map_err(ManagerError::Election)?;
+    Ok(Box::new(election))
 }
 
 /// What tells this process from others of the operator: the name of the pod, which is its host name, or the operator's.

@@ -219,13 +219,10 @@ fn own(name: &str) -> Result<Result<ManagedCertificates, Certificates>> {
     let given = std::env::var(NAMESPACE).ok().filter(|name| !name.is_empty());
     match given.or_else(|| election::namespace().ok()) {
         Some(namespace) => {
-            let managed =
+            let mut managed =
                 ManagedCertificates::new(&namespace, &format!("{name}-webhook-ca")).of_operator(name);
-            let service = std::env::var(SERVICE).ok().filter(|service| !service.is_empty());
-            Ok(Ok(match service {
-                Some(service) => managed.service(&service),
-                None => managed,
-            }))
+            managed.service = std::env::var(SERVICE).ok().filter(|service| !service.is_empty());
+            Ok(Ok(managed))
         }
         None => {
             tracing::warn!(

@@ -19,7 +19,7 @@ const RECONCILE_TIME: Buckets = Buckets(&[
 /// Counts the reconciles of one controller. A [`Controller`](crate::Controller) does so by itself; the handle is for
 /// workers of another making that are to show in the same dashboards.
 #[derive(Clone, Debug)]
-pub struct ControllerMetrics {
+pub(crate) struct ControllerMetrics {
     success: Counter,
     error: Counter,
     requeue: Counter,
@@ -34,7 +34,7 @@ pub struct ControllerMetrics {
 
 /// How a reconcile ended: the label `result` of `controller_runtime_reconcile_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing is left to do.
     Success,
     /// To be tried again with backoff, without an error.
@@ -50,7 +50,7 @@ pub enum Outcome {
 /// Counts a worker as active until it is dropped.
 #[derive(Debug)]
 #[must_use = "hold it for as long as the reconcile runs"]
-pub struct ActiveWorker(Gauge);
+pub(crate) struct ActiveWorker(Gauge);
 
 #[derive(Debug)]
 pub(super) struct Families {
@@ -85,13 +85,13 @@ impl Default for ControllerMetrics {
 
 impl ControllerMetrics {
     /// Counts a worker as active until the answer is dropped.
-    pub fn worker(&self) -> ActiveWorker {
+    pub(crate) fn worker(&self) -> ActiveWorker {
         self.active_workers.inc();
         ActiveWorker(self.active_workers.clone())
     }
 
     /// Counts a reconcile that ended, and how long it `took`.
-    pub fn finished(&self, outcome: Outcome, took: Duration) {
+    pub(crate) fn finished(&self, outcome: Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
             Outcome::Success => self.success.inc(),
@@ -108,12 +108,12 @@ impl ControllerMetrics {
     }
 
     /// Counts a reconcile that panicked. Its end is told with [`Outcome::Error`] as well.
-    pub fn panicked(&self) {
+    pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
 
     /// Counts a reconcile that the reconciliation timeout ended. Its end is told with [`Outcome::Error`] as well.
-    pub fn timed_out(&self) {
+    pub(crate) fn timed_out(&self) {
         self.timeouts.inc();
     }
 }

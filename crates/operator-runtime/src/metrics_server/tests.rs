@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, PostParams};
 use kube::client::Body;
+use operator_envtest::{Backend, TestEnv};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -237,4 +241,59 @@ async fn clients_that_ask_nothing_do_not_keep_a_server_up() {
         ended.unwrap().unwrap().unwrap();
         drop(silent);
     }
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_whom_the_server_lets() {
+    let env = TestEnv::builder()
+        .backend(Backend::Embedded)
+        .start()
+        .await
+        .unwrap();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(env.client());
+    let token = async |name: &str| {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let (params, request) = (PostParams::default(), json!({"spec": {"audiences": []}}));
+        let request = serde_json::from_value(request).unwrap();
+        let issued = accounts.create_token_request(name, &params, &request).await;
+        let token = issued.unwrap().status.unwrap().token.unwrap();
+        format!("Bearer {token}")
+    };
+    let (reader, stranger) = (token("reader").await, token("stranger").await);
+    let role = json!({
+        "metadata": {"name": "metrics-reader"},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "metadata": {"name": "metrics-reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+    });
+    let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
+        (Api::all(env.client()), Api::all(env.client()));
+    let (role, binding) = (
+        serde_json::from_value(role).unwrap(),
+        serde_json::from_value(binding).unwrap(),
+    );
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+
+    let (address, _stop) = started(MetricsServer::new(Metrics::new()).authorize(env.client())).await;
+    let get = async |path: &str, token: &str| {
+        let (code, _, text) = get(address, path, &[(header::AUTHORIZATION, token)]).await;
+        (code.as_u16(), text)
+    };
+    let unauthorized = (401, "Unauthorized\n".to_owned());
+    assert_eq!(get("/metrics", "Bearer nonsense").await, unauthorized);
+    let (code, text) = get("/metrics", &reader).await;
+    assert_eq!(code, 200, "{text}");
+    assert!(text.contains("process_cpu_seconds_total"), "{text}");
+    let refused = |name: &str| {
+        let user = format!("system:serviceaccount:default:{name}");
+        (403, format!("Authorization denied for user {user}\n"))
+    };
+    assert_eq!(get("/metrics", &stranger).await, refused("stranger"));
+    assert_eq!(get("/other", &reader).await, refused("reader"));
+    env.stop().await;
 }

@@ -25,7 +25,8 @@ const VERSION: &str = "authentication.k8s.io/v1";
 ///
 /// ```
 /// use operator_runtime::k8s_openapi::api::authentication::v1::UserInfo;
-/// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse, WebhookServer};
+/// use operator_runtime::Manager;
+/// use operator_runtime::webhook::{Authenticator, TokenRequest, TokenResponse};
 ///
 /// struct Robots;
 ///
@@ -41,8 +42,9 @@ const VERSION: &str = "authentication.k8s.io/v1";
 ///     }
 /// }
 ///
-/// let server = WebhookServer::new().authentication("/authenticate", Robots)?;
-/// # Ok::<_, operator_runtime::webhook::WebhookError>(())
+/// fn setup(manager: &Manager) -> Result<(), operator_runtime::manager::ManagerError> {
+///     manager.add_authentication_webhook("/authenticate", Robots)
+/// }
 /// ```
 pub trait Authenticator: Send + Sync + 'static {
     /// Judges a token, which is never empty.

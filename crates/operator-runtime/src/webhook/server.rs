@@ -17,32 +17,17 @@ use super::admission::AdmissionHandler;
 use super::authentication::{AuthenticationEndpoint, Authenticator};
 use super::endpoint::{AdmissionEndpoint, BodyError, ConversionEndpoint, Endpoint, RawEndpoint};
 use super::registration::{CONVERT, Webhook, crd};
-use crate::certificates::{CertificateError, Certificates, Served, TlsOptions, TlsVersion};
+use crate::certificates::{CertificateError, Certificates, Served, TlsOptions};
 use crate::metrics::{Metrics, WebhookMetrics};
 use crate::object::Object;
 use crate::serve::{self, Answer};
 
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Serves webhooks over HTTPS. A manager has one, to which [`Manager::add_webhook`](crate::Manager::add_webhook) adds;
-/// a program without a manager serves its own:
-///
-/// ```no_run
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-/// use operator_runtime::certificates::Certificates;
-/// use operator_runtime::webhook::{Webhook, WebhookServer};
-///
-/// # async fn example(webhook: Webhook<ConfigMap>) -> operator_runtime::Result<()> {
-/// let certificates = Certificates::from_dir("/certs".as_ref())?;
-/// let listener = tokio::net::TcpListener::bind("0.0.0.0:9443").await?;
-/// let server = WebhookServer::new().webhook(webhook)?;
-/// server.serve(listener, certificates, tokio_util::sync::CancellationToken::new()).await?;
-/// # Ok(())
-/// # }
-/// ```
+/// Serves the webhooks of a manager over HTTPS.
 #[derive(Default)]
 #[must_use = "call `serve`"]
-pub struct WebhookServer {
+pub(crate) struct WebhookServer {
     routes: Arc<RwLock<Arc<Routes>>>,
     served: watch::Sender<Served>,
     metrics: Metrics,
@@ -60,14 +45,6 @@ struct Routes {
 }
 
 /// Why webhooks cannot be served.
-///
-/// ```
-/// use http::Response;
-/// use operator_runtime::webhook::{WebhookError, WebhookServer};
-///
-/// let refused = WebhookServer::new().raw("no slash", |_| async { Response::new("".into()) });
-/// assert!(matches!(refused.err(), Some(WebhookError::InvalidPath(path)) if path == "no slash"));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// Two webhooks have one path.
@@ -84,52 +61,11 @@ pub enum WebhookError {
 
 impl WebhookServer {
     /// The port that scaffolded configurations use.
-    pub const PORT: u16 = 9443;
+    pub(crate) const PORT: u16 = 9443;
 
     /// No webhooks yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
-    }
-
-    /// Serves the webhooks of a kind; call it once for each kind.
-    ///
-    /// # Errors
-    /// If a path is none, or is served already.
-    pub fn webhook<K: Object>(self, webhook: Webhook<K>) -> Result<Self, WebhookError> {
-        self.add(webhook)?;
-        Ok(self)
-    }
-
-    /// Answers admission requests at a path, that of a webhook configuration which somebody else writes.
-    ///
-    /// # Errors
-    /// If the path is none, or is served already.
-    pub fn handler(self, path: &str, handler: impl AdmissionHandler) -> Result<Self, WebhookError> {
-        self.add_admission(path, handler)?;
-        Ok(self)
-    }
-
-    /// Answers token reviews at a path; see [`Authenticator`] for an example.
-    ///
-    /// # Errors
-    /// If the path is none, or is served already.
-    pub fn authentication(self, path: &str, authenticator: impl Authenticator) -> Result<Self, WebhookError> {
-        self.add_authentication(path, authenticator)?;
-        Ok(self)
-    }
-
-    /// Answers all requests at a path in any way: whatever their method, and with a body of up to 7 MiB. A panic is
-    /// answered with 500.
-    ///
-    /// # Errors
-    /// If the path is none, or is served already.
-    pub fn raw<F, R>(self, path: &str, handler: F) -> Result<Self, WebhookError>
-    where
-        F: Fn(Request<Bytes>) -> R + Send + Sync + 'static,
-        R: Future<Output = Response<Full<Bytes>>> + Send + 'static,
-    {
-        self.add_raw(path, handler)?;
-        Ok(self)
     }
 
     /// Adds the webhooks of a kind, all or none; while the server runs they are served at once.
@@ -201,31 +137,9 @@ impl WebhookServer {
     }
 
     /// Counts requests, and readings of certificates, in this registry; in one that nobody sees by default.
-    pub fn metrics(mut self, metrics: Metrics) -> Self {
+    pub(crate) fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
-    }
-
-    /// Offers HTTP/2 too; off by default, because of its history of ways to overload servers.
-    pub fn http2(mut self, http2: bool) -> Self {
-        self.tls.http2 = http2;
-        self
-    }
-
-    /// The oldest version of TLS that is spoken; 1.2 unless said otherwise.
-    pub fn min_tls_version(mut self, version: TlsVersion) -> Self {
-        self.tls.min_version = version;
-        self
-    }
-
-    /// Lets in only those who have a certificate of an authority in this PEM, such as an API server that is told to
-    /// show one by `--admission-control-config-file`; everybody unless said otherwise.
-    ///
-    /// # Errors
-    /// If there is no certificate in it.
-    pub fn client_authority(mut self, pem: &str) -> Result<Self, CertificateError> {
-        self.tls.require_clients_of(pem)?;
-        Ok(self)
     }
 
     pub(crate) fn tls(mut self, tls: TlsOptions) -> Self {
@@ -239,7 +153,7 @@ impl WebhookServer {
     }
 
     /// The paths that are served, in order.
-    pub fn paths(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         self.served.borrow().paths.clone().into_iter()
     }
 
@@ -248,7 +162,7 @@ impl WebhookServer {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub async fn serve(
+    pub(crate) async fn serve(
         self,
         listener: TcpListener,
         certificates: Certificates,

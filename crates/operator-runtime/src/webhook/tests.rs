@@ -117,8 +117,15 @@ fn webhook() -> Webhook<Memcached> {
         .conversion(Conversion::new().spoke::<v1alpha1::Memcached>())
 }
 
+/// A server to which something was added.
+fn with(add: impl FnOnce(&WebhookServer) -> Result<(), WebhookError>) -> WebhookServer {
+    let server = WebhookServer::new();
+    add(&server).unwrap();
+    server
+}
+
 fn server(metrics: &Metrics) -> WebhookServer {
-    let server = WebhookServer::new().webhook(webhook()).unwrap();
+    let server = with(|server| server.add(webhook()));
     let server = server.metrics(metrics.clone());
     server.count();
     server
@@ -140,7 +147,7 @@ fn memcached(spec: &Value) -> Value {
 }
 
 fn served<K: crate::Object>(webhook: Webhook<K>) -> WebhookServer {
-    counted(WebhookServer::new().webhook(webhook).unwrap())
+    counted(with(|server| server.add(webhook)))
 }
 
 fn counted(server: WebhookServer) -> WebhookServer {
@@ -528,9 +535,8 @@ async fn panic_that_is_not_recovered_ends_the_request_and_is_counted() {
         ..WebhookOptions::default()
     };
     let metrics = Metrics::new();
-    let server = WebhookServer::new()
-        .webhook(Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options))
-        .unwrap();
+    let webhook = Webhook::<Memcached>::new().validator_with(MemcachedWebhook, options);
+    let server = with(|server| server.add(webhook));
     let server = server.metrics(metrics.clone());
     server.count();
     let request = json!({"uid": "u-1", "operation": "CREATE", "object": memcached(&json!({"size": 13}))});
@@ -565,11 +571,7 @@ impl Authenticator for Robots {
 
 #[tokio::test]
 async fn tokens_are_reviewed() {
-    let server = counted(
-        WebhookServer::new()
-            .authentication("/authenticate", Robots)
-            .unwrap(),
-    );
+    let server = counted(with(|server| server.add_authentication("/authenticate", Robots)));
     let ask = async |version: &str, token: &str| {
         let review = json!({
             "apiVersion": version, "kind": "TokenReview", "metadata": {"uid": "u-5"},
@@ -619,10 +621,7 @@ async fn raw_handlers_answer_in_any_way() {
             .body(Full::new(request.into_body()))
             .unwrap()
     };
-    let server = WebhookServer::new()
-        .raw("/echo", echo)
-        .unwrap()
-        .metrics(metrics.clone());
+    let server = with(|server| server.add_raw("/echo", echo)).metrics(metrics.clone());
     server.count();
     let ask = async |body: &'static str| {
         let request = Request::put("/echo").body(Full::new(Bytes::from(body))).unwrap();
@@ -726,20 +725,18 @@ impl ClientAuthority {
 
 #[tokio::test]
 async fn clients_without_a_certificate_are_turned_away_where_one_is_required() {
-    use crate::certificates::{CertificateError, Certificates, TlsVersion};
+    use crate::certificates::{CertificateError, Certificates, TlsOptions, TlsVersion};
 
     let clients = ClientAuthority::new();
-    let none = WebhookServer::new().client_authority("").map(drop);
+    let mut tls = TlsOptions::default();
+    tls.min_version = TlsVersion::Tls13;
+    let none = tls.require_clients_of("");
     assert!(matches!(
         none,
         Err(CertificateError::NoPem("the authority of clients", _))
     ));
-    let server = WebhookServer::new()
-        .handler("/open", Open)
-        .unwrap()
-        .min_tls_version(TlsVersion::Tls13)
-        .client_authority(&clients.pem)
-        .unwrap();
+    tls.require_clients_of(&clients.pem).unwrap();
+    let server = with(|server| server.add_admission("/open", Open)).tls(tls);
     let certificates = Certificates::self_signed(["webhooks.system.svc"]).unwrap();
     let authority = certificates.authority().unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -847,7 +844,7 @@ async fn request_under_way_is_answered_before_the_server_ends() {
         entered,
         open: open.clone(),
     };
-    let server = WebhookServer::new().handler("/gate", gate).unwrap();
+    let server = with(|server| server.add_admission("/gate", gate));
     let certificates = Certificates::self_signed(["webhooks.system.svc"]).unwrap();
     let authority = certificates.authority().unwrap().to_owned();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -876,15 +873,15 @@ impl AdmissionHandler for Open {
 
 #[test]
 fn path_is_served_once_and_must_be_one() {
-    let server = || WebhookServer::new().webhook(webhook()).unwrap();
+    let server = || with(|server| server.add(webhook()));
     let taken = |path: &str| Err(WebhookError::DuplicatePath(path.to_owned()));
-    assert_eq!(server().webhook(webhook()).map(drop), taken(MUTATE));
-    assert_eq!(server().handler("/convert", Open).map(drop), taken("/convert"));
+    assert_eq!(server().add(webhook()), taken(MUTATE));
+    assert_eq!(server().add_admission("/convert", Open), taken("/convert"));
     for path in ["", "gate", "/gate/", "//gate", "/gate?x", "/ga te"] {
-        let refused = server().handler(path, Open).map(drop);
+        let refused = server().add_admission(path, Open);
         assert_eq!(refused, Err(WebhookError::InvalidPath(path.to_owned())));
     }
-    assert!(server().handler("/a-gate/of_2", Open).is_ok());
+    assert!(server().add_admission("/a-gate/of_2", Open).is_ok());
 }
 
 #[test]

@@ -399,10 +399,10 @@ async fn object_that_fits_the_watch_and_not_a_reader_is_told_once_and_counted_un
     let (typed, mut of_typed) = mpsc::unbounded_channel();
     manager
         .add_controller(Controller::without_primary("typed", plain_teller().0).watches(
-            Watch::<Lax>::new().handler(operator_runtime::handler::map(move |lax: &Lax| {
+            Watch::<Lax>::new().map(move |lax: &Lax| {
                 let _ = typed.send(lax.spec.size);
                 Vec::new()
-            })),
+            }),
         ))
         .unwrap();
     let running = run(&manager);

@@ -12,7 +12,8 @@ use crate::support::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_runtime::controller::ControllerOptions;
-use operator_runtime::{handler, predicate, prelude::*};
+use operator_runtime::election::LeaderElectionOptions;
+use operator_runtime::{predicate, prelude::*};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -242,14 +243,12 @@ async fn mapped_objects_reconcile_what_the_function_names() {
     let bench = Bench::new().await;
     let manager = bench.manager().await;
     let (reconciler, mut told) = plain_teller();
-    let all = handler::map(|config: &ConfigMap| {
+    let all = Watch::new().map(|config: &ConfigMap| {
         let names = config.data.iter().flat_map(|data| data.values());
         names.map(|name| key(name)).collect::<Vec<_>>()
     });
     manager
-        .add_controller(
-            Controller::without_primary("mapper", reconciler).watches(Watch::<ConfigMap>::new().handler(all)),
-        )
+        .add_controller(Controller::without_primary("mapper", reconciler).watches(all))
         .unwrap();
     let running = run(&manager);
     let configs: Api<ConfigMap> = Api::default_namespaced(bench.client.clone());
@@ -563,7 +562,10 @@ async fn leader_elected_by_lease_gives_it_back() {
         let manager = Manager::builder("tester").client(bench.client.clone());
         let manager = manager
             .leader_election(true)
-            .leader_election_namespace("default")
+            .leader_election_options(LeaderElectionOptions {
+                namespace: Some("default".to_owned()),
+                ..LeaderElectionOptions::default()
+            })
             .build()
             .await
             .unwrap();

@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
 use operator_runtime::cache::CacheOptions;
 use operator_runtime::client::ClientError;
-use operator_runtime::election::{Election, LeaderElection, Leadership, Timing};
+use operator_runtime::election::{Election, LeaderElection, LeaderElectionOptions, Leadership, Timing};
 use operator_runtime::manager::Runnable;
 use operator_runtime::metrics::Metrics;
 use operator_runtime::prelude::*;
@@ -34,12 +34,13 @@ const FAST: Timing = Timing {
 };
 
 fn election(client: &kube::Client, identity: &str) -> LeaderElection {
-    LeaderElection::builder(client.clone(), "widget-lock")
-        .namespace("default")
-        .identity(identity)
-        .timing(FAST)
-        .build()
-        .unwrap()
+    let options = LeaderElectionOptions {
+        namespace: Some("default".to_owned()),
+        identity: Some(identity.to_owned()),
+        timing: FAST,
+        ..LeaderElectionOptions::default()
+    };
+    LeaderElection::new(client.clone(), "widget-lock", options).unwrap()
 }
 
 async fn manager(bench: &Bench, identity: &str) -> Manager {
@@ -146,16 +147,17 @@ async fn options_of_the_manager_are_those_of_its_election() {
         .client(bench.client.clone())
         .leader_election(true)
         .leader_election_id("widget-lock")
-        .leader_election_namespace("default")
-        .leader_election_timing(Timing {
-            lease_duration: Duration::from_secs(7),
-            ..Timing {
+        .leader_election_options(LeaderElectionOptions {
+            namespace: Some("default".to_owned()),
+            timing: Timing {
+                lease_duration: Duration::from_secs(7),
                 renew_deadline: Duration::from_secs(3),
                 ..FAST
-            }
+            },
+            labels: [("app".to_owned(), "tester".to_owned())].into(),
+            release_on_cancel: false,
+            ..LeaderElectionOptions::default()
         })
-        .leader_election_labels([("app", "tester")])
-        .leader_election_release_on_cancel(false)
         .leader_election_client(elsewhere.client.clone())
         .build()
         .await
@@ -187,7 +189,11 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
     let bench = Bench::without_widgets();
     let builder = || {
         let builder = Manager::builder("tester").client(bench.client.clone());
-        builder.leader_election(true).leader_election_namespace("default")
+        builder.leader_election(true)
+    };
+    let options = || LeaderElectionOptions {
+        namespace: Some("default".to_owned()),
+        ..LeaderElectionOptions::default()
     };
     let error = async |builder: operator_runtime::manager::ManagerBuilder| {
         Error::from(builder.build().await.unwrap_err()).to_string()
@@ -208,15 +214,21 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
         ),
         (timing(15, 10, 0), "retryPeriod must be greater than zero"),
     ] {
-        let error = error(builder().leader_election_timing(timing)).await;
+        let error =
+            error(builder().leader_election_options(LeaderElectionOptions { timing, ..options() })).await;
         assert!(error.contains(text), "{error}");
     }
-    let unnamed = error(builder().leader_election_id("")).await;
+    let unnamed = error(
+        builder()
+            .leader_election_options(options())
+            .leader_election_id(""),
+    )
+    .await;
     assert!(
         unnamed.contains("LeaderElectionID must be configured"),
         "{unnamed}"
     );
-    let homeless = error(builder().leader_election_namespace("")).await;
+    let homeless = error(builder()).await;
     assert!(
         homeless.contains(
             "unable to find leader election namespace: not running in-cluster, please specify LeaderElectionNamespace"
@@ -228,12 +240,13 @@ async fn election_that_cannot_be_held_is_an_error_before_anything_runs() {
 #[tokio::test]
 async fn election_of_ones_own_counts_in_the_metrics_of_the_manager() {
     let (bench, metrics) = (Bench::without_widgets(), Metrics::new());
-    let election = LeaderElection::builder(bench.client.clone(), "widget-lock")
-        .namespace("default")
-        .timing(FAST)
-        .metrics(metrics.leader("widget-lock"))
-        .build()
-        .unwrap();
+    let options = LeaderElectionOptions {
+        namespace: Some("default".to_owned()),
+        timing: FAST,
+        metrics: metrics.leader("widget-lock"),
+        ..LeaderElectionOptions::default()
+    };
+    let election = LeaderElection::new(bench.client.clone(), "widget-lock", options).unwrap();
     let manager = Manager::builder("tester").client(bench.client.clone());
     let manager = manager.metrics(metrics).election(election).build().await.unwrap();
     let running = run(&manager);

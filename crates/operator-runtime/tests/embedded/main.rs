@@ -9,7 +9,6 @@
 mod answers;
 mod builder;
 mod cache;
-mod certificates;
 mod client;
 mod controller;
 mod deletions;

@@ -7,7 +7,7 @@ use kube::api::{Api, PostParams};
 use kube::{CustomResource, CustomResourceExt};
 use operator_envtest::TestEnv;
 use operator_runtime::manifests::Manifests;
-use operator_runtime::{handler, prelude::*};
+use operator_runtime::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn setup(manager: &Manager) -> Result<()> {
     manager.add_controller(
         Controller::by_key(Watch::<Widget>::new(), Copier)
             .owns::<ConfigMap>()
-            .watches(Watch::<Secret>::new().handler(handler::map(|_| Vec::new()))),
+            .watches(Watch::<Secret>::new().map(|_| Vec::new())),
     )?;
     Ok(())
 }

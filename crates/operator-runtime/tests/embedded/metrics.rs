@@ -3,22 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResourceExt;
 use kube::api::{Api, PostParams};
 use operator_apiserver::ApiServer;
-use operator_envtest::{Backend, TestEnv};
-use operator_runtime::metrics::Metrics;
-use operator_runtime::metrics_server::MetricsServer;
 use operator_runtime::prelude::*;
 use operator_runtime::webhook::Webhook;
-use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Bench, Widget, WidgetSpec, config_map, get, get_with, in_time, key, observe_widgets, reconcile_widgets,
-    run,
+    Bench, Widget, WidgetSpec, config_map, get, in_time, key, observe_widgets, reconcile_widgets, run,
 };
 use crate::webhooks::WidgetWebhook;
 use crate::wire::{Fault, Wire};
@@ -340,68 +333,6 @@ async fn custom_resources_show_while_they_exist() {
         "{text}"
     );
     running.end().await.unwrap();
-}
-
-#[tokio::test]
-async fn metrics_are_for_those_whom_the_server_lets() {
-    let env = TestEnv::builder()
-        .backend(Backend::Embedded)
-        .start()
-        .await
-        .unwrap();
-    let accounts: Api<ServiceAccount> = Api::default_namespaced(env.client());
-    let token = async |name: &str| {
-        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-        accounts.create(&PostParams::default(), &account).await.unwrap();
-        let (params, request) = (PostParams::default(), json!({"spec": {"audiences": []}}));
-        let request = serde_json::from_value(request).unwrap();
-        let issued = accounts.create_token_request(name, &params, &request).await;
-        let token = issued.unwrap().status.unwrap().token.unwrap();
-        format!("Authorization: Bearer {token}\r\n")
-    };
-    let (reader, stranger) = (token("reader").await, token("stranger").await);
-    let role = json!({
-        "metadata": {"name": "metrics-reader"},
-        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-    });
-    let binding = json!({
-        "metadata": {"name": "metrics-reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
-        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
-    });
-    let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
-        (Api::all(env.client()), Api::all(env.client()));
-    let (role, binding) = (
-        serde_json::from_value(role).unwrap(),
-        serde_json::from_value(binding).unwrap(),
-    );
-    roles.create(&PostParams::default(), &role).await.unwrap();
-    bindings.create(&PostParams::default(), &binding).await.unwrap();
-
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let server = MetricsServer::new(Metrics::new()).authorize(env.client());
-    let serving = tokio::spawn(server.serve(listener, stop.clone()));
-    let unknown = "Authorization: Bearer nonsense\r\n";
-    let unauthorized = (401, "Unauthorized\n".to_owned());
-    assert_eq!(get(address, "/metrics").await, unauthorized);
-    assert_eq!(get_with(address, "/metrics", unknown).await, unauthorized);
-    let (code, text) = get_with(address, "/metrics", &reader).await;
-    assert_eq!(code, 200, "{text}");
-    assert!(text.contains("process_cpu_seconds_total"), "{text}");
-    let refused = |name: &str| {
-        let user = format!("system:serviceaccount:default:{name}");
-        (403, format!("Authorization denied for user {user}\n"))
-    };
-    assert_eq!(
-        get_with(address, "/metrics", &stranger).await,
-        refused("stranger")
-    );
-    assert_eq!(get_with(address, "/other", &reader).await, refused("reader"));
-    stop.cancel();
-    serving.await.unwrap().unwrap();
-    env.stop().await;
 }
 
 #[tokio::test]

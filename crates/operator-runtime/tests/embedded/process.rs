@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use operator_apiserver::ApiServer;
-use operator_runtime::election::{LeaderElection, Timing};
+use operator_runtime::election::{LeaderElection, LeaderElectionOptions, Timing};
 use operator_runtime::logging::Logging;
 use operator_runtime::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,13 @@ impl Settings {
                 renew_deadline: Duration::from_millis(700),
                 retry_period: Duration::from_millis(50),
             };
-            let election = LeaderElection::builder(client, "tester").namespace("default");
-            manager = manager.election(election.identity(&self.name).timing(timing).build()?);
+            let options = LeaderElectionOptions {
+                namespace: Some("default".to_owned()),
+                identity: Some(self.name.clone()),
+                timing,
+                ..LeaderElectionOptions::default()
+            };
+            manager = manager.election(LeaderElection::new(client, "tester", options)?);
         }
         let manager = manager.build().await?;
         manager

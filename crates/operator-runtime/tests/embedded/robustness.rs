@@ -14,7 +14,7 @@ use operator_apiserver::ApiServer;
 use operator_envtest::TestEnv;
 use operator_runtime::cache::{CacheOptions, WatchBackoff};
 use operator_runtime::controller::Backoff;
-use operator_runtime::{handler, prelude::*};
+use operator_runtime::prelude::*;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
@@ -490,15 +490,12 @@ async fn kind_that_a_role_is_granted_for_later_is_reconciled_then() {
         .unwrap();
     let manager = sizer(user).await;
     let (others, mut of_others) = mpsc::unbounded_channel();
-    let other = handler::map(move |config: &ConfigMap| {
+    let other = Watch::new().map(move |config: &ConfigMap| {
         let _ = others.send(config.name_any());
         Vec::new()
     });
     manager
-        .add_controller(
-            Controller::without_primary("others", plain_teller().0)
-                .watches(Watch::<ConfigMap>::new().handler(other)),
-        )
+        .add_controller(Controller::without_primary("others", plain_teller().0).watches(other))
         .unwrap();
     let running = run(&manager);
     let widgets: Api<Widget> = Api::default_namespaced(env.client());

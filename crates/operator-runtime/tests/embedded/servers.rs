@@ -123,8 +123,7 @@ async fn endpoints_have_other_names_where_they_are_given() {
     let manager = Manager::builder("tester")
         .client(bench.client.clone())
         .health_probe_bind_address("127.0.0.1:0")
-        .liveness_endpoint_name("/probes/live")
-        .readiness_endpoint_name("/probes/ready");
+        .health_endpoints("/probes/live", "/probes/ready");
     let manager = manager.build().await.unwrap();
     manager
         .add_ready_check("database", || Err(Error::msg("it is gone")))

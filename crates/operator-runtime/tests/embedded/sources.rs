@@ -10,7 +10,7 @@ use operator_runtime::cache::ListOptions;
 use operator_runtime::event::Event;
 use operator_runtime::queue::Add;
 use operator_runtime::queue::Requests;
-use operator_runtime::{ControllerOptions, Kind, handler, prelude::*};
+use operator_runtime::{Cache, ControllerOptions, Kind, handler, prelude::*};
 use serde_json::json;
 use tracing_subscriber::Registry;
 use tracing_subscriber::registry::LookupSpan;
@@ -44,27 +44,19 @@ async fn handler_that_reads_finds_who_is_concerned() {
         .cache()
         .add_index::<Widget>("size", |widget: &Widget| vec![widget.spec.size.to_string()])
         .unwrap();
-    let client = manager.client().clone();
-    let of_size = handler::map_async(move |config: Arc<ConfigMap>| {
-        let client = client.clone();
-        async move {
-            let size = config.metadata.name.as_deref().unwrap_or_default();
-            let widgets = client
-                .list::<Widget>()
-                .options(ListOptions::all().index("size", size))
-                .await?;
-            Ok(widgets
-                .iter()
-                .map(|widget| Request::of(widget.as_ref()))
-                .collect())
-        }
+    let of_size = Watch::new().find(async |cache: Cache, config: Arc<ConfigMap>| {
+        let size = config.metadata.name.as_deref().unwrap_or_default();
+        let widgets = cache
+            .list::<Widget>(ListOptions::all().index("size", size))
+            .await?;
+        Ok(widgets
+            .iter()
+            .map(|widget| Request::of(widget.as_ref()))
+            .collect())
     });
     let (reconciler, mut told) = plain_teller();
     manager
-        .add_controller(
-            Controller::without_primary("by-size", reconciler)
-                .watches(Watch::<ConfigMap>::new().handler(of_size)),
-        )
+        .add_controller(Controller::without_primary("by-size", reconciler).watches(of_size))
         .unwrap();
     let running = run(&manager);
     for _ in 0..2 {
@@ -85,7 +77,7 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
     }
     let manager = bench.manager().await;
     let failures = Arc::new(parking_lot::Mutex::new(3));
-    let found = handler::map_async(move |config: Arc<ConfigMap>| {
+    let found = Watch::new().find(move |_: Cache, config: Arc<ConfigMap>| {
         let failures = failures.clone();
         async move {
             let name = config.metadata.name.clone().unwrap_or_default();
@@ -100,10 +92,7 @@ async fn handler_that_fails_to_read_is_asked_again_and_holds_up_nobody_else() {
     });
     let (reconciler, mut told) = plain_teller();
     manager
-        .add_controller(
-            Controller::without_primary("found", reconciler)
-                .watches(Watch::<ConfigMap>::new().handler(found)),
-        )
+        .add_controller(Controller::without_primary("found", reconciler).watches(found))
         .unwrap();
     let running = run(&manager);
     // What was there first is found before anything is reconciled, so it comes in the order in which it was found.
@@ -173,15 +162,15 @@ async fn controller_is_told_what_else_to_watch() {
         .unwrap();
     assert_eq!(controller.name(), "widget");
     let named = |name: &'static str| {
-        handler::map(move |config: &ConfigMap| match config.metadata.name.as_deref() {
+        Watch::new().map(move |config: &ConfigMap| match config.metadata.name.as_deref() {
             Some(found) if found == name => vec![key(found)],
             _ => Vec::new(),
         })
     };
-    controller.watch(Watch::new().handler(named("before"))).unwrap();
+    controller.watch(named("before")).unwrap();
     let running = run(&manager);
     told.until("before", None).await;
-    controller.watch(Watch::new().handler(named("after"))).unwrap();
+    controller.watch(named("after")).unwrap();
     told.until("after", None).await;
     touch(&bench, "after").await;
     told.until("after", None).await;
@@ -204,7 +193,7 @@ async fn controller_is_told_what_else_to_watch() {
         .unwrap();
     told.until("raw", None).await;
     running.end().await.unwrap();
-    let error = controller.watch(Watch::new().handler(named("late"))).unwrap_err();
+    let error = controller.watch(named("late")).unwrap_err();
     assert_eq!(error.to_string(), "controller widget has stopped");
 }
 

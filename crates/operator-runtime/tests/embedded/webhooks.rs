@@ -457,7 +457,8 @@ async fn authority_whose_time_is_over_is_replaced_without_a_gap() {
         .create(&PostParams::default(), &configuration("widgets"))
         .await
         .unwrap();
-    let managed = ManagedCertificates::new("default", "webhook-ca").check_every(Duration::from_millis(20));
+    let mut managed = ManagedCertificates::new("default", "webhook-ca");
+    managed.check_every = Duration::from_millis(20);
     let manager = manager(&bench, |builder| builder.webhook_managed_certificates(managed)).await;
     manager.add_webhook(webhook()).unwrap();
     let running = run(&manager);
