@@ -200,7 +200,7 @@ impl Certificates {
         self
     }
 
-    /// The certificate of the authority as PEM, for a [`CaBundle`]. `None` unless the certificates were made here.
+    /// The certificate of the authority as PEM, for a `caBundle`. `None` unless the certificates were made here.
     pub fn authority(&self) -> Option<String> {
         match &self.inner.source {
             Source::Issued { authority, .. } => Some(authority.read().certificate().to_owned()),

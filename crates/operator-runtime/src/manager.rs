@@ -232,8 +232,8 @@ impl Manager {
         self.serve_webhooks(|server| server.add_authentication(path, authenticator))
     }
 
-    /// Answers all requests at a path of the webhook server in any way, as [`WebhookServer::raw`] does; otherwise as
-    /// [`Manager::add_admission_handler`].
+    /// Answers all requests at a path of the webhook server in any way, whatever their method, with bodies of up to 7 MiB.
+    /// A panic is answered with 500. Otherwise as [`Manager::add_admission_handler`].
     ///
     /// # Errors
     /// As [`Manager::add_admission_handler`].
