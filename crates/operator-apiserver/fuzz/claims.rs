@@ -286,17 +286,22 @@ pub(crate) fn headers(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();
     let (accept, media, agent) = (line(), line(), line());
-    for path in [CONFIG_MAPS, WIDGETS, "/openapi/v3", "/apis"] {
-        for method in [Method::GET, Method::POST] {
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("accept", accept)
-                .header("content-type", media)
-                .header("user-agent", agent);
-            if let Ok(request) = request.body(Full::new(Bytes::from_static(b"{}"))) {
-                answer(request);
-            }
+    for (method, path) in [
+        (Method::GET, CONFIG_MAPS),
+        (Method::POST, CONFIG_MAPS),
+        (Method::GET, WIDGETS),
+        (Method::POST, WIDGETS),
+        (Method::GET, "/openapi/v3"),
+        (Method::GET, "/apis"),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("accept", accept)
+            .header("content-type", media)
+            .header("user-agent", agent);
+        if let Ok(request) = request.body(Full::new(Bytes::from_static(b"{}"))) {
+            answer(request);
         }
     }
 }

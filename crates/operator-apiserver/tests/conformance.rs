@@ -3,45 +3,45 @@
 //! A category's test fails when a scenario differs that `known-differences.txt` does not list, and when a listed one
 //! behaves as recorded. `CONFORMANCE_SHOW=apply-noop cargo test --test conformance apply -- --nocapture` prints the
 //! differences of listed scenarios too.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::Path;
+use std::process::ExitCode;
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use operator_apiserver::ApiServer;
 use operator_conformance::suite;
 
-async fn check(category: &str) {
+const CATEGORIES: [&str; 13] = [
+    "apply",
+    "apply-generated",
+    "auth",
+    "cel",
+    "crd",
+    "crud",
+    "defaulting",
+    "discovery",
+    "field-validation",
+    "list-watch",
+    "patch",
+    "random",
+    "validation",
+];
+
+fn check(category: &str) -> Result<(), Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     let known = include_str!("known-differences.txt");
     let server = || async { ApiServer::builder().build().unwrap() };
-    if let Err(complaints) = suite::check(&folder, category, known, false, server).await {
-        panic!("\n{complaints}");
-    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(suite::check(&folder, category, known, false, server));
+    outcome
+        .map(drop)
+        .map_err(|complaints| format!("\n{complaints}").into())
 }
 
-macro_rules! categories {
-    ($($test:ident: $category:literal,)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread")]
-            async fn $test() {
-                check($category).await;
-            }
-        )*
-    };
-}
-
-categories! {
-    apply: "apply",
-    apply_generated: "apply-generated",
-    auth: "auth",
-    cel: "cel",
-    crd: "crd",
-    crud: "crud",
-    defaulting: "defaulting",
-    discovery: "discovery",
-    field_validation: "field-validation",
-    list_watch: "list-watch",
-    patch: "patch",
-    random: "random",
-    validation: "validation",
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(CATEGORIES.len());
+    let trials = CATEGORIES.map(|category| Trial::test(category.replace('-', "_"), || check(category)));
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
 }

@@ -1,4 +1,4 @@
-//! What answers the test: the embedded API server, a cluster, or real binaries.
+//! The back ends of a test: the embedded API server, a cluster, or real binaries.
 
 mod binaries;
 mod embedded;
@@ -72,7 +72,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// How programs are started and stopped.
+/// Options for starting and stopping programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramOptions {
     pub(crate) start_timeout: Duration,
@@ -82,7 +82,7 @@ pub(crate) struct ProgramOptions {
 }
 
 impl ProgramOptions {
-    /// What the variables of controller-runtime's envtest say.
+    /// Returns the options in the environment variables of controller-runtime's envtest.
     pub(crate) fn from_env() -> Self {
         Self::from_variables(variable)
     }

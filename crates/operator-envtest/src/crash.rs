@@ -14,7 +14,7 @@ use crate::error::Error;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What [`crash_after_each_write`] found.
+/// The result of [`crash_after_each_write`].
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -56,7 +56,7 @@ pub enum CrashError {
     /// The operator does not recover.
     #[error("after a crash behind write {number} ({write}) the walk fails")]
     Recovery {
-        /// Which write was the last one, from 1.
+        /// The number of the last write, from 1.
         number: usize,
         /// The write, `METHOD path?query`.
         write: String,
@@ -69,13 +69,13 @@ pub enum CrashError {
         "after a crash behind write {number} ({write}) the walk ends with\n{found}\nand not with\n{expected}"
     )]
     Difference {
-        /// Which write was the last one, from 1.
+        /// The number of the last write, from 1.
         number: usize,
         /// The write, `METHOD path?query`.
         write: String,
-        /// What the walk returned.
+        /// The result after the crash.
         found: String,
-        /// What it returns without a crash.
+        /// The result without a crash.
         expected: String,
     },
 }

@@ -46,7 +46,7 @@ pub enum CrdError {
     Refused {
         /// The name of the definition.
         name: String,
-        /// What it says.
+        /// The error of the server.
         #[source]
         source: Box<kube::Error>,
     },
@@ -55,7 +55,7 @@ pub enum CrdError {
     NotEstablished {
         /// The name of the definition.
         name: String,
-        /// How long was waited.
+        /// The time limit.
         timeout: Duration,
         /// The last conditions, as JSON.
         conditions: String,

@@ -18,7 +18,7 @@ use crate::impersonate;
 use crate::record::{self, Recorder};
 use crate::webhook;
 
-/// How long assertions wait, unless the builder says otherwise.
+/// Default time limit of assertions.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A control plane for a test, gone when it is dropped: an API server, and beside it the controllers and a simulated
@@ -56,7 +56,7 @@ impl std::fmt::Debug for TestEnv {
     }
 }
 
-/// How a [`TestEnv`] is made; see [`TestEnv::builder`].
+/// Options of a [`TestEnv`]; see [`TestEnv::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -86,18 +86,6 @@ impl TestEnv {
     /// An environment with everything at its default: the back end that the environment variables name, or else the
     /// embedded one, with all controllers and one simulated node.
     ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Namespace;
-    /// use operator_envtest::TestEnv;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let env = TestEnv::start().await?;
-    /// let namespaces = kube::Api::<Namespace>::all(env.client());
-    /// assert!(namespaces.get_opt("kube-system").await?.is_some());
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// If the back end cannot be started.
     pub async fn start() -> Result<Self, Error> {
@@ -105,13 +93,6 @@ impl TestEnv {
     }
 
     /// A builder of environments.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), operator_envtest::Error> {
-    /// use operator_envtest::TestEnv;
-    /// let env = TestEnv::builder().crd_path("config/crd/bases").nodes(3).start().await?;
-    /// # Ok(()) }
-    /// ```
     pub fn builder() -> Builder {
         Builder {
             backend: None,
@@ -126,21 +107,6 @@ impl TestEnv {
     }
 
     /// A client of the administrator, in namespace `default`. The embedded back end answers it without a socket.
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use kube::api::{Api, PostParams};
-    /// # use operator_envtest::TestEnv;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let env = TestEnv::start().await?;
-    /// let mut config = ConfigMap::default();
-    /// config.metadata.name = Some("flags".to_owned());
-    /// let created = Api::default_namespaced(env.client()).create(&PostParams::default(), &config).await?;
-    /// assert_eq!(created.metadata.namespace.as_deref(), Some("default"));
-    /// # Ok(()) }
-    /// ```
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -195,17 +161,6 @@ impl TestEnv {
     /// A kubeconfig of another user, which may do what roles let that user do, as YAML: for `kubectl` and for programs
     /// that the test starts. As with [`client_as`](Self::client_as), the administrator acts as the user.
     ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let env = TestEnv::start().await?;
-    /// let kubeconfig = env.kubeconfig_as("jane", &["developers"]).await?;
-    /// assert!(kubeconfig.contains("jane"));
-    /// # env.stop().await;
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// As [`kubeconfig`](Self::kubeconfig).
     pub async fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<String, Error> {
@@ -213,7 +168,7 @@ impl TestEnv {
     }
 
     /// Installs CustomResourceDefinitions, or updates those that are there, and waits until they are served. Those
-    /// that a test needs from the start are better told to [`Builder::crds`].
+    /// that a test needs from the start are better given to [`Builder::crds`].
     ///
     /// ```
     /// # use operator_envtest::TestEnv;
@@ -253,16 +208,6 @@ impl TestEnv {
 
     /// Deletes CustomResourceDefinitions, such as `widgets.example.com`, and with them their objects. Those that are
     /// not there are deleted already.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), operator_envtest::Error> {
-    /// let env = TestEnv::start().await?;
-    /// env.uninstall_crds(["widgets.example.com"]).await?;
-    /// # env.stop().await;
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Errors
     /// If the API server refuses.
@@ -338,34 +283,12 @@ impl TestEnv {
         Ok(name)
     }
 
-    /// How long assertions wait until they fail; 10 seconds unless [`Builder::timeout`] says otherwise.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// assert_eq!(TestEnv::start().await?.timeout().as_secs(), 10);
-    /// # Ok(()) }
-    /// ```
+    /// Returns the time limit of assertions: 10 seconds, or that of [`Builder::timeout`].
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
     /// The embedded API server, if that is the back end; to listen somewhere, for example, or to do what no client can.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use operator_envtest::apiserver::ListenOptions;
-    ///
-    /// let env = TestEnv::start().await?;
-    /// if let Some(server) = env.api_server() {
-    ///     let listener = server.listen(ListenOptions::default()).await?;
-    ///     assert!(listener.local_addr().ip().is_loopback());
-    /// }
-    /// # Ok(()) }
-    /// ```
     pub fn api_server(&self) -> Option<&operator_apiserver::ApiServer> {
         self.running.api_server()
     }
@@ -373,15 +296,6 @@ impl TestEnv {
     /// Deletes the namespaces that [`namespace`](Self::namespace) made, and the definitions if
     /// [`Builder::clean_up_crds`] says so, and ends the back end in order. Dropping the environment ends it at once,
     /// and leaves behind what was made on an existing cluster.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let env = TestEnv::start().await?;
-    /// env.stop().await;
-    /// # Ok(()) }
-    /// ```
     pub async fn stop(self) {
         let crds = self.crds.as_ref().and_then(|all| all.lock().ok());
         let crds = crds.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
@@ -411,53 +325,26 @@ pub(crate) fn request(action: &str) -> impl FnOnce(kube::Error) -> Error {
 }
 
 impl Builder {
-    /// Uses this back end, whatever the environment variables say.
-    ///
-    /// ```no_run
-    /// # use operator_envtest::{Backend, TestEnv};
-    /// # async fn example() -> Result<(), operator_envtest::Error> {
-    /// let env = TestEnv::builder().backend(Backend::Binaries("bin/k8s/1.36.2".into())).start().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Sets the back end. Default: the one that the environment variables name; see [`Backend`].
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = Some(backend);
         self
     }
 
-    /// Which controllers run; all by default. Embedded back end only: real binaries run none, a cluster has its own.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// use operator_envtest::Controllers;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // As in controller-runtime's envtest: nothing happens by itself.
-    /// let env = TestEnv::builder().controllers(Controllers::None).start().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Sets which controllers run. Default: all. Embedded back end only: real binaries run none, and a cluster has its own.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
         self.options.controllers = controllers;
         self
     }
 
-    /// How many nodes are simulated. Default: 1. Without nodes, tests play the kubelet themselves. Embedded back end
-    /// only.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // Pods stay pending until the test says that they run.
-    /// let env = TestEnv::builder().nodes(0).start().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Sets the number of simulated nodes. Default: 1. Without nodes, pods stay pending until the test changes their status.
+    /// Embedded back end only.
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.options.nodes = nodes;
         self
     }
 
-    /// How long simulated pods take to start, to finish and to stop. Default: no time. Embedded back end only.
+    /// Sets how long simulated pods take to start, to finish and to stop. Default: no time. Embedded back end only.
     ///
     /// ```
     /// use std::time::Duration;
@@ -476,17 +363,6 @@ impl Builder {
     }
 
     /// Installs CustomResourceDefinitions at the start.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), operator_envtest::Error> {
-    /// # use kube::CustomResourceExt;
-    /// # #[derive(kube::CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-    /// # #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
-    /// # struct MemcachedSpec { size: i32 }
-    /// use operator_envtest::TestEnv;
-    /// let env = TestEnv::builder().crds([Memcached::crd()]).start().await?;
-    /// # Ok(()) }
-    /// ```
     pub fn crds<T: serde::Serialize>(mut self, crds: impl IntoIterator<Item = T>) -> Self {
         let values = crds
             .into_iter()
@@ -497,14 +373,6 @@ impl Builder {
 
     /// Installs the CustomResourceDefinitions of a YAML file, or of all YAML files of a folder, at the start. Other
     /// documents in these files are passed over.
-    ///
-    /// ```no_run
-    /// # use operator_envtest::TestEnv;
-    /// # async fn example() -> Result<(), operator_envtest::Error> {
-    /// // Where `operator-sdk generate manifests` writes them.
-    /// let env = TestEnv::builder().crd_path("config/crd/bases").start().await?;
-    /// # Ok(()) }
-    /// ```
     pub fn crd_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.crd_paths.push(path.into());
         self
@@ -512,15 +380,6 @@ impl Builder {
 
     /// Deletes the definitions that were installed, and with them their objects, when the environment is
     /// [stopped](TestEnv::stop); for clusters that outlive the test. Default: they stay.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), operator_envtest::Error> {
-    /// use operator_envtest::{Backend, TestEnv};
-    ///
-    /// let env = TestEnv::builder().backend(Backend::Existing).crd_path("config/crd/bases").clean_up_crds();
-    /// env.start().await?.stop().await;
-    /// # Ok(()) }
-    /// ```
     pub fn clean_up_crds(mut self) -> Self {
         self.clean_up_crds = true;
         self
@@ -529,131 +388,56 @@ impl Builder {
     /// Runs Operator Lifecycle Manager on the embedded control plane: Subscriptions, InstallPlans and
     /// ClusterServiceVersions work, with catalogs from ConfigMaps. Other back ends are left as they are. Needs the
     /// feature `olm`.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use operator_envtest::Backend;
-    /// use k8s_openapi::api::core::v1::Namespace;
-    ///
-    /// let env = TestEnv::builder().backend(Backend::Embedded).olm().start().await?;
-    /// assert!(kube::Api::<Namespace>::all(env.client()).get_opt("olm").await?.is_some());
-    /// # Ok(()) }
-    /// ```
     #[cfg(feature = "olm")]
     pub fn olm(mut self) -> Self {
         self.options.olm = true;
         self
     }
 
-    /// How long real binaries may take to become ready. Default: what `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` says, as
-    /// `90s` or `1m30s`, or 20 seconds.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # use operator_envtest::TestEnv;
-    ///
-    /// let builder = TestEnv::builder().control_plane_start_timeout(Duration::from_secs(90));
-    /// ```
+    /// Sets the time limit for real binaries to become ready. Default: `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT` (`90s`,
+    /// `1m30s`), or 20 seconds.
     pub fn control_plane_start_timeout(mut self, timeout: Duration) -> Self {
         self.programs.start_timeout = timeout;
         self
     }
 
-    /// How long real binaries may take to end before they are killed. Default: what
-    /// `KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT` says, or 20 seconds.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # use operator_envtest::TestEnv;
-    ///
-    /// let builder = TestEnv::builder().control_plane_stop_timeout(Duration::from_secs(5));
-    /// ```
+    /// Sets the time after which real binaries that do not end are killed. Default:
+    /// `KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT`, or 20 seconds.
     pub fn control_plane_stop_timeout(mut self, timeout: Duration) -> Self {
         self.programs.stop_timeout = timeout;
         self
     }
 
-    /// Whether real binaries write to the terminal of the test. Default: what
-    /// `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` says, or not.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// // When `kube-apiserver` does not start, and one wants to know why.
-    /// let builder = TestEnv::builder().attach_control_plane_output(true);
-    /// ```
+    /// Shows the output of real binaries in the output of the test. Default:
+    /// `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT`, or false.
     pub fn attach_control_plane_output(mut self, attach: bool) -> Self {
         self.programs.attach_output = attach;
         self
     }
 
-    /// How long assertions wait until they fail. Default: 10 seconds. What is reached sooner is not waited for.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # use operator_envtest::TestEnv;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use k8s_openapi::api::core::v1::Pod;
-    ///
-    /// let env = TestEnv::builder().timeout(Duration::from_millis(50)).start().await?;
-    /// let pods = kube::Api::<Pod>::default_namespaced(env.client());
-    /// let error = env.eventually(&pods, "web", |_| true).await.unwrap_err();
-    /// assert!(error.to_string().contains("within 50ms"));
-    /// # Ok(()) }
-    /// ```
+    /// Sets the time limit of assertions. Default: 10 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Records what managers ask of the API server, through clients of this environment, into a file of this directory
-    /// that has the name of the test. Requests of the test itself are not recorded.
+    /// Records the requests of managers that use clients of this environment, in a file of this directory with the name of
+    /// the test. Requests of the test itself are not recorded.
     ///
     /// Default: `target/operator-sdk/rbac` where there is a `PROJECT` file, which is where `operator-sdk rbac check`
     /// looks, and otherwise nowhere. The variable `OPERATOR_SDK_RBAC_RECORD` names another directory, or is `off`.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// # let directory = folder.path();
-    /// let env = TestEnv::builder().record_requests(directory).start().await?;
-    /// # Ok(()) }
-    /// ```
     pub fn record_requests(mut self, directory: impl Into<PathBuf>) -> Self {
         self.record = Some(directory.into());
         self
     }
 
-    /// Records nothing; for tests in which the operator does what its role need not allow.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let env = TestEnv::builder().without_record().start().await?;
-    /// # Ok(()) }
-    /// ```
+    /// Records no requests, for tests in which the operator does more than its role has to allow.
     pub fn without_record(mut self) -> Self {
         self.record = None;
         self
     }
 
     /// Starts the environment; when this returns, the definitions are served.
-    ///
-    /// ```
-    /// # use operator_envtest::TestEnv;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// # let bases = folder.path();
-    /// let env = TestEnv::builder().crd_path(bases).start().await?;
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Errors
     /// If the back end cannot be started, a file cannot be read, or a definition is refused or not served in time.

@@ -30,7 +30,7 @@ pub enum Error {
     Binary {
         /// The path of the program.
         program: String,
-        /// What went wrong.
+        /// The cause.
         problem: String,
     },
     /// The name of a user or a group cannot be acted as.
@@ -48,9 +48,9 @@ pub enum Error {
     /// A request to the API server failed.
     #[error("cannot {action}")]
     Request {
-        /// What was being done.
+        /// The action that failed.
         action: String,
-        /// What the client says.
+        /// The error of the client.
         #[source]
         source: Box<kube::Error>,
     },

@@ -35,7 +35,7 @@ pub struct NotReached {
     last: String,
 }
 
-/// What is shown of an object that is not there.
+/// The text for an object that does not exist.
 const GONE: &str = "no such object";
 
 impl fmt::Display for NotReached {

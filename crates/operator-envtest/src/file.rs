@@ -22,7 +22,7 @@ pub enum FileError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file is not YAML, or not the YAML of the kind that was asked for.
@@ -30,7 +30,7 @@ pub enum FileError {
     Yaml {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the cause.
         problem: String,
     },
 }

@@ -85,11 +85,11 @@ pub struct Call {
     pub name: String,
     /// The path.
     pub path: String,
-    /// What follows the path.
+    /// The query string.
     pub query: String,
 }
 
-/// What becomes of a request.
+/// The fate of an intercepted request.
 ///
 /// ```
 /// use operator_envtest::{Interceptor, Then};
@@ -184,7 +184,7 @@ impl Interceptor {
         self.lock().clone()
     }
 
-    /// How many requests so far had this verb and were about this resource; see [`Call::is`].
+    /// Returns the number of requests so far with this verb and resource; see [`Call::is`].
     ///
     /// ```
     /// # use operator_envtest::{Call, Interceptor, TestEnv, Then};
@@ -241,7 +241,7 @@ fn answer(code: StatusCode, body: &Value) -> Result<Response<Body>, BoxError> {
 // === impl Call ===
 
 impl Call {
-    /// Whether it has this verb and is about this resource: `pods`, `deployments.apps`, `deployments.apps/status`.
+    /// Returns true if the request has this verb and resource: `pods`, `deployments.apps`, `deployments.apps/status`.
     ///
     /// ```
     /// use operator_envtest::{Interceptor, Then};

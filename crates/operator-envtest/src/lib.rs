@@ -4,7 +4,7 @@
 //! meets on a cluster: Deployments get Pods, Pods become Ready on a simulated node, owned objects are garbage
 //! collected, namespaces go away. Nothing is downloaded and no socket is opened unless the test asks for a kubeconfig.
 //!
-//! What a manager asks of the API server is recorded when the test is that of an operator's project:
+//! In the project of an operator, the requests of managers are recorded:
 //! `operator-sdk rbac check` compares it with the operator's role ([`Builder::record_requests`]).
 //!
 //! [`crash_after_each_write`] crashes an operator after each of its writes in turn and compares what becomes of it.

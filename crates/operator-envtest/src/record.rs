@@ -1,4 +1,4 @@
-//! What operators ask of the API server while they are tested, for `operator-sdk rbac check` to compare with their roles.
+//! Records the requests of operators under test; `operator-sdk rbac check` compares them with the roles.
 //!
 //! Only requests of a manager count, which names itself in its `User-Agent`; those of the test around it do not. What is
 //! new is written at once, so that a test that fails, or an environment that is never dropped, loses nothing.
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 /// Names the directory of the records; `off` for none.
 const VARIABLE: &str = "OPERATOR_SDK_RBAC_RECORD";
-/// What a directory has that is an operator's project.
+/// The file that marks the project of an operator.
 const PROJECT: &str = "PROJECT";
-/// Where the records of a project are.
+/// The directory of the records in a project.
 const DIRECTORY: &str = "target/operator-sdk/rbac";
-/// How the requests of a manager can be told.
+/// The prefix of the user agent of a manager.
 const RUNTIME: &str = "operator-runtime/";
 /// As many names of objects are kept apart for each verb and resource; further ones are as good as those.
 const NAMES: usize = 32;
-/// What every client may read, to find out what a server serves.
+/// Paths of discovery, which every client may read.
 const DISCOVERY: [&str; 8] = [
     "api", "apis", "healthz", "livez", "openapi", "openid", "readyz", "version",
 ];
@@ -114,7 +114,7 @@ fn is_operator(headers: &HeaderMap) -> bool {
     agent.is_some_and(|agent| agent.contains(RUNTIME))
 }
 
-/// What a request asks for, in the words of RBAC; nothing that everybody may do.
+/// Returns the RBAC rule that a request needs, or `None` if every client may send it.
 pub(crate) fn request_of(method: &Method, uri: &Uri) -> Option<AccessRequest> {
     let segments: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match segments.as_slice() {

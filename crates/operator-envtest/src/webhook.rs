@@ -48,13 +48,13 @@ pub enum WebhookError {
     Refused {
         /// The name of the configuration or of the definition.
         name: String,
-        /// What it says.
+        /// The error of the server.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
-/// Where webhooks are served, and whom to trust there.
+/// The address of the webhooks, and the certificate authority of their server.
 pub(crate) struct Endpoint<'a> {
     pub(crate) address: SocketAddr,
     /// The certificate of the authority, as PEM.
@@ -147,7 +147,7 @@ impl Endpoint<'_> {
         })
     }
 
-    /// Who listens on every address is reached on the loopback one.
+    /// Returns an address that can be dialed: the loopback address for a server that listens on all addresses.
     fn reachable(&self) -> SocketAddr {
         let mut address = self.address;
         if address.ip().is_unspecified() {

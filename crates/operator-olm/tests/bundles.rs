@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 mod recording;
 
-use recording::Recording;
+use recording::{Recording, on_all_cores};
 
 /// Cases that differ, with the reason. Each counts as failed.
 const DIFFERENCES: [(&str, &str); 4] = [
@@ -38,9 +38,8 @@ const DIFFERENCES: [(&str, &str); 4] = [
 fn recorded_bundles_are_met() {
     let recording = Recording::read();
     let mut failed: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for case in recording.cases() {
-        let files = recording.files(case);
-        let problems = problems(case, &files);
+    let results = on_all_cores(recording.cases(), |case| problems(case, &recording.files(case)));
+    for (case, problems) in recording.cases().iter().zip(results) {
         if !problems.is_empty() {
             failed.insert(recording::name(case).to_owned(), problems);
         }

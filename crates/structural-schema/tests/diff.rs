@@ -438,7 +438,7 @@ fn is_definition(schema: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, max_global_rejects: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 4000, max_global_rejects: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_schema_against_itself_is_no_change(schema in schema()) {

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use crate::backend::{ProgramOptions, existing};
 use crate::error::Error;
 
-/// How often the programs are started before they are given up: somebody else may take the port that was free.
+/// Attempts to start the programs: another process may take the free port in between.
 const STARTS_MAX: usize = 5;
-/// What is said of a program that ended by itself.
+/// The error of a program that ended by itself.
 const ENDED: &str = "ended at once";
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ fn kubeconfig(port: u16, token: &str) -> String {
     )
 }
 
-/// Where a program is: where `TEST_ASSET_ETCD` and the like say, or in the folder.
+/// Returns the path of a program: the value of `TEST_ASSET_ETCD` and its like, or a file in the folder.
 fn program(assets: &Path, name: &str) -> PathBuf {
     let variable = format!("TEST_ASSET_{}", name.to_uppercase().replace('-', "_"));
     std::env::var_os(variable).map_or_else(|| assets.join(name), PathBuf::from)

@@ -16,6 +16,20 @@ pub(crate) fn name(case: &Value) -> &str {
     case["name"].as_str().unwrap()
 }
 
+/// Calls a function for each item, on all cores, and returns the results in the order of the items.
+pub(crate) fn on_all_cores<'i, T: Sync, R: Send>(items: &'i [T], call: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = items.len().div_ceil(cores).max(1);
+    std::thread::scope(|scope| {
+        let call = &call;
+        let parts = items
+            .chunks(part)
+            .map(|part| scope.spawn(move || part.iter().map(call).collect::<Vec<R>>()));
+        let parts: Vec<_> = parts.collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    })
+}
+
 impl Recording {
     /// Reads the recording.
     pub(crate) fn read() -> Self {

@@ -401,12 +401,12 @@ async fn leader_that_is_killed_is_replaced_and_one_that_was_stopped_writes_nothi
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn lists_that_come_again_and_again_do_not_pile_up() {
-    const OBJECTS: usize = 2000;
+    const OBJECTS: usize = 500;
     let bench = Bench::new().await;
     let widgets: Api<Widget> = Api::default_namespaced(bench.direct.clone());
     for number in 0..OBJECTS {
         let mut widget = Widget::new(&format!("w-{number}"), WidgetSpec { size: IDLE });
-        let text = format!("{number} ").repeat(200);
+        let text = format!("{number} ").repeat(1000);
         widget.metadata.annotations = Some([("example.com/text".to_owned(), text)].into());
         widgets.create(&PostParams::default(), &widget).await.unwrap();
     }
